@@ -11,11 +11,11 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
-Talk with an agent in the terminal. The session is kept; F2 shows what fills the window, what was taken out of it and
-why, and takes it back. Without a key or a configuration a small model answers that runs on this machine.
+Talk with an agent in the terminal. The session is stored. F2 shows what fills the window and what was removed from it
+and why, and can undo that. Without a key or a configuration, a small model on this machine answers.
 
---plain is for pipes, scripts and screen readers: each line is a message, or with a / in front a command; a line that
-ends with a backslash goes on in the next. Whether a tool may run is asked on a terminal and denied elsewhere.
+--plain is for pipes, scripts and screen readers: each line is a message, or a command if it starts with /. A line that
+ends with a backslash continues on the next. On a terminal you are asked before a tool runs; without one, it is denied.
 """
 _EPILOG = """\
 keys: enter sends, ctrl+j starts a new line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
@@ -36,12 +36,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "chat", run, summary="talk with an agent in the terminal", description=_ABOUT, epilog=_EPILOG
     )
-    parser.add_argument("--session", default="", metavar="NAME", help="go on with this session (default: a new one)")
-    parser.add_argument("--last", action="store_true", help="go on with the session that was used last")
+    parser.add_argument("--session", default="", metavar="NAME", help="continue this session (default: a new one)")
+    parser.add_argument("--last", action="store_true", help="continue the session that was used last")
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="lines in, lines out, without a screen (always so if there is no terminal)",
+        help="read and write lines, without a screen (always if there is no terminal)",
     )
     parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the color theme (default: dark)")
     add_data_options(parser)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
-Do one task with an agent and print its answer as it comes, for scripts: no questions are asked, and a tool that would
-need one is denied (see capabilities in tidegate.yaml). The session is kept; name it to go on with it.
+Do one task with an agent and stream its answer, for scripts: no questions are asked, and a tool call that needs
+approval is denied (see capabilities in tidegate.yaml). The session is stored; name it to continue it.
 """
 _EPILOG = """\
-status: 0 answered, 1 failed or not finished, 2 wrong usage, 130 stopped by Ctrl-C (the session is whole)
+status: 0 answered, 1 failed or not finished, 2 wrong usage, 130 stopped by Ctrl-C (the session is intact)
 
 examples:
   tidegate run "Why is the build slow?"
@@ -35,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("task", metavar="TASK", help="what to do; - reads it from standard input")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each thing that happens")
-    parser.add_argument("--session", default="", metavar="NAME", help="go on with this session (default: a new one)")
+    parser.add_argument("--session", default="", metavar="NAME", help="continue this session (default: a new one)")
     add_data_options(parser)
     add_agent_options(parser)
 

@@ -105,13 +105,13 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
     policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
     plan = run_moment("manual", at._replace(policy=policy))
-    edited, summarised, saves = None, 0, list[str]()
+    edited, summarized, saves = None, 0, list[str]()
     decisions: list[Decision] = []
     try:
         while True:
             step = plan.send(None)
             if isinstance(step, AskSummary):
-                summarised += len(step.request.messages)
+                summarized += len(step.request.messages)
             elif isinstance(step, RunEffect):
                 saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
             elif step.edited.rule == rule.name:  # other edits are repairs, which belong to no rule
@@ -132,7 +132,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         why,
         _dropped_ids(edited),
         tuple(edit.id for edit in edited.edits if isinstance(edit, Replace)),
-        summarised,
+        summarized,
         tuple(saves),
         edited.tokens_before - edited.tokens_after,
         sweep_arithmetic=edited.why if rule.stage == _SWEEP_STAGE else "",

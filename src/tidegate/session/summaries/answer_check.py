@@ -257,7 +257,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
     if _is_repetitive(text):
         raise AnswerRejected("it said the same over and over")
     if _repeats_source(plain, source):
-        raise AnswerRejected("it repeated the conversation instead of summarising it")
+        raise AnswerRejected("it repeated the conversation instead of summarizing it")
     if _is_dialogue(text):
         raise AnswerRejected("it was written as a conversation")
     if not asked.is_trusted and _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
