@@ -244,7 +244,8 @@ class Agent:
             try:
                 for call, task in zip(parallel, running, strict=True):
                     result = await task
-                    parts = (Result(call.id, (Text(result.text),), result.is_error),)
+                    texts = tuple(Text(text) for text in (result.text, result.notice) if text) or (Text(""),)
+                    parts = (Result(call.id, texts, result.is_error),)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:

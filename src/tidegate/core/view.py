@@ -35,8 +35,10 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    is_instruction,
     is_user_request,
     result_of,
+    text_of,
 )
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.tokens.counting import (
@@ -167,6 +169,7 @@ class View:
         self.system, self.system_tokens, self.system_at = "", 0, 0
         self.tools: tuple[Tool, ...] = ()
         self.tools_tokens = self.tools_at = 0
+        self._instructions: tuple[str, ...] | None = None  # None: not computed since the last change
         self.tokens = self.metered = 0
         self.visible_turns = self.tool_result_count = self.tool_call_count = 0
         self.total_turns = self.started_turns = 0
@@ -230,6 +233,8 @@ class View:
             self._answer(item)
             return
         self._append(item)
+        if is_instruction(seen):
+            self._fixed_changed()
         calls = calls_of(seen)
         if calls:
             self.unanswered[seen.id] = [call.id for call in calls]
@@ -281,7 +286,8 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        self._rebuild(result.items, result.first)
+        kept = _collect_instructions(result.items)
+        self._rebuild(result.items, result.first if kept == self.instructions else 0)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
@@ -342,7 +348,7 @@ class View:
         self.recoveries = 0
 
     def _fixed_changed(self) -> None:
-        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more."""
+        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid."""
         self._moved()
         self._rebuild(self.items, 0)
 
@@ -362,6 +368,8 @@ class View:
             self.tool_call_count += sum(isinstance(part, Call) for part in message.parts)
         elif message.role == "tool":
             self.tool_result_count += message.kind == TOOL_RESULT
+        elif is_instruction(message):
+            self._instructions = None
         elif is_user_request(message):
             self.visible_turns += 1
             self.newest_request = message.id
@@ -372,7 +380,7 @@ class View:
         self.items = []
         self.unanswered = {}
         self.tokens = self.metered = self.visible_turns = self.tool_result_count = self.tool_call_count = 0
-        self.newest_request = ""
+        self.newest_request, self._instructions = "", None
         caller, open_calls = "", list[str]()
         for place, item in enumerate(items):
             message = item.message
@@ -437,6 +445,13 @@ class View:
         return self.system_tokens + self.tools_tokens
 
     @property
+    def instructions(self) -> tuple[str, ...]:
+        """The texts of messages that are sent as part of the system prompt, see `INSTRUCTION`."""
+        if self._instructions is None:
+            self._instructions = _collect_instructions(self.items)
+        return self._instructions
+
+    @property
     def message_count(self) -> int:
         return len(self.items)
 
@@ -459,6 +474,10 @@ class View:
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
         return self.items[start:end]
+
+
+def _collect_instructions(items: Iterable[Item]) -> tuple[str, ...]:
+    return tuple(text_of(item.message) for item in items if is_instruction(item.message))
 
 
 def _does_not_follow(seq: int, why: str) -> BadLog:
