@@ -79,9 +79,9 @@ class AgentBuilder(NamedTuple):
     async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
         self.extend_mask(config)
         folder = self.data.root if self.data is not None else None
-        brain = config.agent.brain
+        brain, window = config.agent.brain, config.window or load_configured_policy(config).window
         return await connect_provider(
-            config, brain, self.environment, folder, stack=self.stack, window=config.window, provider=provider
+            config, brain, self.environment, folder, stack=self.stack, window=window, provider=provider
         )
 
     def build_prompt(
@@ -107,10 +107,10 @@ class AgentBuilder(NamedTuple):
     def open_session(
         self, config: ResolvedConfig, connection: ProviderConnection, name: str, system: str, *, restore: bool = True
     ) -> Session:
-        brain = config.agent.brain
+        brain, policy, window = config.agent.brain, load_configured_policy(config), connection.window
         options: dict[str, Any] = {
-            "policy": load_configured_policy(config),
-            "window": connection.window.tokens,
+            "policy": policy,
+            "window": window.tokens if window.source == "setting" else policy.choose_window(window.tokens),
             "wire": connection.provider.wire,
             "system": system,
             "count": connection.counter,

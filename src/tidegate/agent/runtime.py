@@ -168,7 +168,7 @@ class OpenAgent:
             return
         self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
-            self.session.window = self.window.tokens
+            self.session.window = self.session.policy.choose_window(self.window.tokens)
 
     def _review_turn(self) -> None:
         """After a turn, start a background summary if one is due, and check the reported usage."""
@@ -193,7 +193,7 @@ class OpenAgent:
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
-            self.session.window = window.tokens or self.session.window
+            self.session.window = self.session.policy.choose_window(window.tokens) or self.session.window
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
@@ -244,7 +244,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         agent = Agent(
             session,
             MeteredProvider(
-                connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.count_tokens()
+                connection.provider, [spending], purpose="turn", estimate_tokens=lambda _: session.count_tokens()
             ),
             toolbox,
             context,

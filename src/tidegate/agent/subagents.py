@@ -149,7 +149,8 @@ class SubagentTool:
         asker: ToolContext,
     ) -> Agent:
         session = opened.session
-        provider = MeteredProvider(kind.provider, [*self._meters, allowance])
+        meters = [*self._meters, allowance]
+        provider = MeteredProvider(kind.provider, meters, purpose="subagent")
         context = ToolContext(
             asker.workspace,
             session,
@@ -160,7 +161,7 @@ class SubagentTool:
             environment=asker.environment,
         )
         summarizer = create_summarizer(
-            provider,
+            MeteredProvider(kind.provider, meters),
             window=session.window,
             counter=session.counter,
             timeout=SUMMARY_TIMEOUT_SECONDS,

@@ -81,7 +81,7 @@ class DataFolder(FolderContents):
             "clock": self.clock,
             **options,
         }
-        session = Session(model, policy=policy, log=log, view=view, mask=self.mask, **options)
+        session = Session(model, policy=policy.for_thread(key), log=log, view=view, mask=self.mask, **options)
         session.record_model()
         trace = Trace(self.trace_path(name), name, self.mask)
         trace.append_missing(log)

@@ -103,8 +103,8 @@ class Session(LiveConversation):
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
-        self.policy = load(policy) if isinstance(policy, str) else policy
-        self.window = window or self.policy.window or find_window(model) or self.policy.unknown_window
+        self.policy = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
+        self.window = window or self.policy.choose_window(find_window(model))
         self.reserve = self.policy.reserve if reserve is None else reserve
         super().__init__(
             MemoryLog() if log is None else log,

@@ -30,8 +30,8 @@ from tidegate.core.config.yaml_tree import YamlNode, read_yaml
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
-    "name about settings aliases context reserve meter window unknown_window unknown_limit recoveries retention"
-    " moments".split()
+    "name about settings aliases context reserve meter window default_window unknown_window unknown_limit recoveries"
+    " retention moments".split()
 )
 RULE_KEYS = "stage id if when cooldown floor".split()
 _FLAG_METRICS = frozenset({"unlimited"})
@@ -67,6 +67,7 @@ def parse_policy(
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",
         window=_tokens(top.get("window"), "window", known),
+        default_window=_tokens(top.get("default_window"), "default_window", known),
         unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,

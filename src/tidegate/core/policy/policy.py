@@ -41,6 +41,10 @@ class Trigger(NamedTuple):
         return f"{self.metric} {self.op} {self.value:,.10g}"
 
 
+THREAD_PLACEHOLDER = "{thread}"
+"""In a text of a rule: the name of the conversation, see `Policy.for_thread`."""
+
+
 class Rule(msgspec.Struct, frozen=True):
     """One rule of a policy. `when` has alternative conditions; all triggers of a condition must hold.
 
@@ -72,7 +76,8 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
-    `window` overrides the model's window; `unknown_window` and `unknown_limit` apply if that is not known.
+    `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
+    `choose_window`; `unknown_window` and `unknown_limit` apply if it is not known.
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
@@ -83,12 +88,37 @@ class Policy(msgspec.Struct, frozen=True):
     reserve: int = 0
     meter: str = ""
     window: int | None = None
+    default_window: int | None = None
     unknown_window: int | None = None
     unknown_limit: int | None = None
     recoveries: int = 2
     retention: int = 0
     about: str = ""
     context: PolicyContext | None = None
+
+    def choose_window(self, model_window: int | None) -> int | None:
+        """The window to plan with. `model_window` is the model's own, None if it is not known.
+
+        A default window may be larger than the model's only by what is reserved for the answer: requests fit both.
+        """
+        if self.window:
+            return self.window
+        if self.default_window and (model_window is None or self.default_window - self.reserve <= model_window):
+            return self.default_window
+        return model_window or self.unknown_window
+
+    def for_thread(self, name: str) -> "Policy":
+        """The policy of one conversation: `{thread}` in texts of its rules, as in names of files, is this name."""
+
+        def fill(rule: Rule) -> Rule:
+            filled = {
+                key: value.replace(THREAD_PLACEHOLDER, name) if isinstance(value, str) else value
+                for key, value in rule.settings.items()
+            }
+            return rule if filled == rule.settings else msgspec.structs.replace(rule, settings=filled)
+
+        moments = {moment: tuple(map(fill, rules)) for moment, rules in self.moments.items()}
+        return self if moments == self.moments else msgspec.structs.replace(self, moments=moments)
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
