@@ -48,7 +48,6 @@ class FakeView:
     prefix_seq: int = 0
     system: str = "You are a careful engineer."
     tools: tuple[Tool, ...] = ()
-    instructions: tuple[str, ...] = ()
 
 
 class History(NamedTuple):

@@ -25,7 +25,7 @@ LINK = Image(url="https://example.com/a.png")
 
 def view_of(*messages: Message, epoch: int = 0) -> SimpleNamespace:
     items = [SimpleNamespace(message=message, signed=True) for message in messages]
-    return SimpleNamespace(items=items, prefix_seq=epoch, system="", tools=(), instructions=())
+    return SimpleNamespace(items=items, prefix_seq=epoch, system="", tools=())
 
 
 def shown(rendering: RequestRenderer) -> list[str]:

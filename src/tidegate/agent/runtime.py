@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
-from tidegate.agent.builder import AgentBuilder, select_tools
+from tidegate.agent.builder import AgentBuilder, offer_tools
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
-from tidegate.agent.config.settings import ExecutionSettings, SpendCap
+from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
+from tidegate.agent.subagent_kinds import list_registered_subagents
 from tidegate.agent.subagents import SubagentTool
 from tidegate.agent.system_prompt import SystemPrompt
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
@@ -217,11 +218,13 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     ask: AskUser | None = None,
     provider: Provider | None = None,
     specialists: Sequence[ResolvedConfig] = (),
+    subagents: Sequence[AgentSettings] = (),
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
     """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
 
+    `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
@@ -233,13 +236,14 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
-        suited = select_tools(tools, connection, session.counter)
         if "task" in list_offered_tools(config):
-            kinds = await builder.build_subagent_kinds(config, connection, specialists, suited.tools, skills)
-            task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
-            suited = select_tools([*tools, task], connection, session.counter)
+            shown = offer_tools(config, tools, connection, session.counter).tools
+            others = [*list_registered_subagents(config, subagents), *specialists]
+            kinds = await builder.build_subagent_kinds(config, connection, others, shown, skills)
+            tools.append(SubagentTool(kinds, approval=approval, ask=asking, meters=[spending]))
+        suited = offer_tools(config, tools, connection, session.counter)
         session.set_tools(suited.definitions)
-        toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
+        toolbox = Toolbox(suited.tools, approval=approval, ask=asking, discovery=suited.discovery)
         context = builder.build_tool_context(session, name)
         agent = Agent(
             session,

@@ -38,7 +38,6 @@ from tidegate.core.messages import (
     is_instruction,
     is_user_request,
     result_of,
-    text_of,
 )
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.tokens.counting import (
@@ -169,17 +168,13 @@ class View:
         self.system, self.system_tokens, self.system_at = "", 0, 0
         self.tools: tuple[Tool, ...] = ()
         self.tools_tokens = self.tools_at = 0
-        self._instructions: tuple[str, ...] | None = None  # None: not computed since the last change
         self.tokens = self.metered = 0
         self.visible_turns = self.tool_result_count = self.tool_call_count = 0
         self.total_turns = self.started_turns = 0
         # Of the whole log: tokens of all messages, replies of the model, time of the last reply.
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
-        self.head = self.said_seq = 0
-        self.prefix_seq = 0
-        self.edited_seq = 0
-        self.recoveries = 0
+        self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -286,8 +281,10 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        kept = _collect_instructions(result.items)
-        self._rebuild(result.items, result.first if kept == self.instructions else 0)
+        before, after = (
+            [each for each in items if is_instruction(each.message)] for items in (self.items, result.items)
+        )
+        self._rebuild(result.items, result.first if before == after else 0)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
@@ -368,8 +365,6 @@ class View:
             self.tool_call_count += sum(isinstance(part, Call) for part in message.parts)
         elif message.role == "tool":
             self.tool_result_count += message.kind == TOOL_RESULT
-        elif is_instruction(message):
-            self._instructions = None
         elif is_user_request(message):
             self.visible_turns += 1
             self.newest_request = message.id
@@ -380,7 +375,7 @@ class View:
         self.items = []
         self.unanswered = {}
         self.tokens = self.metered = self.visible_turns = self.tool_result_count = self.tool_call_count = 0
-        self.newest_request, self._instructions = "", None
+        self.newest_request = ""
         caller, open_calls = "", list[str]()
         for place, item in enumerate(items):
             message = item.message
@@ -445,13 +440,6 @@ class View:
         return self.system_tokens + self.tools_tokens
 
     @property
-    def instructions(self) -> tuple[str, ...]:
-        """The texts of messages that are sent as part of the system prompt, see `INSTRUCTION`."""
-        if self._instructions is None:
-            self._instructions = _collect_instructions(self.items)
-        return self._instructions
-
-    @property
     def message_count(self) -> int:
         return len(self.items)
 
@@ -474,10 +462,6 @@ class View:
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
         return self.items[start:end]
-
-
-def _collect_instructions(items: Iterable[Item]) -> tuple[str, ...]:
-    return tuple(text_of(item.message) for item in items if is_instruction(item.message))
 
 
 def _does_not_follow(seq: int, why: str) -> BadLog:

@@ -43,7 +43,6 @@ def test_a_system_message_of_a_hook_has_the_authority_of_the_system(wire: str, t
     systems = [split_system(wire, body) for body in talk.bodies]
     assert [INJECTED in system for system, _ in systems] == [False, True, True, True]
     assert [INJECTED in rest for _, rest in systems] == [False, False, True, True], "the result of the tool"
-    assert talk.session.view.instructions == (INJECTED,)
     talk = run_agent(tmp_path, HOOK.replace("ROLE", "user"), steps, "Ask 1.", "Ask 2.", wire=wire, name="other")
     assert [INJECTED in split_system(wire, body)[0] for body in talk.bodies] == [False, False, False]
     assert INJECTED in split_system(wire, talk.bodies[1])[1]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.config.foreign_file import adapt_foreign_file
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
@@ -117,6 +118,7 @@ def _project_sets_policy(sources: ConfigSources) -> bool:
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
     """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
+    project = adapt_foreign_file(project) if project is not None and sources.is_explicit else project
     if (
         project is not None
         and not sources.is_explicit
@@ -281,6 +283,9 @@ def _check_names(config: ResolvedConfig) -> None:
     for name in settings.capabilities.tools:
         if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
             require_known(name, BUILTIN_TOOL_NAMES | all_actions, "tool", f"capabilities.tools.{name}")
+    for name in config.agent.tools or ():
+        if not any(sign in name for sign in ("*", "?", "[", "__")):
+            require_known(name, BUILTIN_TOOL_NAMES | all_actions, "tool", f"agents.{config.agent.id}.tools")
 
 
 def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:

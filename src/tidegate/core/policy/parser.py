@@ -63,6 +63,7 @@ def parse_policy(
         name=top["name"].text("name") if "name" in top else stem,
         about=top["about"].text("about").strip() if "about" in top else "",
         settings=known,
+        aliases=declared.aliases,
         moments=moments,
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",

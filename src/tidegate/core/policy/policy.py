@@ -76,6 +76,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
+    `aliases` are other names of its settings, such as those of the system that a preset describes.
     `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
     `choose_window`; `unknown_window` and `unknown_limit` apply if it is not known.
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
@@ -85,6 +86,7 @@ class Policy(msgspec.Struct, frozen=True):
     name: str
     moments: Mapping[str, tuple[Rule, ...]]
     settings: Mapping[str, Any] = {}
+    aliases: Mapping[str, str] = {}
     reserve: int = 0
     meter: str = ""
     window: int | None = None

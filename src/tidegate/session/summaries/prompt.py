@@ -82,7 +82,6 @@ class SummaryRequestView(NamedTuple):
     items: list[Item]
     system: str
     tools: tuple[Tool, ...] = ()
-    instructions: tuple[str, ...] = ()
     prefix_seq: int = 0
 
 

@@ -254,8 +254,7 @@ class _ModelSummarizer:
         window = min(self._window, talk.window or self._window)
         if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
             return None
-        view = talk.view
-        shown = SummaryRequestView([*head, make_question_item(text)], view.system, view.tools, view.instructions)
+        shown = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
         source = "\n".join(entry.text for entry in make_record_entries(request.messages))
         asked = self._make_criteria(request, source, request.previous, text, "")
         return _Question(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, is_instruction
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, is_instruction, text_of
 from tidegate.wire.parsing import normalize_arguments
 from tidegate.wire.rendering.blocks import (
     BlockSide,
@@ -75,7 +75,7 @@ def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> st
 
 
 class Layout:
-    """The blocks of a view, kept up to date as it grows."""
+    """The blocks of a view, kept up to date as it grows. `instructions` are texts that go into the system prompt."""
 
     def __init__(self, rules: DialectCapabilities) -> None:
         self._rules = rules
@@ -90,6 +90,7 @@ class Layout:
         self._count = 0
         self._epoch: int | None = None
         self.has_calls = False
+        self.instructions: list[str] = []
 
     @property
     def stable_blocks(self) -> int:
@@ -128,7 +129,8 @@ class Layout:
 
     def _take(self, message: Message, signed: bool) -> None:
         if is_instruction(message):
-            return  # it is part of the system prompt
+            self.instructions.append(text_of(message))
+            return
         opaque = signed and message.origin == self._rules.family
         if message.role != "assistant":
             self._early.clear()

@@ -57,7 +57,7 @@ class RequestRenderer:
 
     def update(self, view: RenderableView) -> None:
         kept = self._layout.update(view)
-        system = "\n\n".join(filter(None, (view.system, *view.instructions)))
+        system = "\n\n".join(filter(None, (view.system, *self._layout.instructions)))
         if self._head_of is None or system != self._system or view.tools != self._tools:
             kept = 0
             self._system, self._tools = system, view.tools
