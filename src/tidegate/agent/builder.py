@@ -251,6 +251,9 @@ class AgentBuilder(NamedTuple):
             timeout=(brain or config.agent.brain).timeout or SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
             mask=mask,
+            temperature=(brain or config.agent.brain).temperature,
+            top_p=(brain or config.agent.brain).top_p,
+            max_output=own.max_output_tokens if brain is not None else 0,
         )
         if config.settings.execution.background:
             ahead = BackgroundSummarizer(session, summarizer)

@@ -301,7 +301,8 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
         hint = " ".join(offered) or "Set another one there."
         remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
     if connection.window.tokens is None:
-        remarks.append(connection.window.explanation)
+        where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
+        remarks.append(f"{connection.window.explanation} {where}")
     remarks += (
         [connection.window_resolver.forgotten_notice]
         if connection.window_resolver is not None and connection.window_resolver.forgotten_notice

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tests.fake.server import KEY, Fake, Step
 from tidegate import DataFolder, Session
 from tidegate.agent.config.files import parse_config
+from tidegate.agent.config.settings import AgentSettings
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
@@ -68,20 +69,27 @@ def run_agent(
     model: str = "",
     window: int | None = None,
     small: Steps = (),
+    small_window: int | None = None,
     name: str = "build",
     ask: Callable[[ApprovalQuestion], bool] | None = None,
     after_turn: Callable[[OpenAgent], Any] | None = None,
     specialists: Sequence[str] = (),
+    subagents: Sequence[AgentSettings] = (),
+    loaded: dict[str, int] | None = None,
     variables: dict[str, str] | None = None,
 ) -> Talk:
     """Open the session `name` of the data folder in `folder`, send these texts, and close it.
 
-    `window` is the server's own limit. `after_turn` may return something to await.
+    `window` and `small_window` are the servers' own limits, `loaded` what the first says of its models. `after_turn`
+    may return something to await.
     """
 
     async def run() -> Talk:
         data = DataFolder(folder / "data", secrets=[])
-        async with Fake(wire, steps, window=window) as main, Fake("openai_chat", small) as other:
+        async with (
+            Fake(wire, steps, window=window, loaded=loaded) as main,
+            Fake("openai_chat", small, window=small_window) as other,
+        ):
             environment = {"MAIN_KEY": KEY, "SMALL_KEY": KEY, **(variables or {})}
             whole = _complete_config(config, wire, model, main.url, other.url)
             parsed = parse_config(whole, environment)
@@ -93,6 +101,7 @@ def run_agent(
                 workspace=folder,
                 ask=None if ask is None else _make_async(ask),
                 specialists=others,
+                subagents=subagents,
                 environment=environment,
             ) as agent:
                 greeting = agent.greeting
@@ -120,8 +129,9 @@ def _complete_config(config: str, wire: str, model: str, main_url: str, small_ur
 
 
 def _bodies(server: Fake) -> list[Json]:
-    """The requests to the model; requests about the server (its list of models) have no body."""
-    return [seen.body for seen in server.seen if seen.raw]
+    """The requests to the model; other requests ask about the server, as for its list of models."""
+    bodies = [seen.body for seen in server.seen if seen.raw]
+    return [body for body in bodies if not body.keys().isdisjoint(("messages", "input", "contents"))]
 
 
 def _make_async(ask: Callable[[ApprovalQuestion], bool]) -> Any:

@@ -133,7 +133,10 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class TriggerContext(NamedTuple):
-    """The input of triggers. `tokens` is the size of the next request, measured once."""
+    """The input of triggers. `tokens` is the size of the next request, measured once.
+
+    `later_messages` came after the turn that ends: its rules may run only before the next call, and do not count them.
+    """
 
     view: View
     budget: Budget
@@ -141,6 +144,7 @@ class TriggerContext(NamedTuple):
     tokens: int
     compacted: int = 0
     recovery: int = 0
+    later_messages: int = 0
 
 
 def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
@@ -177,7 +181,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
-    "messages": lambda o: o.view.message_count,
+    "messages": lambda o: o.view.message_count - o.later_messages,
     "tool_results": lambda o: o.view.tool_result_count,
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,

@@ -47,6 +47,7 @@ from tidegate.session.summaries.prompt import (
     write_closing_question,
     write_question,
 )
+from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
@@ -77,8 +78,13 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
     mask: Callable[[str], str] | None = None,
     on_rejection: Callable[[str], None] | None = None,
     on_reply: Callable[[Reply], None] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_output: int = 0,
 ) -> AsyncSummarizer:
     """`window` and `counter` are the summary model's. `timeout` is in seconds, for one summary with all its questions.
+
+    `max_output` is the most output to ask for at once; 0 for no limit but the window.
 
     `mask` hides secrets from the summary model; give it where the provider is another than the conversation's. Without
     it, secrets are hidden by their shape from every model that is not the conversation's own. `str` hides nothing.
@@ -96,6 +102,7 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
         mask=mask,
         note=on_rejection,
         replied=on_reply,
+        options=RequestOptions(max_tokens=max_output, temperature=temperature, top_p=top_p),
     )
 
 
@@ -119,6 +126,7 @@ class _ModelSummarizer:
         mask: Callable[[str], str] | None,
         note: Callable[[str], None] | None,
         replied: Callable[[Reply], None] | None,
+        options: RequestOptions,
     ) -> None:
         self._provider = provider
         self._window = window
@@ -131,7 +139,8 @@ class _ModelSummarizer:
         self._mask = mask or (str if self._continues else SecretMask())
         self._note = note
         self._replied = replied
-        self._max_output = window  # output that may be asked for at once
+        self._options = options
+        self._max_output = min(window, options.max_tokens or window)  # output that may be asked for at once
 
     async def __call__(self, request: SummaryRequest) -> str | None:
         try:
@@ -278,7 +287,14 @@ class _ModelSummarizer:
         return AnswerCriteria(source, previous, told, mark, self._summary_tokens(request), request.max_chars, counter)
 
     def _render(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
-        rendering = RequestRenderer(self._provider.wire, self._provider.model, max_tokens=cap, cache=cache)
+        rendering = RequestRenderer(
+            self._provider.wire,
+            self._provider.model,
+            max_tokens=cap,
+            cache=cache,
+            temperature=self._options.temperature,
+            top_p=self._options.top_p,
+        )
         rendering.update(shown)
         faults = rendering.faults()
         if faults:
