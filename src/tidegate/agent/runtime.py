@@ -21,7 +21,7 @@ from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
-from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
@@ -120,6 +120,8 @@ class OpenAgent:
         until = clock() + execution.timeout if execution.timeout else None
         async with aclosing(self.agent.run_turn(message)) as stream:
             while (each := await self._next_event(stream, until)) is not None:
+                if isinstance(each, RequestSent):
+                    self.notices += [f"The rule {one.rule} failed: {one.why}." for one in each.decisions if one.failed]
                 if isinstance(each, RequestRefused):
                     self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):
@@ -169,7 +171,13 @@ class OpenAgent:
             return
         self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
-            self.session.window = self.session.policy.choose_window(self.window.tokens)
+            self._plan_with_window(self.window.tokens)
+
+    def _plan_with_window(self, tokens: int | None) -> None:
+        """Make the session use the window of the model, or the one that its policy chooses for such a model."""
+        chosen = self.session.policy.choose_window(tokens) if tokens else None
+        if chosen:
+            self.session.recovery.set_window(chosen)
 
     def _review_turn(self) -> None:
         """After a turn, start a background summary if one is due, and check the reported usage."""
@@ -194,7 +202,7 @@ class OpenAgent:
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
-            self.session.window = self.session.policy.choose_window(window.tokens) or self.session.window
+            self._plan_with_window(window.tokens)
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
@@ -247,9 +255,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(
-                connection.provider, [spending], purpose="turn", estimate_tokens=lambda _: session.count_tokens()
-            ),
+            MeteredProvider(connection.provider, [spending], purpose="turn", estimate_tokens=lambda _: session.tokens),
             toolbox,
             context,
             summarizer=await builder.build_summarizer(config, connection, session, spending),

@@ -135,7 +135,8 @@ class SessionSpending:
 
     def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
         if purpose != "turn":  # the note has tokens, not dollars: prices are looked up when it is read
-            self._session.add_note(SPENT_TOPIC, msgspec.json.encode(SideCost(model, usage, purpose)).decode())
+            cost = SideCost(model, usage, purpose)
+            self._session.history.add_note(SPENT_TOPIC, msgspec.json.encode(cost).decode())
         if self._days is None:
             return
         try:

@@ -99,7 +99,7 @@ def test_the_window_of_picoclaw(model: str, settings: str, window: int, reserve:
     """0 is 131,072, unless the model is known to hold less than the requests that this allows."""
     config = f"policy: {{name: picoclaw, settings: {settings}}}\n"
     talk = run_agent(tmp_path, config, ["Yes."], "Hello.", model=model)
-    budget = talk.session.budget()
+    budget = talk.session.budget
     assert (talk.session.window, budget.window, budget.reserve) == (window, window, reserve)
 
 

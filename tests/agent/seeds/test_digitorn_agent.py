@@ -95,7 +95,7 @@ def test_all_keys_of_a_complete_file_hold(tmp_path: Path) -> None:
     offered = {tool["function"]["name"] for tool in talk.bodies[0]["tools"]}
     assert offered == {"hello", "read", "list", "grep", "recall"}
     assert talk.session.window == 131_072
-    assert talk.session.budget().reserve == 4_096
+    assert talk.session.budget.reserve == 4_096
     assert "You look after valves." in str(talk.bodies[0]["messages"][0])
     logged = [each.text for each in talk.events(HookReport) if each.hook_id == "pressure_log"]
     assert [text.split(":")[0] for text in logged] == [f"Turn {number}" for number in range(1, 10)]
@@ -226,7 +226,7 @@ def test_auto_compact_acts_where_no_compaction_is_declared(hooks: str, rule: str
     made = edits_of(talk)
     assert made
     assert {each.rule for each in made} == {rule}
-    assert made[0].tokens_before > share * 11_000 - talk.session.budget().fixed
+    assert made[0].tokens_before > share * 11_000 - talk.session.budget.fixed
     last = [text for text in texts_of(talk.bodies[-1]) if "[Context reminder" not in text]
     assert "Question 0" not in str(last)
 
