@@ -11,7 +11,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast check format peers bench keeping crash chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast check format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the pee
 crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
 	@$(BIN)/python -m tests.crash $(ARGS)
 	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py
+
+mutants: $(STAMP) ## break the agent in one place at a time: the tests of the rows must fail (ARGS="--only hooks")
+	@$(BIN)/python bench/seed_mutants.py $(ARGS)
 
 chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
 	@$(BIN)/python bench/chat_soak.py $(ARGS)

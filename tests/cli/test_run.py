@@ -91,6 +91,24 @@ def asked(server: Fake) -> list[dict[str, Any]]:
     return [seen.body for seen in server.seen if seen.raw]
 
 
+@pytest.mark.seed("COW-02", fixed="the command line reads the file, whatever the preset")
+def test_a_config_json_of_cowagent_is_accepted(desk: Desk) -> None:
+    """Its limit of steps holds: two calls, and the turn is over."""
+    settings = {"channel_type": "web", "model": "gpt-4o", "agent_max_steps": 2, "agent_max_context_tokens": 30_000}
+    (desk.folder / "config.json").write_text(json.dumps(settings))
+    steps: list[Step] = [ScriptedAnswer(calls=(Call(f"c{number}", "list", "{}"),)) for number in range(5)]
+
+    async def act(server: Fake) -> None:
+        ran = await desk.run("run", "--config", "config.json", "List the files.")
+        assert ran.status == 1, ran.err
+        assert len(asked(server)) == 2
+        shown = await desk.run("config", "--config", "config.json")
+        assert "30000" in shown.out
+        assert "cowagent" in shown.out
+
+    desk.serve(steps, act)
+
+
 def test_the_answer_is_printed_and_the_session_goes_on(desk: Desk) -> None:
     """Tools work in the folder it was called in; nothing a terminal would obey gets through, and no key."""
     (desk.folder / "port.txt").write_text("8443")

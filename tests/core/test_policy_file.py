@@ -258,6 +258,7 @@ TREE: dict[str, Any] = {
     "context": {"settings": ["n"], "automatic_rule": "c"},
     "reserve": 5,
     "meter": "chars/4",
+    "default_window": 1,
     "unknown_window": 1,
     "unknown_limit": 1,
     "moments": {

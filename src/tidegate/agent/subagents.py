@@ -60,13 +60,14 @@ class SubagentSession(NamedTuple):
 class SubagentKind(NamedTuple):
     """A kind of subagent. `open_session` takes the name of the session that asks and the tools.
 
-    `tools` do not include `task`.
+    `tools` do not include `task`. They are shown in discovery mode if `discovery` is True.
     """
 
     description: str
     provider: Provider
     tools: Sequence[AgentTool]
     open_session: Callable[[str, Sequence[Tool]], SubagentSession]
+    discovery: bool = False
 
 
 class TaskArguments(msgspec.Struct):
@@ -129,7 +130,7 @@ class SubagentTool:
         return self._format_result(work, allowance, opened.name, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
-        toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask)
+        toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask, discovery=kind.discovery)
         if self.depth < self.limits.max_depth:
             inner = SubagentTool(
                 self.kinds,
@@ -151,7 +152,8 @@ class SubagentTool:
         asker: ToolContext,
     ) -> Agent:
         session = opened.session
-        provider = MeteredProvider(kind.provider, [*self._meters, allowance])
+        meters = [*self._meters, allowance]
+        provider = MeteredProvider(kind.provider, meters, purpose="subagent")
         context = ToolContext(
             asker.workspace,
             session,
@@ -162,7 +164,7 @@ class SubagentTool:
             environment=asker.environment,
         )
         summarizer = create_summarizer(
-            provider,
+            MeteredProvider(kind.provider, meters),
             window=session.window,
             counter=session.counter,
             timeout=SUMMARY_TIMEOUT_SECONDS,

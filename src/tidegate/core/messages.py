@@ -21,6 +21,8 @@ TOOL_SUMMARY = "tool_summary"
 SUMMARY = "summary"
 REMINDER = "reminder"
 NOTE = "note"
+INSTRUCTION = "instruction"
+"""A system message of whoever wrote the configuration. It is sent as part of the system prompt."""
 INTERRUPTED = "interrupted"
 MENTIONED_FILE = "[file "
 """The beginning of the text of a mentioned file."""
@@ -129,6 +131,11 @@ def common_mark(parts: Iterable[Part]) -> bool | None:
     """The mark for a text joined from these parts: typed only if all of them are."""
     marks = {part.typed for part in parts if isinstance(part, Text)}
     return False if False in marks else None if None in marks or not marks else True
+
+
+def is_instruction(message: Message) -> bool:
+    """Whether a message is sent as part of the system prompt. Other system messages are labeled user text."""
+    return message.role == "system" and message.kind == INSTRUCTION
 
 
 def calls_of(message: Message) -> list[Call]:

@@ -112,14 +112,16 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
-    occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
+    later = len(view.items_since_reply()) if moment == "turn_end" else 0
+    size = measure_for_triggers(at.policy, view, at.budget)
+    occasion = TriggerContext(view, at.budget, at.policy, size, 0, recovery, later)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.tokens_after < decision.tokens_before
             size = measure_for_triggers(at.policy, view, at.budget)
-            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery)
+            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery, later)
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)

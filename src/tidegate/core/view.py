@@ -35,6 +35,7 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    is_instruction,
     is_user_request,
     result_of,
 )
@@ -173,10 +174,7 @@ class View:
         # Of the whole log: tokens of all messages, replies of the model, time of the last reply.
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
-        self.head = self.said_seq = 0
-        self.prefix_seq = 0
-        self.edited_seq = 0
-        self.recoveries = 0
+        self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -230,6 +228,8 @@ class View:
             self._answer(item)
             return
         self._append(item)
+        if is_instruction(seen):
+            self._fixed_changed()
         calls = calls_of(seen)
         if calls:
             self.unanswered[seen.id] = [call.id for call in calls]
@@ -281,7 +281,10 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        self._rebuild(result.items, result.first)
+        before, after = (
+            [each for each in items if is_instruction(each.message)] for items in (self.items, result.items)
+        )
+        self._rebuild(result.items, result.first if before == after else 0)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
@@ -342,7 +345,7 @@ class View:
         self.recoveries = 0
 
     def _fixed_changed(self) -> None:
-        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more."""
+        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid."""
         self._moved()
         self._rebuild(self.items, 0)
 

@@ -99,15 +99,15 @@ class DataFolder(FolderContents):
 
     def _make_session(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> tuple[bool, Session]:
         """Return whether the session was stored before, and the session."""
-        log = self.open_log(name)
+        key, log = session_file_key(name), self.open_log(name)
         known = log.head > 0
         storage = SessionStorage(
             log,
             DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
             self.mask,
-            self.snapshots.load(session_file_key(name), log, policy.meter) if known else None,
+            self.snapshots.load(key, log, policy.meter) if known else None,
         )
-        return known, Session(model, policy=policy, log=storage, **{"clock": self.clock, **options})
+        return known, Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
 
     def _attach_observers(self, name: str, session: Session) -> None:
         trace = Trace(self.trace_path(name), name, self.mask)

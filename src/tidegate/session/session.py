@@ -109,7 +109,7 @@ class Session(LiveConversation):
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
-        rules = load(policy) if isinstance(policy, str) else policy
+        rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known = find_model(model, prices)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
@@ -125,7 +125,7 @@ class Session(LiveConversation):
             self,
             storage,
             policy=rules,
-            window=window or rules.window or find_window(model) or rules.unknown_window,
+            window=window or rules.choose_window(find_window(model)),
             reserve=rules.reserve if reserve is None else reserve,
             prices=compute_relative_prices(known.prices if known else ()),
         )

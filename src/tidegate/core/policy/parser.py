@@ -32,8 +32,8 @@ from tidegate.core.policy.external_stage import ExternalStage
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
-    "name about settings aliases context reserve meter window unknown_window unknown_limit recoveries retention"
-    " moments".split()
+    "name about settings aliases context reserve meter window default_window unknown_window unknown_limit recoveries"
+    " retention moments".split()
 )
 RULE_KEYS = ("stage", "id", "if", "when", "cooldown", "floor")
 _FLAG_METRICS = frozenset({"unlimited"})
@@ -65,10 +65,12 @@ def parse_policy(
         name=top["name"].text("name") if "name" in top else stem,
         about=top["about"].text("about").strip() if "about" in top else "",
         settings=known,
+        aliases=declared.aliases,
         moments=moments,
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",
         window=_tokens(top.get("window"), "window", known),
+        default_window=_tokens(top.get("default_window"), "default_window", known),
         unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,

@@ -9,6 +9,7 @@ again.
 from tidegate.core.budget import Budget
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
+    INSTRUCTION,
     NOTE,
     REMINDER,
     SUMMARY,
@@ -106,13 +107,13 @@ def _strip_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
-    """Drop whole groups, oldest first. Summaries, notes and reminders stay."""
+    """Drop whole groups, oldest first. Summaries, notes, instructions and reminders stay."""
     if draft.tokens <= aim:
         return
     for unit in old:
         if draft.tokens <= aim:
             break
-        if unit.items[0].message.kind not in (SUMMARY, NOTE, REMINDER):
+        if unit.items[0].message.kind not in (SUMMARY, NOTE, INSTRUCTION, REMINDER):
             draft.drop(unit)
 
 

@@ -21,11 +21,15 @@ SPENT_TOPIC: Final = "spent"
 _EVENTS_PER_STEP: Final = 2_000
 
 
-class SideCost(msgspec.Struct, frozen=True):
-    """The text of a note under `SPENT_TOPIC`."""
+class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, subagent or interrupted; older notes have none.
+
+    The calls of a subagent are in its own log, too.
+    """
 
     model: str
     usage: Usage
+    purpose: str = ""
 
 
 class CostTotal(msgspec.Struct, frozen=True):

@@ -61,9 +61,10 @@ class RequestRenderer:
 
     def update(self, view: RenderableView) -> None:
         kept = self._layout.update(view)
-        if self._head_of is None or view.system != self._system or view.tools != self._tools:
+        system = "\n\n".join(filter(None, (view.system, *self._layout.instructions)))
+        if self._head_of is None or system != self._system or view.tools != self._tools:
             kept = 0
-            self._system, self._tools = view.system, view.tools
+            self._system, self._tools = system, view.tools
             self._head_of = None
         blocks = self._layout.blocks
         start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
