@@ -6,11 +6,12 @@ import msgspec
 
 from tidegate.core.text.terminal_text import clean_line
 
-Severity = Literal["fine", "mended", "broken", "lost"]
+Severity = Literal["fine", "mended", "unfinished", "broken", "lost"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`fine`: nothing to do. `mended`: was wrong, is right. `broken`: is wrong still. `lost`: gone for good, said once.
+    """`fine`: nothing to do. `mended`: was wrong, is right. `unfinished`: interrupted, completed at the next opening.
+    `broken`: is wrong still. `lost`: gone for good, said once.
 
     An empty `session` is the data folder. It tells numbers and names, never what was said.
     """
