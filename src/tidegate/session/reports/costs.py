@@ -55,14 +55,15 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 class CostReport:
-    """`by_model` has the sums of each model asked. `prices` are the user's own, over the catalog's."""
+    """`by_model` has the sums of each model asked. `prices` are the user's own, over the catalog's. Only the events after
+    `start` are read."""
 
-    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None) -> None:
+    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
         self.total = CostTotal()
         self.by_model: dict[str, CostTotal] = {}
         self._log = log
         self._prices = prices
-        self._read_to = 0
+        self._read_to = start
         self._compaction_seqs: set[int] = set()
 
     def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:
