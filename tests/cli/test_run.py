@@ -145,15 +145,23 @@ def test_json_lines_tell_all_that_happens(desk: Desk) -> None:
         ran = await desk.run("run", "--json", "Which port?")
         assert (ran.status, ran.err) == (0, "")
         kinds = [line["type"] for line in ran.lines]
-        assert list(dict.fromkeys(kinds)) == "session asked text call reply began ended stopped".split()
+        assert list(dict.fromkeys(kinds)) == "session asked text call reply began ended stopped result".split()
         ended = next(line for line in ran.lines if line["type"] == "ended")
         assert ended["error"] is True
-        assert ran.lines[-1] == {"type": "stopped", "why": "end"}
+        assert ran.lines[-2] == {"type": "stopped", "why": "end"}
+        result, replies = ran.lines[-1], [line for line in ran.lines if line["type"] == "reply"]
+        assert (result["text"], result["why"]) == ("I do not know.", "end")
+        for key in ("input_tokens", "output_tokens"):
+            assert result["usage"][key] == sum(line["usage"][key] for line in replies) > 0
+        assert result["usage"]["calls"] == 2
+        assert result["cost"] > 0
+        again = await desk.run("run", "--json", "Once more?", "--session", ran.lines[0]["name"])
+        assert again.lines[-1]["usage"]["calls"] == 1, "only what this run used"
         assert all(line["usage"]["input_tokens"] > 0 for line in ran.lines if line["type"] == "reply")
         name = ran.lines[0]["name"]
         assert name in (await desk.run("sessions")).out
 
-    desk.serve([read, "I do not know."], act)
+    desk.serve([read, "I do not know.", "No."], act)
 
 
 def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:

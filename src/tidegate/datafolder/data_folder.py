@@ -8,6 +8,7 @@
     blobs/        large records         sessions/      files that policies wrote, per session
     traces/       one line per event    views/         snapshots            locks/    which sessions are open
     retention/    when sessions expire  removed.jsonl  sessions that were removed
+    unfinished/   changes that were begun and not completed
 
 Traces, snapshots and the index are derived from the rest and can be rebuilt.
 """
@@ -22,12 +23,14 @@ from typing import Any
 from tidegate.core.policy.policy import Policy
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import fold_log
+from tidegate.datafolder.completion import complete_unfinished
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.effects import DataFolderEffects
 from tidegate.datafolder.removal import RemovedSession, finish_removal
 from tidegate.datafolder.retention import is_retention_due, remove_expired_sessions, set_retention
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
@@ -65,6 +68,7 @@ class DataFolder(FolderContents):
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
+        complete_unfinished(self)
         finish_removal(self, name)
         with ExitStack() as on_failure:
             on_failure.enter_context(self.locks.hold(name))
@@ -137,9 +141,11 @@ class DataFolder(FolderContents):
     def fork(self, name: str, at: int, new: str) -> None:
         """Make the session `new` from the first `at` events of another, with the files and blobs that they refer to."""
         self.check_new(new)
+        complete_unfinished(self)
         finish_removal(self, new)
         with self.locks.exclusive(new):
             check_fork_request(name, at, self.open_log(name).head, new, taken=self.store.head(new) > 0)
+            begin_change(self, UnfinishedChange(new, "create"))
             if self.blobs is not None:
                 self.blobs.set_claims(new, self.blobs.claimed_by(name))
             source, target = self.session_files(name), self.session_files(new)
@@ -148,3 +154,4 @@ class DataFolder(FolderContents):
                 if text is not None:
                     target.update(file, lambda _, text=text: text)  # type: ignore[misc] # bound now
             self.store.fork(name, at, new)
+            end_change(self, new, "create")

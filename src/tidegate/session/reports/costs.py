@@ -59,14 +59,16 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 class CostReport:
-    """Adds up the cost of a log, in total and for each model. `prices` override the catalog."""
+    """Adds up the cost of a log, in total and for each model. `prices` override the catalog. Only the events after
+    `start` are read.
+    """
 
-    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None) -> None:
+    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
         self.total = CostTotal()
         self.by_model: dict[str, CostTotal] = {}
         self._log = log
         self._prices = prices
-        self._read_to = 0
+        self._read_to = start
         self._compaction_seqs: set[int] = set()
 
     def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:
