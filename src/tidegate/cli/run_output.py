@@ -27,7 +27,7 @@ EventPrinter = Callable[[AgentEvent | UserNotice], None]
 
 
 def print_greeting(text: str, *, as_json: bool) -> None:
-    """Print the greeting for a person who watches. Into a pipe goes the answer alone."""
+    """Print the greeting if the output is a terminal. A pipe gets only the answer."""
     if text and as_json:
         print_json_line({"type": "greeting", "text": text})
     elif text and sys.stderr.isatty():

@@ -86,7 +86,7 @@ def collect_ids(units: Iterable[Group | Turn]) -> tuple[str, ...]:
 
 
 def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, tokens: int | None = None) -> int:
-    """How many of the newest groups hold at most so many messages and tokens, at least one. No group is cut.
+    """Count the newest groups that together have at most these messages and tokens; at least one. No group is cut.
 
     The group that crosses the number of messages is counted; the one that crosses the number of tokens is not.
     """

@@ -171,7 +171,7 @@ def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> l
 
 
 def clip_details(details: Sequence[str], width: int, lines: int) -> str:
-    """Cut the details to so many lines, with a mark if something is missing."""
+    """Cut the details to this number of lines, with a mark if lines are missing."""
     wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)
