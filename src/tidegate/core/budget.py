@@ -49,6 +49,7 @@ class Budget(NamedTuple):
         return self.limit - self.fixed
 
     def count(self, message: Message) -> int:
+        """Count the tokens of a message."""
         return count_message(message, self.counter, thinking=self.thinking)
 
     def explain(self) -> list[str]:

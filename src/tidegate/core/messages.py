@@ -29,6 +29,8 @@ MENTIONED_FILE = "[file "
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
+    """Plain text. `opaque` is what a provider wants back with it."""
+
     text: str
     opaque: str = ""
 
@@ -75,6 +77,8 @@ class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", o
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result", omit_defaults=True):
+    """The result of a tool call; `error` says that the call failed."""
+
     call_id: str
     parts: tuple[Text | MarkedText | Image, ...] = ()
     error: bool = False

@@ -437,10 +437,12 @@ class View:
 
     @property
     def fixed_tokens(self) -> int:
+        """The tokens of the system prompt and the tool definitions."""
         return self.system_tokens + self.tools_tokens
 
     @property
     def message_count(self) -> int:
+        """The number of messages that the model sees."""
         return len(self.items)
 
     @property

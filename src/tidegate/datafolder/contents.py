@@ -76,6 +76,7 @@ class FolderContents:
         return self.mask(text) != text
 
     def open_log(self, name: str) -> KeptLog:
+        """Return the log of a session, empty if there is none."""
         return KeptLog(self.store, name, self.blobs)
 
     def session_files(self, name: str) -> Folder:
@@ -83,6 +84,7 @@ class FolderContents:
         return Folder(self.root / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
 
     def trace_path(self, name: str) -> Path:
+        """Return the file with the trace of a session."""
         return self.root / f"traces/{session_file_key(name)}.jsonl"
 
     def remove_snapshot(self, name: str) -> None:
@@ -113,6 +115,7 @@ class FolderContents:
                     yield from extract_log_lines(info.name, self.open_log(info.name).read(known + 1))
 
     def close_search(self) -> None:
+        """Close the full-text index; `open_search` opens it again."""
         if self._search is not None:
             self._search.close()
             self._search = None

@@ -1,7 +1,5 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
-import asyncio
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -38,8 +36,13 @@ _T = TypeVar("_T")
 _MAX_KEY_CHARS = 200
 _KEY_TOPIC = "key"
 _ENCODER = msgspec.msgpack.Encoder()
-_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
-"""An append that ends with one of these may have been stored."""
+
+
+def _is_uncertain(error: BaseException) -> bool:
+    """Whether an append that ended with this error may have been stored."""
+    from asyncio import CancelledError  # noqa: PLC0415 - it loads slowly, and only async code needs it
+
+    return isinstance(error, StoreUnreachable | KeyboardInterrupt | CancelledError)
 
 
 def _append_race_error() -> GiveUp:
@@ -339,28 +342,32 @@ class LiveConversation:
                 except StaleHead:
                     self._refresh()
                     continue
-                except _UNCERTAIN:
-                    self._note_failure(events, repeated)
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
                     raise
                 self._fold_own(events)
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 
     async def _append_all_async(self, make: MakePayloads, key: str = "") -> int:
+        from asyncio import to_thread  # noqa: PLC0415
+
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = await asyncio.to_thread(self._find_key, key, make) if key else None
+            known = await to_thread(self._find_key, key, make) if key else None
             events, repeated = self._next_events(make)
             if known is None and not (repeated and repeated.stored):
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
-                    await asyncio.to_thread(self._refresh)
+                    await to_thread(self._refresh)
                     continue
-                except _UNCERTAIN:
-                    self._note_failure(events, repeated)
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
                     raise
                 if ours:
-                    await asyncio.to_thread(self._fold_own, events)  # observers may write files
+                    await to_thread(self._fold_own, events)  # observers may write files
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 

@@ -1,8 +1,13 @@
-"""Calls of async code that wait for a store: in a thread, and one at a time per session."""
+"""Calls of async code that wait for a store: in a thread, and one at a time per session.
 
-import asyncio
+asyncio is imported by the functions that need it: loading it takes longer than loading a session.
+"""
+
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -17,11 +22,13 @@ class SerialCalls:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
+        self._lock: asyncio.Lock | None = None
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function in a thread."""
-        return await self.finish(asyncio.to_thread(function, *args, **kwargs))
+        from asyncio import to_thread  # noqa: PLC0415 - see the top of this file
+
+        return await self.finish(to_thread(function, *args, **kwargs))
 
     async def finish(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end, whether or not this task is cancelled meanwhile."""
@@ -36,16 +43,20 @@ class SerialCalls:
         finally:
             lock.release()
 
-    def _get_lock(self) -> asyncio.Lock:
+    def _get_lock(self) -> "asyncio.Lock":
         """Return the lock of the running event loop: a session may be used in one loop after another."""
+        import asyncio  # noqa: PLC0415 - see the top of this file
+
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        if self._lock is None or loop is not self._loop:
             self._loop, self._lock = loop, asyncio.Lock()
         return self._lock
 
 
 async def finish(work: Coroutine[Any, Any, _T]) -> _T:
     """Await a coroutine to its end even if this task is cancelled meanwhile; the cancellation is raised then."""
+    import asyncio  # noqa: PLC0415 - see the top of this file
+
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

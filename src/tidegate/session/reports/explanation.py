@@ -54,6 +54,7 @@ class Explanation(msgspec.Struct, frozen=True):
         edits: Mapping[str, int],
         now: float | None = None,
     ) -> "Explanation":
+        """Explain a view under its policy and budget."""
         shares: Tally[str] = Tally()
         shares["system"] = view.system_tokens
         shares["tools"] = view.tools_tokens
