@@ -169,8 +169,9 @@ class Session(LiveConversation):
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
-            if count_excess(self.view, self.budget):
-                run_steps(self._run_moment("before_call"), None, self._note_summary_failure)
+            if not count_excess(self.view, self.budget):
+                break
+            run_steps(self._run_moment("before_call"), None, self._note_summary_failure)
         self._remember_request()
         return self._last_decisions
 
@@ -222,10 +223,11 @@ class Session(LiveConversation):
     def _due_moments(self) -> list[Moment]:
         """The moments that are due before the next call, derived from the log alone."""
         due: list[Moment] = []
-        if self.view.unanswered or any(item.message.role == "tool" for item in self.view.items_since_reply()):
+        view = self._view
+        if view.unanswered or any(item.message.role == "tool" for item in view.items_since_reply()):
             due.append("tool_result")
-        if self.view.started_turns < self.view.total_turns:
-            if self.view.total_turns > 1:
+        if view.started_turns < view.total_turns:
+            if view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
         return [*due, "before_call"]
@@ -401,7 +403,8 @@ class Session(LiveConversation):
     @property
     def budget(self) -> Budget:
         """The token budget. It changes only with the system prompt, the tools and the calibration."""
-        key = (self.window, self.view.fixed_tokens, self.view.scale_by_model.get(self.model, 1.0))
+        view = self._view
+        key = (self.window, view.fixed_tokens, view.scale_by_model.get(self._model, 1.0))
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(), key
         return self._budget
