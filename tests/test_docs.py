@@ -100,6 +100,13 @@ def test_the_example_of_a_rule_shows_every_key_and_is_a_rule(tmp_path: Path) -> 
     assert (rule.stage, rule.name) == (stage, "sweep")
 
 
+def test_the_small_policy_is_a_policy(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("policies.md", "yaml") if block.startswith("name: mine")]
+    path = tmp_path / "mine.yaml"
+    path.write_text(example)
+    assert [rule.stage for rule in load(path).moments["before_call"]] == ["clear_results", "summarise"]
+
+
 def test_every_comparison_and_no_other() -> None:
     (line,) = [line for line in POLICIES.read_text("utf-8").splitlines() if line.startswith("Triggers compare with")]
     assert sorted(_QUOTED.findall(line)) == sorted(COMPARISONS)

@@ -174,7 +174,7 @@ def test_age_and_why() -> None:
     assert newest.reason.startswith("the newest request")
     assert result.original_tokens == 5_004 > result.tokens
     assert f"recall {result.id}" in result.reason
-    assert "summarise: pressure > 0.92 (is 0." in called.reason
+    assert "stays until before_call/summarise acts (the request (" in called.reason
     session.compact()
     (told,) = [piece for piece in measure_window_usage(session).messages if piece.category == "summaries"]
     assert "stands for 8 messages that left" in told.reason

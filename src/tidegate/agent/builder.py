@@ -62,7 +62,7 @@ _SUBAGENT_INSTRUCTIONS: Final = (
 
 
 class AgentBuilder(NamedTuple):
-    """Builds the parts of an agent. Whatever it opens is closed with `stack`."""
+    """Builds the parts of an agent. Everything it opens is closed with `stack`."""
 
     data: DataFolder | None
     workspace: Path

@@ -177,7 +177,7 @@ class Agent:
         return await self.hooks.run_due(moment, self.session, summarizer=self.summarizer) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
-        """Compact now. A summary is told to keep `focus`."""
+        """Compact now. A summary is asked to keep `focus`."""
         return await self.session.compact_async(self.summarizer, focus=focus)
 
     async def _compact_if_requested(self) -> None:

@@ -1,6 +1,6 @@
-"""Subagents: the tool `task` gives a task to an agent with a session and a window of its own.
+"""Subagents: the tool `task` gives a task to an agent with its own session and window.
 
-Only the conclusion enters the window of the agent that asked. A subagent has limits of its own for steps and tokens,
+Only the conclusion enters the window of the agent that asked. A subagent has its own limits for steps and tokens,
 may start subagents itself up to a depth, and ends with the turn that started it. If it fails, the result has what it
 found so far.
 """

@@ -35,6 +35,7 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
@@ -81,7 +82,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
+        """The reason as a sentence."""
+        return make_sentence(str(self.reason)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):
@@ -176,7 +178,7 @@ def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
     if kept.tally is None:
         return outcome
-    return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
+    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, str(kept.tally)))
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
@@ -184,15 +186,19 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
-        return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
+        return Decision(
+            moment, rule.name, rule.stage, False, "it freed nothing on this same view before", tokens, tokens
+        )
     try:
         outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
     except StageFailed as failed:
         return Decision(moment, rule.name, rule.stage, False, f"{failed}; nothing was changed", tokens, tokens, True)
     if outcome.empty:
-        return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
-    because = "; ".join(filter(None, (why, outcome.why)))
-    decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
+        return Decision(
+            moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
+        )
+    outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
+    decision = yield from _carry_out(rule, moment, outcome, at)
     if not decision.acted:
         at.fruitless_runs.add(key)
     return decision
@@ -209,14 +215,14 @@ def _carry_out(
 
     least = _with_token_counts(outcome.edits, at)
     if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
-        return refused(f"{outcome.why}; would free nothing")
+        return refused(make_sentence(outcome.why, "it would free nothing"))
     for effect in outcome.effects:
         if isinstance(effect, Flush):
             text = yield from _obtain_summary(effect.request, at.budget)
             effect = Flush(effect.request, text)
         failed = yield RunEffect(effect)
         if failed is not None:
-            return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
+            return refused(make_sentence(outcome.why, f"it was not done because saving failed: {failed}"))
     texts = []
     for request in outcome.requests:
         texts.append((yield from _obtain_summary(request, at.budget)))
@@ -228,13 +234,13 @@ def _carry_out(
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
-        return refused(f"{outcome.why}; would not fit")
+        return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
-        return refused(f"{outcome.why}; would free {freed} tokens only")
+        return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
     if not outcome.grows:
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
-            return refused(f"{outcome.why}; would free too little to keep the rules of the user")
+            return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
         outcome, edits = _with_tally(outcome, kept), kept.edits
     origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))

@@ -97,7 +97,6 @@ class DataFolder(FolderContents):
         session.history.observe(
             make_snapshot_watcher(session, self.snapshots, session_file_key(name), session.policy.meter)
         )
-        session.call_on_close(trace.close)
 
     def open_conversation(self, name: str) -> LiveConversation:
         """Open a stored session without its policy, to read it or to undo edits. SessionNotFound if there is none."""

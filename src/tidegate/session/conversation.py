@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.messages import Message, Tool, mark_texts
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.history import History
@@ -27,7 +27,8 @@ from tidegate.wire.usage import read_usage
 _MAX_APPEND_ATTEMPTS = 100
 _MAX_KEY_CHARS = 200
 _KEY_TOPIC = "key"
-_UNCERTAIN = (StoreUnreachable, MemoryError, KeyboardInterrupt, CancelledError)
+_ENCODER = msgspec.msgpack.Encoder()
+_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
 """An append that ends with one of these may have been stored."""
 
 
@@ -40,12 +41,12 @@ def _append_race_error() -> GiveUp:
 
 def _encode_content(what: EventPayload) -> bytes:
     """The bytes of a payload without its token count, which depends on the counter."""
-    return msgspec.msgpack.encode(what.message if isinstance(what, MessageAdded) else what)
+    return encode_into_bytes(_ENCODER, what.message if isinstance(what, MessageAdded) else what)
 
 
 def _make_encodable(message: Message) -> Message:
     try:
-        msgspec.msgpack.encode(message)
+        encode_into_bytes(_ENCODER, message)
     except UnicodeEncodeError:
         return repair_message_unicode(message)
     return message

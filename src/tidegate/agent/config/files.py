@@ -72,7 +72,7 @@ def read_config_sources(files: ConfigFiles) -> ConfigSources:
 def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
     """Read both files and resolve them. `agent` is the id of one of several agents.
 
-    Raise BadPolicy with file and line for whatever is wrong.
+    Raise BadPolicy with file and line for any mistake.
     """
     return resolve_config(read_config_sources(files), environment, agent=agent)
 

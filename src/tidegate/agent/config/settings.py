@@ -121,7 +121,7 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
     (`filesystem.write`).
 
     A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
-    are not options. A rule of `deny_commands` matches wherever its words stand. See `tools/command_rules.py`.
+    are not options. A rule of `deny_commands` matches its words anywhere. See `tools/command_rules.py`.
     """
 
     default_policy: Literal["auto", "allow", "ask", "deny"] = "auto"
