@@ -208,27 +208,24 @@ class LiveConversation:
         return [f"m{seq}" for seq in range(first, first + len(messages))]
 
     def _make_message_payloads(self, messages: Sequence[Message], key: str) -> MakePayloads:
-        if len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key:
+        if key and (len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key):
             raise BadInput(
                 f"The key has {len(key):,} characters, or some that are not valid Unicode.",
                 f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
             )
-        visible = [resolve_visibility(message) for message in messages]
+        counter, thinking = self._counter, self._dialect.capabilities.plain_thinking
         tokens = [
-            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
-            for m in visible
+            0 if seen is None else count_message(seen, counter, thinking=thinking)
+            for seen in map(resolve_visibility, messages)
         ]
         note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
 
         def make(first: int) -> Sequence[EventPayload]:
-            numbered = zip(range(first, first + len(messages)), messages, tokens, strict=True)
-            return [
-                *(
-                    MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
-                    for seq, message, count in numbered
-                ),
-                *note,
+            added: list[EventPayload] = [
+                MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
+                for seq, message, count in zip(range(first, first + len(messages)), messages, tokens, strict=True)
             ]
+            return added + note
 
         return make
 
@@ -252,7 +249,7 @@ class LiveConversation:
 
     def _note_key(self, event: Event) -> None:
         what = event.payload
-        if isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC and self._first_seq_by_key is not None:
+        if self._first_seq_by_key is not None and isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC:
             count, _, key = what.text.partition(" ")
             if count.isdecimal() and len(count) < 20:
                 self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
@@ -338,7 +335,7 @@ class LiveConversation:
             events, repeated = self._next_events(make)
             if known is None and not (repeated and repeated.stored):
                 try:
-                    self.log.append(*events)
+                    self._log.append(*events)
                 except StaleHead:
                     self._refresh()
                     continue
@@ -346,6 +343,10 @@ class LiveConversation:
                     if _is_uncertain(error):
                         self._note_failure(events, repeated)
                     raise
+                if not self._unconfirmed:
+                    for event in events:
+                        self._fold(event)
+                    return events[0].seq
                 self._fold_own(events)
             return known or self._confirm(events, repeated)
         raise _append_race_error()
@@ -373,8 +374,10 @@ class LiveConversation:
 
     def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
         """Return the events to append, and the failed append that they repeat."""
-        seq = self.log.head + 1
+        seq = self._log.head + 1
         payloads = make(seq)
+        if not self._unconfirmed and len(payloads) == 1:
+            return (Event(seq, self._clock(), payloads[0]),), None
         repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
         if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
             return repeated.events, repeated
@@ -397,16 +400,18 @@ class LiveConversation:
 
     def _fold(self, event: Event) -> None:
         try:
-            self.view.fold(event)
+            self._view.fold(event)
         except RefoldNeeded:
             self._view = self._fold_log()
-        self._note_key(event)
+        if self._first_seq_by_key is not None:
+            self._note_key(event)
         for observe in self._observers:
             observe(event)
 
     def _remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
-        self._last_request = (self.log.head, self.view.fixed_tokens + REQUEST_OVERHEAD + self.view.tokens)
+        view = self._view
+        self._last_request = (self._log.head, view.fixed_tokens + REQUEST_OVERHEAD + view.tokens)
 
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""

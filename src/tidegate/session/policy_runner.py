@@ -96,8 +96,9 @@ class PolicyRunner:
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
-            if count_excess(self._view, self.budget):
-                run_steps(self._run_moment("before_call"), None, self.note_summary_failure)
+            if not count_excess(self._view, self.budget):
+                break
+            run_steps(self._run_moment("before_call"), None, self.note_summary_failure)
         self.conversation._remember_request()
         return self.last_decisions
 
