@@ -29,6 +29,7 @@ from tidegate.core.messages import Image, Message, Text, user_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
+from tidegate.datafolder.workspaces import note_workspace
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
@@ -82,9 +83,9 @@ def long_session(data: DataFolder, name: str) -> None:
             session.add(message)
             if session.view.tokens > 31_000:
                 break
-        session.learn_limits(None, session.count_tokens() + 10)
+        session.recovery.learn_limits(None, session.tokens + 10)
         session.compact()
-        session.undo()
+        session.history.undo()
         assert session.view.tokens > 31_000
 
 
@@ -493,8 +494,7 @@ def test_counts_of_an_edited_store_send_nothing_over_the_window(
                 item.tokens = item.metered_tokens = min(max(count, 0), 2**40)
             view.tokens = view.metered = sum(item.tokens for item in view.items)
             last = list(session.log.read())[-1]
-            assert data.snapshots.save(session_file_key("long"), view, last, "")
-            session.on_close.clear()
+        assert data.snapshots.save(session_file_key("long"), view, last, "")
         assert data.snapshots.load(session_file_key("long"), data.open_log("long"), "") is not None
     assert prepared(data, "long") <= WINDOW
     data.close()
@@ -534,14 +534,14 @@ def test_an_impossible_report_teaches_nothing(value: object, names: tuple[str, s
     with data.open("s", MODEL, window=WINDOW) as session:
         session.add(user_message("x " * 300))
         session.prepare()
-        session.record({"prompt_tokens": session.count_tokens(), "completion_tokens": 1})
+        session.record({"prompt_tokens": session.tokens, "completion_tokens": 1})
         before = dict(session.view.scale_by_model)
         session.add({"role": "assistant", "content": "yes"}, user_message("y " * 300))
-        size = session.count_tokens()
+        size = session.tokens
         session.prepare()
         session.record(dict.fromkeys(names, value))
         assert session.view.scale_by_model == before
-        assert session.count_tokens() == size
+        assert session.tokens == size
     assert called("trace", "s", "--usage", "--data", tmp_path).returncode == 0
     data.close()
 
@@ -562,7 +562,7 @@ def test_the_calibration_is_bounded_whatever_is_reported(shares: list[float]) ->
         request = session.prepare()
         session.record({"prompt_tokens": round(request.tokens * share)})
         session.add({"role": "assistant", "content": "yes"})
-        assert 0.5 <= session.budget().scale <= 3.0
+        assert 0.5 <= session.budget.scale <= 3.0
         assert tokens_of(json.loads(session.prepare().to_bytes())) <= 2 * WINDOW
 
 
@@ -613,9 +613,9 @@ def test_a_clock_that_was_ahead_does_not_keep_a_cache_warm() -> None:
     session = Session(MODEL, window=50_000, clock=clock)
     session.add(user_message("hello"), {"role": "assistant", "content": "hi"}, user_message("more"))
     session.prepare()
-    assert "the cache is warm, 0 of its" in str(session.explain())
+    assert "cache is warm (0 of its" in str(session.explain())
     clock.now = NOW
-    assert "the cache is warm" not in str(session.explain())
+    assert "cache is warm" not in str(session.explain())
 
 
 def test_retention_does_not_trust_a_leap_of_the_clock(tmp_path: Path) -> None:
@@ -659,11 +659,12 @@ def test_the_last_session_is_not_one_of_the_future(tmp_path: Path) -> None:
         clock.now = now
         with data.open(name, MODEL, window=WINDOW) as session:
             session.add(user_message("hello"))
+        note_workspace(data, name, tmp_path)
     assert [info.name for info in data.store.sessions()] == ["ahead", "today"]
     clock.now = NOW + 60
-    assert find_last_session(data) == "today"
+    assert find_last_session(data, tmp_path) == "today"
     clock.now = NOW - DAY_SECONDS
-    assert find_last_session(data) == "ahead", "if all are of the future, the clock is what is wrong"
+    assert find_last_session(data, tmp_path) == "ahead", "if all are of the future, the clock is what is wrong"
     data.close()
 
 

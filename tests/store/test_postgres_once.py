@@ -168,8 +168,8 @@ def test_a_note_whose_outcome_is_unknown_is_stored_once(unsure_store: PostgresSt
     session = Session(log=KeptLog(unsure_store, "s"))
     proxy.cut = "answer"
     with pytest.raises(StoreUnreachable):
-        session.add_note("mine", MARK.decode())
-    session.add_note("mine", MARK.decode())
+        session.history.add_note("mine", MARK.decode())
+    session.history.add_note("mine", MARK.decode())
     notes = [event.payload for event in session.log.read() if isinstance(event.payload, NoteAdded)]
     assert [note.text for note in notes if note.topic == "mine"] == [MARK.decode()]
 

@@ -26,7 +26,7 @@ _HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8
 
 
 class SessionLocks:
-    """Shared locks of all who have a session open; exclusive ones of those who remove or mend it."""
+    """Locks per session: shared by all processes that have it open, exclusive for one that removes or repairs it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

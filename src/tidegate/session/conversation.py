@@ -2,20 +2,20 @@
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.ledger.writer import PIN
-from tidegate.core.messages import Message, Tool, mark_texts, user_message
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
-from tidegate.session.recall import find_edit_to_toggle, recall_message
+from tidegate.session.history import History
+from tidegate.session.recall import recall_message
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
@@ -25,13 +25,9 @@ from tidegate.wire.registry import parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
-_MAX_PIN_CHARS = 1_000
 _MAX_KEY_CHARS = 200
 _KEY_TOPIC = "key"
 _ENCODER = msgspec.msgpack.Encoder()
-_ENGINE_TOPICS = frozenset(
-    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign key".split()
-)
 _UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
 """An append that ends with one of these may have been stored."""
 
@@ -68,10 +64,8 @@ def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: b
 class LiveConversation:
     """A session without a policy: its log, its view, and everything that only appends.
 
-    `view` may be a snapshot, folded up to some seq: the rest of the log is folded into it.
-
-    The functions in `on_event` are called, in order, with every event that is folded from now on, no matter who wrote
-    it: trace and snapshots depend on them. Those in `on_close` are called by `close`, the last one first.
+    `DataFolder.open_conversation` returns one, to read a stored session or to undo edits in it. `view` may be a
+    snapshot, folded up to some seq: the rest of the log is folded into it.
     """
 
     def __init__(
@@ -85,27 +79,61 @@ class LiveConversation:
         clock: Callable[[], float],
         view: View | None = None,
     ) -> None:
-        self.log = log
-        self.model = model
-        self.dialect = dialect
-        self.counter = counter
+        self._log = log
+        self._model = model
+        self._dialect = dialect
+        self._counter = counter
         self._meter = meter
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
-        self._unconfirmed = UnconfirmedAppends()
+        self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
         self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
-        self.on_event: list[Callable[[Event], None]] = []
-        self.on_close: list[Callable[[], None]] = []
-        self.view: View = self._fold_log() if view is None else view
+        self._observers: list[Callable[[Event], None]] = []
+        self._resources = ExitStack()
+        self._history = History(log, self._append, self._refresh, self._observers)
+        self._view: View = self._fold_log() if view is None else view
         if view is not None:
-            view.recount(counter, thinking=dialect.sends_thinking)
+            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
         """Release the files and locks that were opened for this session. A session in memory has none."""
-        while self.on_close:
-            self.on_close.pop()()
+        self._resources.close()
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the session is closed. The callback that was added last runs first."""
+        self._resources.callback(callback)
+
+    @property
+    def log(self) -> Log:
+        """The events of this session, oldest first. Only the session may append to it."""
+        return self._log
+
+    @property
+    def view(self) -> View:
+        """What the model sees now. Read it, but do not change it."""
+        return self._view
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as it was given."""
+        return self._model
+
+    @property
+    def dialect(self) -> Dialect:
+        """The provider's message format."""
+        return self._dialect
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The function that counts the tokens of a text for this model."""
+        return self._counter
+
+    @property
+    def history(self) -> History:
+        """Undo and redo, past requests, search, notes: everything about the log."""
+        return self._history
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +164,7 @@ class LiveConversation:
     ) -> list[str]:
         """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the messages may still be stored; `refresh` then shows them.
+        If the task is cancelled, the messages may still be stored; `history.refresh` then shows them.
         """
         parsed = _parse_messages(messages, typed)
         try:
@@ -160,7 +188,8 @@ class LiveConversation:
             )
         visible = [resolve_visibility(message) for message in messages]
         tokens = [
-            0 if m is None else count_message(m, self.counter, thinking=self.dialect.sends_thinking) for m in visible
+            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
+            for m in visible
         ]
         note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
 
@@ -208,6 +237,7 @@ class LiveConversation:
             self._append(NoteAdded("system", text, count_system(text, self.counter)))
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        """Change the tool definitions. The provider's cached prefix is lost with it."""
         parsed = parse_tools(tools)
         if parsed != self.view.tools:
             text = msgspec.json.encode(parsed).decode()
@@ -230,31 +260,25 @@ class LiveConversation:
             )
         )
 
-    def add_note(self, topic: str, text: str = "") -> None:
-        """Append a note to the log. The model never sees it."""
-        if topic in _ENGINE_TOPICS:
-            raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
-        self._append(NoteAdded(topic, repair_unicode(text)))
-
-    def refresh(self) -> None:
-        """Fold what others appended to this session."""
+    def _refresh(self) -> None:
         self._fold_all(self.log.read_new_events())
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
         known, folded = self.view.head, False
         for event in events:
-            self._unconfirmed.settle(event)
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
             if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
                 self._fold(event)
                 folded = True
         if folded:
-            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
 
     def _fold_log(self) -> View:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
         view = fold_log(self.log.read, self._meter)
-        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
         return view
 
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
@@ -273,10 +297,10 @@ class LiveConversation:
                 try:
                     self.log.append(*events)
                 except StaleHead:
-                    self.refresh()
+                    self._refresh()
                     continue
                 except _UNCERTAIN:
-                    self._unconfirmed.note_failure(events, repeated)
+                    self._note_failure(events, repeated)
                     raise
                 self._fold_own(events)
             return known or self._confirm(events, repeated)
@@ -290,10 +314,10 @@ class LiveConversation:
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
-                    self.refresh()
+                    self._refresh()
                     continue
                 except _UNCERTAIN:
-                    self._unconfirmed.note_failure(events, repeated)
+                    self._note_failure(events, repeated)
                     raise
                 if ours:
                     self._fold_own(events)
@@ -304,45 +328,34 @@ class LiveConversation:
         """Return the events to append, and the failed append that they repeat."""
         seq = self.log.head + 1
         payloads = make(seq)
-        repeated = self._unconfirmed.find_repeated(make, type(payloads[0]))
+        repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
         if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
             return repeated.events, repeated
         return [Event(seq + place, self._clock(), what) for place, what in enumerate(payloads)], repeated
 
     def _fold_own(self, events: Sequence[Event]) -> None:
         for event in events:
-            self._unconfirmed.settle(event)
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
             self._fold(event)
 
+    def _note_failure(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> None:
+        self._unconfirmed = self._unconfirmed or UnconfirmedAppends()
+        self._unconfirmed.note_failure(events, repeated)
+
     def _confirm(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> int:
-        self._unconfirmed.confirm(type(events[0].payload), repeated)
+        if self._unconfirmed:
+            self._unconfirmed.confirm(type(events[0].payload), repeated)
         return events[0].seq
 
     def _fold(self, event: Event) -> None:
         try:
             self.view.fold(event)
         except RefoldNeeded:
-            self.view = self._fold_log()
+            self._view = self._fold_log()
         self._note_key(event)
-        for watch in self.on_event:
-            watch(event)
-
-    def clear(self) -> None:
-        """Empty the view. Everything stays in the log."""
-        self._append(NoteAdded("clear"))
-
-    def pin(self, text: str) -> str:
-        """Add a rule that stays in the view and is never summarized. Return its message id."""
-        text = " ".join(repair_unicode(text).split())
-        if not 0 < len(text) <= _MAX_PIN_CHARS:
-            raise BadInput(
-                f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
-            )
-        return self._add_parsed([user_message(text, PIN)])[0]
-
-    def discard_signed_reasoning(self) -> None:
-        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
-        self._append(NoteAdded("unsigned"))
+        for observe in self._observers:
+            observe(event)
 
     def _remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
@@ -351,17 +364,3 @@ class LiveConversation:
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""
         return recall_message(self.log, ident)
-
-    def undo(self) -> int | None:
-        """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
-        return self._toggle_edit("undo")
-
-    def redo(self) -> int | None:
-        """Redo the edit that was undone last. Return its seq, or None if there is none."""
-        return self._toggle_edit("redo")
-
-    def _toggle_edit(self, topic: str) -> int | None:
-        seq = find_edit_to_toggle(topic, self.log)
-        if seq is not None:
-            self._append(NoteAdded(topic, str(seq)))
-        return seq

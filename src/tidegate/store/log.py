@@ -9,11 +9,11 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, decode_event, encode_event
 
 _SEGMENT_EVENTS = 64
-"""Events in a segment. Many small records side by side cost far more memory than one block of them."""
+"""Events in a segment. Many small objects take far more memory than one block of bytes."""
 
 
 class LogReader(Protocol):
-    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps."""
+    """A log that can be read. `head` is the seq of the last event, 0 if it is empty; seqs count from 1 without gaps."""
 
     @property
     def head(self) -> int: ...
@@ -81,11 +81,11 @@ class MemoryLog:
             yield decode_event(record)
 
     def read_new_events(self) -> Iterator[Event]:
-        """Nobody else can write here."""
+        """Yield nothing: no other process can write to a log in memory."""
         return iter(())
 
     def records(self) -> tuple[bytes, ...]:
-        """The raw bytes, to save or to hand to another MemoryLog."""
+        """Return the raw bytes, to save them or to pass them to another MemoryLog."""
         return tuple(self._records(1))
 
     def _records(self, start: int) -> Iterator[bytes]:

@@ -69,7 +69,9 @@ class KeptLog:
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
 
     def _newest(self) -> tuple[int, bytes]:
-        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        """Return the number of the last record and the record; 0 if it cannot be read (reading it reports the
+        damage).
+        """
         with suppress(DamagedData, SessionNotFound):
             for record in self._store.read(self.session_name, self._head) if self._head else ():
                 return self._head, record
@@ -103,8 +105,9 @@ class KeptLog:
         self._known_record = (head, records[-1])
 
     def _move_to_blob(self, record: bytes) -> bytes:
-        """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
-        made: look first."""
+        """Store a large record in a blob and return the record that refers to it.
+
+        The head is checked first: a blob whose record cannot be appended would be left over."""
         if self._blobs is None:
             return record
         there = self._store.head(self.session_name)

@@ -57,9 +57,10 @@ class TurnFinished(NamedTuple):
 
 
 class AgentProblem(NamedTuple):
-    """The agent could not be opened. If another was open, it still is."""
+    """The agent could not be opened. If another was open, it still is. `error` is None for one that is not ours."""
 
     problem: str
+    error: TidegateError | None = None
 
 
 class ApprovalRequested(NamedTuple):
@@ -100,7 +101,7 @@ class AgentThread:
         self._can_ask = asks
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="tidegate-agent", daemon=True)
-        self._agent: OpenAgent | None = None
+        self.agent: OpenAgent | None = None
         self._status_watcher: StatusWatcher | None = None
         self._close_requested: asyncio.Event | None = None
         self._agent_task: asyncio.Task[None] | None = None
@@ -148,14 +149,14 @@ class AgentThread:
         try:
             launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
-            self._listener(AgentProblem(str(bad)))
+            self._listener(AgentProblem(str(bad), bad))
             return
         await self._interrupt_turn()
         before = self.launch_options
         await self._close_agent()
         problem = await self._start_agent(launch)
-        if problem:
-            self._listener(AgentProblem(problem))
+        if problem is not None:
+            self._listener(problem)
             if before is not None:
                 await self._start_agent(before)
 
@@ -165,16 +166,18 @@ class AgentThread:
         if self._close_requested is not None and self._agent_task is not None:
             self._close_requested.set()
             await asyncio.wait([self._agent_task])
-        self._close_requested = self._agent_task = self._agent = self._status_watcher = None
+        self._close_requested = self._agent_task = self.agent = self._status_watcher = None
 
-    async def _start_agent(self, launch: LaunchOptions) -> str:
+    async def _start_agent(self, launch: LaunchOptions) -> AgentProblem | None:
         """Open and close the agent in one task: the connections it holds require that."""
         leave = self._close_requested = asyncio.Event()
-        ready: asyncio.Future[str] = self._loop.create_future()
+        ready: asyncio.Future[AgentProblem | None] = self._loop.create_future()
         self._agent_task = self._loop.create_task(self._hold_agent(launch, leave, ready))
         return await ready
 
-    async def _hold_agent(self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
+    async def _hold_agent(
+        self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[AgentProblem | None]"
+    ) -> None:
         try:
             loaded = launch.load_config()
             async with open_agent(
@@ -189,23 +192,22 @@ class AgentThread:
             ) as agent:
                 agent.notices += loaded.problems
                 self._attach_agent(launch, agent)
-                ready.set_result("")
+                ready.set_result(None)
                 await leave.wait()
         except Exception as bad:  # noqa: BLE001 - any error is shown to the user, and the app stays open
-            problem = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
+            error = bad if isinstance(bad, TidegateError) else None
+            problem = f"{type(bad).__name__}: {bad}" if error is None else str(error)
             if ready.done():
                 self._listener(TurnFinished(problem=problem))
             else:
-                ready.set_result(problem)
+                ready.set_result(AgentProblem(problem, error))
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
-        self._agent, self.launch_options = agent, launch
+        self.agent, self.launch_options = agent, launch
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
-        session.on_event += [
-            lambda event: self._listener(EventLogged(event)),
-            self._status_watcher.handle_event,
-        ]
+        session.history.observe(lambda event: self._listener(EventLogged(event)))
+        session.history.observe(self._status_watcher.handle_event)
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
 
@@ -220,14 +222,14 @@ class AgentThread:
     async def _run_turn(self, message: Message) -> None:
         finished = TurnFinished()
         try:
-            if self._agent is None:
+            if self.agent is None:
                 finished = TurnFinished(problem="No agent is open.")
                 return
-            async with aclosing(self._agent.run_turn(message)) as turn:
+            async with aclosing(self.agent.run_turn(message)) as turn:
                 async for each in turn:
                     self._listener(AgentActivity(each))
                     self._update_status()
-            finished = TurnFinished(agent_finished=self._agent.is_finished)
+            finished = TurnFinished(agent_finished=self.agent.is_finished)
         except asyncio.CancelledError:
             finished = TurnFinished(was_interrupted=True)
         except TidegateError as bad:
@@ -247,11 +249,11 @@ class AgentThread:
         """Send a message into the running turn, or start one if none is running."""
 
         def say() -> None:
-            if self._turn_task is None or self._agent is None:
+            if self._turn_task is None or self.agent is None:
                 self._start_turn(message)
                 return
             try:
-                self._agent.steer(message)
+                self.agent.steer(message)
             except TidegateError as bad:
                 self._listener(AgentProblem(str(bad)))
 
@@ -319,9 +321,9 @@ class AgentThread:
         return self.submit(asked)
 
     def _make_context(self) -> CommandContext | None:
-        if self._agent is None:
+        if self.agent is None:
             return None
-        return make_command_context(self._agent, self._data, self.launch_options, busy=self._turn_task is not None)
+        return make_command_context(self.agent, self._data, self.launch_options, busy=self._turn_task is not None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[bool], None], agreed: bool) -> None:

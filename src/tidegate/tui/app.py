@@ -187,7 +187,7 @@ class ChatApp(App[int]):
                 self.status.figures = news
             case AgentOpened():
                 self._handle_opened(news)
-            case AgentProblem(problem):
+            case AgentProblem(problem, _):
                 self.turn_state.add_remark(problem, problem=True)
             case ApprovalRequested():
                 self.approvals.add_request(news)
@@ -309,7 +309,7 @@ class ChatApp(App[int]):
         self.conversation.show_head(key)
 
     def reopen(self, change: LaunchChange) -> None:
-        """Another model, policy or session: the same conversation is opened anew, or another one."""
+        """Open the same conversation again with another model or policy, or open another session."""
         if self.agent_thread.launch_options is not None:
             self.agent_ready = False
             self.agent_thread.open(apply_change(self.agent_thread.launch_options, change))

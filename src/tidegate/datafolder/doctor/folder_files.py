@@ -25,10 +25,21 @@ from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write
 from tidegate.memory.index import delete_index_files, is_index_damaged
 
 DAMAGED_FOLDER = "damaged"
-_OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", "unfinished", DAMAGED_FOLDER)
+_OWN_FOLDERS = (
+    "blobs",
+    "memory",
+    "sessions",
+    "traces",
+    "views",
+    "locks",
+    "retention",
+    "unfinished",
+    "workspaces",
+    DAMAGED_FOLDER,
+)
 _OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")
 _ABANDONED_SECONDS = 3600.0
-"""Seconds after which nobody is still writing a file that was begun."""
+"""Seconds after which an unfinished file is considered abandoned."""
 
 
 def free_damaged_path(data: FolderContents, name: str) -> Path:
@@ -61,7 +72,7 @@ def is_regular_file(path: Path) -> bool:
         return False
 
 
-# --- what was begun and not finished ----------------------------------------------------------------------------------
+# --- unfinished work ----------------------------------------------------------------------------------
 
 
 _INTERRUPTED = {
@@ -114,7 +125,7 @@ def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
 
 
 def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
-    """Files that were being written when a process died."""
+    """Find files that were being written when a process died."""
     begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
         (data.root / DAMAGED_FOLDER).glob(".rescue-*")
     )
@@ -149,7 +160,7 @@ def _own_files(data: FolderContents) -> Iterator[Path]:
             yield entry
 
 
-# --- who may read it --------------------------------------------------------------------------------------------------
+# --- permissions --------------------------------------------------------------------------------------------------
 
 
 def check_permissions(data: FolderContents, repair: bool) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ _SETTINGS = (
     "synchronous=FULL",
     f"wal_autocheckpoint={WAL_PAGES}",
     f"journal_size_limit={WAL_PAGES * 2 * 4096}",  # larger than it gets: a truncated log must grow again, slowly
-    "secure_delete=FAST",  # for the copies that this leaves behind see `rewrite.Vacuum`
+    "secure_delete=FAST",  # `rewrite.Vacuum` removes the copies that this leaves
     "cell_size_check=ON",
 )
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
@@ -32,7 +32,7 @@ Step = Callable[[str], None]
 
 
 class Database(sqlite3.Connection):
-    """`writer` is the thread that is inside a write transaction, 0 if none is."""
+    """The connection. `writer` is the thread that is inside a write transaction, 0 if none is."""
 
     writer = 0
     step: Step = staticmethod(lambda _: None)
@@ -69,7 +69,7 @@ def roll_back(db: Database) -> None:
 
 @contextmanager
 def read_transaction(db: Database) -> Iterator[None]:
-    """Read one state of the file, whatever other processes write meanwhile."""
+    """Read one state of the file while other processes may write."""
     if db.writer:  # inside a transaction: that is the state
         yield
         return

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 from isal import isal_zlib
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.event_check import is_possible_count, is_possible_time
+from tidegate.core.messages import encode_into_bytes
 
 PACK_RECORDS = 64
 PACK_BYTES = 256 * 1024
@@ -140,7 +140,7 @@ def open_row(row: Row) -> list[bytes]:
 
 
 def last_number(row: Row) -> int:
-    """Return the number of a row's last record; by its own word if it is damaged and that is plausible."""
+    """Return the number of a row's last record. For a damaged row, use its own count if that is plausible."""
     try:
         return row.first + len(open_row(row)) - 1
     except Damaged:
