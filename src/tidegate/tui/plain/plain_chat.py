@@ -65,7 +65,7 @@ _MAX_SUBJECT_CHARS: Final = 160
 
 
 def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
-    """Run the chat and return its exit status, see `PlainChat.exit_code`. If no agent can be opened, raise the error."""
+    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
