@@ -66,7 +66,7 @@ keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the pee
 
 crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
 	@$(BIN)/python -m tests.crash $(ARGS)
-	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py
+	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py tests/datafolder/test_interrupted.py
 
 chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
 	@$(BIN)/python bench/chat_soak.py $(ARGS)
