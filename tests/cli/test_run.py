@@ -60,14 +60,16 @@ class Desk:
         (self.folder / "tidegate.yaml").write_text(text)
         trust_project_file(locate_config_files(self.folder, self.environment))
 
-    async def start(self, *arguments: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, folder: Path | None = None
+    ) -> asyncio.subprocess.Process:
+        pipe, folder = asyncio.subprocess.PIPE, folder or self.folder
         return await asyncio.create_subprocess_exec(
-            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=self.folder, env=self.environment
+            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=folder, env=self.environment
         )
 
-    async def run(self, *arguments: str, stdin: str = "") -> Ran:
-        process = await self.start(*arguments)
+    async def run(self, *arguments: str, stdin: str = "", folder: Path | None = None) -> Ran:
+        process = await self.start(*arguments, folder=folder)
         out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
         assert b"Traceback" not in out + err
         return Ran(process.returncode, out.decode(), err.decode())
@@ -178,6 +180,35 @@ def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:
         assert "sk-wrong" not in wrong.err
 
     desk.serve([refusal("openai_chat", 402, "You have no credit left.")], act)
+
+
+def test_chat_and_run_say_the_same_without_a_model(desk: Desk) -> None:
+    desk.configure("{}\n")
+    desk.environment["TIDEGATE_GGUF"] = str(desk.folder / "none.gguf")
+
+    async def act() -> None:
+        ran = await desk.run("run", "Hello.")
+        chat = await desk.run("chat", stdin="Hello.\n")
+        assert ran == chat
+        assert (ran.status, ran.out) == (2, "")
+        assert re.fullmatch(r"tidegate: error: There is no file .*none\.gguf.*\nremedy: .*\n", ran.err)
+
+    asyncio.run(act())
+
+
+def test_the_last_session_is_the_last_one_of_this_folder(desk: Desk) -> None:
+    other = desk.folder / "other"
+    other.mkdir()
+
+    async def act(server: Fake) -> None:
+        await desk.run("run", "--session", "mine", "First.")
+        await desk.run("run", "--session", "away", "Second.", folder=other)
+        ran = await desk.run("chat", "--last", stdin="Third.\n")
+        assert ran.out.splitlines()[-1] == "session mine: go on with `tidegate chat --session mine`"
+        ran = await desk.run("chat", "--last", stdin="Fourth.\n", folder=other)
+        assert ran.out.splitlines()[-1] == "session away: go on with `tidegate chat --session away`"
+
+    desk.serve(["a", "b", "c", "d"], act)
 
 
 def test_a_turn_that_did_not_end_is_a_failure(desk: Desk) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
 from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
+from tidegate.datafolder.retention import remove_expired_sessions, set_retention
 
 WATCHED = frozenset(("os.rename", "os.remove", "os.link", "os.mkdir", "os.truncate", "shutil.rmtree", "open"))
 SECRET = "8c1f0e secret phrase 77ab"
@@ -33,6 +35,7 @@ def prepare(root: Path) -> None:
     data.notes.add_entry(f"The phrase is {SECRET}.", source="a")
     data.open_search().search("phrase")
     export_session(data, "a", root / "exported")
+    set_retention(data, "a", 30)
     data.close()
 
 
@@ -43,6 +46,11 @@ def act_on(data: DataFolder, act: str, root: Path) -> None:
         forget_words(data, "a", SECRET)
     elif act == "forget session":
         forget_session(data, "a")
+    elif act == "retention":
+        data.clock = lambda: time.time() + 40 * 86_400
+        assert [removed.session for removed in remove_expired_sessions(data)] == ["a"]
+    elif act == "export":
+        export_session(data, "a", root / "written")
     elif act == "fork":
         data.fork("a", 9, "new")
     else:
@@ -104,6 +112,13 @@ def main(folder: str, act: str) -> None:
         data.open("another").close()
         sessions = sorted(info.name for info in data.store.sessions())
         data.close()
+        written = Path(folder) / "written"
+        if written.exists():
+            imported = DataFolder(Path(folder) / "imported")
+            import_session(imported, written)
+            imported.close()
+            shutil.rmtree(Path(folder) / "imported")
+            written.unlink()
         row = {
             "operation": operation,
             "killed": killed,

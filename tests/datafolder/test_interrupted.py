@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).with_name("interrupted.py")
 UNFINISHED = "It is completed at the next opening, or now with --repair."
 
 
-@pytest.mark.parametrize("act", ["forget message", "forget words", "forget session", "fork", "import"])
+@pytest.mark.parametrize("act", ["forget message", "forget words", "forget session", "retention", "fork", "import"])
 def test_a_change_that_was_killed_is_completed_by_the_next_opening(tmp_path: Path, act: str) -> None:
     run = [sys.executable, str(PROGRAM), str(tmp_path), act]
     rows = [json.loads(line) for line in subprocess.check_output(run, text=True).splitlines()]
@@ -25,7 +25,16 @@ def test_a_change_that_was_killed_is_completed_by_the_next_opening(tmp_path: Pat
     outcomes = {tuple(row["sessions"]) for row in rows}
     expected = {
         "forget session": {("a", "another"), ("another",)},
+        "retention": {("a", "another"), ("another",)},
         "fork": {("a", "another"), ("a", "another", "new")},
         "import": {("a", "another"), ("a", "another", "new")},
     }
     assert outcomes == expected.get(act, {("a", "another")})
+
+
+def test_an_export_that_was_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -> None:
+    """The program imports what it finds; a part of a file would be refused."""
+    run = [sys.executable, str(PROGRAM), str(tmp_path), "export"]
+    rows = [json.loads(line) for line in subprocess.check_output(run, text=True).splitlines()]
+    assert rows
+    assert all(row["killed"] == row["opened"] == [] for row in rows)

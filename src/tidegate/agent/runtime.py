@@ -35,6 +35,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Image, Message
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.workspaces import note_workspace
 from tidegate.models.catalog import accepts_images
 from tidegate.models.provider import Provider
 from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
@@ -241,6 +242,8 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         prompt = builder.build_prompt(config, connection, skills)
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
+        if data is not None:
+            note_workspace(data, name, workspace)
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)

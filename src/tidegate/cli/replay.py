@@ -20,9 +20,9 @@ _ABOUT = """\
 Replay recorded sessions under a policy, as if each assistant message had been requested, and report the requests: their
 size, whether they are valid, and how much of them the provider's prompt cache already had.
 
-A recording is JSONL in OpenAI chat form, one message per line, plain or .gz, or a .tidegate file of `tidegate export`;
-a folder means the recordings directly in it. Time is simulated (30 seconds an assistant message) and summaries are
-deterministic: same input, same figures.
+A recording is JSONL in OpenAI chat form, one message per line, plain or .gz, or an export of tidegate (.tidegate).
+A folder means the recordings directly in it. Time is simulated (30 seconds per assistant message) and summaries are
+deterministic: the same input gives the same figures.
 """
 _EPILOG = """\
 columns:

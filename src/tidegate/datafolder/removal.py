@@ -176,6 +176,8 @@ def _delete_session_data(contents: FolderContents, mark: RetentionMark, step: St
     step("log removed")
     try:
         _remove_files(contents, name)
+        if os.path.isdir(contents.workspaces.root):
+            contents.workspaces.remove(session_file_key(name))
         step("files removed")
         contents.trace_path(name).unlink(missing_ok=True)
         _sync_existing_folder(contents.trace_path(name).parent)

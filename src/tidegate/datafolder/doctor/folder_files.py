@@ -25,7 +25,18 @@ from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write
 from tidegate.memory.index import delete_index_files, is_index_damaged
 
 DAMAGED_FOLDER = "damaged"
-_OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", "unfinished", DAMAGED_FOLDER)
+_OWN_FOLDERS = (
+    "blobs",
+    "memory",
+    "sessions",
+    "traces",
+    "views",
+    "locks",
+    "retention",
+    "unfinished",
+    "workspaces",
+    DAMAGED_FOLDER,
+)
 _OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")
 _ABANDONED_SECONDS = 3600.0
 """Seconds after which an unfinished file is considered abandoned."""

@@ -59,9 +59,7 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 class CostReport:
-    """Adds up the cost of a log, in total and for each model. `prices` override the catalog. Only the events after
-    `start` are read.
-    """
+    """Adds up the cost of a log after event `start`, in total and for each model. `prices` override the catalog."""
 
     def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
         self.total = CostTotal()
