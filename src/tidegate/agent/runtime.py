@@ -122,7 +122,8 @@ class OpenAgent:
         async with aclosing(self.agent.run_turn(message)) as stream:
             while (each := await self._next_event(stream, until)) is not None:
                 if isinstance(each, RequestSent):
-                    self.notices += [f"The rule {one.rule} failed. {one.why}" for one in each.decisions if one.failed]
+                    failed = [one for one in each.decisions if one.failed]
+                    self.notices += [f"The rule {one.rule} failed. {one.reason}" for one in failed]
                 if isinstance(each, RequestRefused):
                     self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):

@@ -108,7 +108,7 @@ def encode_agent_event(each: AgentEvent | UserNotice) -> dict[str, Any]:
                     "stage": one.stage,
                     "before": one.tokens_before,
                     "after": one.tokens_after,
-                    "why": one.why,
+                    "why": one.reason,
                 }
                 for one in decisions
                 if one.acted

@@ -154,10 +154,10 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
-        why = " ".join(dict.fromkeys(each.why for each in decisions)) or "The policy has no rule for it."
+        why = " ".join(dict.fromkeys(each.reason for each in decisions)) or "The policy has no rule for it."
         return CommandAnswer(f"Nothing was compacted. {why}", True)
     lines = [f"{before:,} -> {session.tokens:,} tokens. /undo takes it back."]
-    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.why}" for each in acted]
+    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.reason}" for each in acted]
     if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))

@@ -75,15 +75,15 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     acted: bool
-    reason: str | TriggerReading
+    cause: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
     failed: bool = False
 
     @property
-    def why(self) -> str:
-        """The reason as a sentence."""
-        return make_sentence(str(self.reason)) or "It has no condition."
+    def reason(self) -> str:
+        """Why the rule acted or did not, as a sentence. It is made from `cause` when it is read: few are."""
+        return make_sentence(str(self.cause)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):

@@ -46,8 +46,8 @@ async def compact_context(
     decisions = await at.session.run_rules_async([made], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
-        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].why}"
-    return f"nothing was compacted. {own[-1].why if own else 'There was nothing to do.'}"
+        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].reason}"
+    return f"nothing was compacted. {own[-1].reason if own else 'There was nothing to do.'}"
 
 
 def _make_compaction_rule(name: str, action: CompactContext, context: ContextSettings, policy: Policy) -> Rule:

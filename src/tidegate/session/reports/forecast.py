@@ -120,7 +120,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.why
+        told = "" if saves and made.acted else made.reason
         return RuleForecast(
             moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
         )
