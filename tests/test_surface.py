@@ -5,7 +5,7 @@ import tidegate
 NAMES = (
     "BadEdit BadInput BadPolicy BadRequest Budget Call DataFolder Decision Explanation Flush GiveUp Image KeptLog Log"
     " MarkedText MemoryLog Message NotKept Outcome Policy Request Result Session Spill SummaryRequest Text Thinking"
-    " TidegateError Tool TooSmall View __version__ load open_store"
+    " TidegateError Tool TooSmall UnknownWindowWarning View __version__ load open_store"
 ).split()
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidegate.core.errors import NotKept as NotKept
     from tidegate.core.errors import TidegateError as TidegateError
     from tidegate.core.errors import TooSmall as TooSmall
+    from tidegate.core.errors import UnknownWindowWarning as UnknownWindowWarning
     from tidegate.core.messages import Call as Call
     from tidegate.core.messages import Image as Image
     from tidegate.core.messages import MarkedText as MarkedText
@@ -46,7 +47,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "core.budget": ("Budget",),
-    "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "NotKept", "TidegateError", "TooSmall"),
+    "core.errors": (
+        "BadEdit",
+        "BadInput",
+        "BadPolicy",
+        "BadRequest",
+        "GiveUp",
+        "NotKept",
+        "TidegateError",
+        "TooSmall",
+        "UnknownWindowWarning",
+    ),
     "core.messages": ("Call", "Image", "MarkedText", "Message", "Result", "Text", "Thinking", "Tool"),
     "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
     "core.plan": ("Decision",),

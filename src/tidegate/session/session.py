@@ -12,6 +12,7 @@ opened again continues exactly where it was.
 """
 
 import time
+import warnings
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,7 +21,7 @@ import msgspec
 from tidegate.core.budget import Budget, count_excess, make_budget, measure_request
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
+from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp, UnknownWindowWarning
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import held_rules, without_rule
@@ -105,7 +106,9 @@ class Session(LiveConversation):
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
         self.policy = load(policy) if isinstance(policy, str) else policy
-        self.window = window or self.policy.window or find_window(model) or self.policy.unknown_window
+        self._known_window = window or self.policy.window or find_window(model)
+        self.window = self._known_window or self.policy.unknown_window
+        self._window_reported = False
         self.reserve = self.policy.reserve if reserve is None else reserve
         super().__init__(
             MemoryLog() if log is None else log,
@@ -153,6 +156,7 @@ class Session(LiveConversation):
     def _fit_steps(self) -> SummarySteps[list[Decision]]:
         self.last_decisions = []
         self.refresh()
+        self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
@@ -204,8 +208,8 @@ class Session(LiveConversation):
 
     def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
         """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
-        if window and (self.window is None or window < self.window):
-            self.window = window
+        if window and (self.window is None or self.window_is_assumed or window < self.window):
+            self.window = self._known_window = window
         if tokens:
             head, counted = self._last_request
             self._append(NoteAdded("weighed", f"{head} {counted} {self.model}", tokens))
@@ -392,6 +396,24 @@ class Session(LiveConversation):
             self._budget, self._budget_key = self._make_budget(), key
         return self._budget
 
+    @property
+    def window_is_assumed(self) -> bool:
+        """Whether the window of the model is not known, so that the policy's `unknown_window` takes its place."""
+        return self._known_window is None and self.window == self.policy.unknown_window
+
+    def _report_assumed_window(self) -> None:
+        """Warn once that the window is a guess: a Python warning and a note in the log."""
+        if self._window_reported or not self.window_is_assumed:
+            return
+        self._window_reported = True
+        text = (
+            f"The context window of the model {self.model!r} is not known."
+            f" Requests are kept below {self.budget().capacity:,} tokens until you set its window"
+            " or an error of the provider names it."
+        )
+        self.add_note("window_unknown", text)
+        warnings.warn(text, UnknownWindowWarning, stacklevel=4)
+
     def _make_budget(self) -> Budget:
         return make_budget(
             self.view,
@@ -402,6 +424,7 @@ class Session(LiveConversation):
             thinking=self.dialect.sends_thinking,
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
+            assumed=self.window_is_assumed,
         )
 
     def count_tokens(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
+from tidegate.core.budget import UNKNOWN_WINDOW
 from tidegate.core.config.values import (
     TYPE_NAMES,
     Number,
@@ -67,7 +68,7 @@ def parse_policy(
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",
         window=_tokens(top.get("window"), "window", known),
-        unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
+        unknown_window=_unknown_window(top, known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
@@ -321,6 +322,13 @@ def _tokens(node: YamlNode | None, what: str, settings: _Settings) -> int | None
     if node is None or _value(node, settings) is None:
         return None
     return int(_number(node, what, settings))
+
+
+def _unknown_window(top: Mapping[str, YamlNode], settings: _Settings) -> int | None:
+    """The window to assume for an unknown model; None (0 in the file) if this policy handles it otherwise."""
+    if "unknown_window" in top:
+        return _tokens(top["unknown_window"], "unknown_window", settings) or None
+    return None if "unknown_limit" in top else UNKNOWN_WINDOW
 
 
 def _value(node: YamlNode, settings: _Settings) -> Any:

@@ -72,7 +72,8 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
-    `window` overrides the model's window; `unknown_window` and `unknown_limit` apply if that is not known.
+    `window` overrides the model's window. If the model is not known, `unknown_window` is assumed. If that is None,
+    triggers see no window: `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
@@ -141,7 +142,7 @@ def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarke
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
-    "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
+    "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
@@ -151,7 +152,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
     "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
-    "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
+    "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 
 

@@ -173,28 +173,29 @@ class RoleCounts(msgspec.Struct, frozen=True):
 
 
 class WindowUsage(msgspec.Struct, frozen=True):
-    """`size` is the next request, `reported` what the provider said of the last one, 0 where that no longer holds.
+    """`tokens` is the next request, `reported_tokens` the provider's report of the last one, 0 if it no longer applies.
 
-    `capacity` is what a request may weigh: the window less the reserve for the answer; both are None if the window is
-    not known. `pieces` are the largest messages, in their order; `left_out` is how many there are beside them. `next`
-    is the threshold that comes first.
+    `capacity` is the largest request: the window less the reserve for the answer. `window_is_assumed`: the model's
+    window is not known; `window` is then the policy's guess, or None. `messages` are the largest messages in their
+    order, `omitted_count` is how many there are beside them.
     """
 
     tokens: int
     reported_tokens: int
     window: int | None
-    capacity: int | None
+    capacity: int
     roles: RoleCounts
     categories: tuple[CategoryUsage, ...]
     messages: tuple[MessageUsage, ...]
     thresholds: tuple[Threshold, ...]
     next_threshold: Threshold | None = None
     omitted_count: int = 0
+    window_is_assumed: bool = False
 
     @property
-    def used_share(self) -> float | None:
-        """The share of the capacity that is used; None if the window is not known."""
-        return self.tokens / self.capacity if self.capacity else None
+    def used_share(self) -> float:
+        """The share of the capacity that is used."""
+        return self.tokens / max(1, self.capacity)
 
 
 def categorize_message(message: Message) -> str:
@@ -233,13 +234,14 @@ def measure_window_usage(
         size,
         view.usage.input_tokens if view.usage is not None else 0,
         budget.window,
-        None if budget.window is None and budget.fallback_limit is None else budget.capacity,
+        budget.capacity,
         count_roles(view),
         tuple(_sum_categories(cells)),
         tuple(describe_messages(told, session)),
         tuple(found),
         find_next_threshold(found),
         view.message_count - len(told),
+        session.window_is_assumed,
     )
 
 
