@@ -17,6 +17,8 @@ from tidegate.core.view import View
 
 UNKNOWN_WINDOW = 32_768
 """The window, in tokens, assumed for a model of which nothing is known. Nearly every model in use holds more."""
+MAX_MEASURED_WINDOW = 2**53
+"""A window that every possible request fits, to measure one that was sent already."""
 MIN_ROOM = 128
 """Tokens. With less room the newest user message could not be shown, even clipped."""
 
@@ -88,11 +90,10 @@ def make_budget(
     thinking: bool = False,
     cap: int | None = None,
     prices: CachePrices = ASSUMED_PRICES,
-    assumed: bool = False,
 ) -> Budget:
     """The budget for this view. TooSmall, with the numbers, if the fixed part leaves no room.
 
-    `assumed`: the window is a guess, because the model is not known. `cap` is the policy's limit if there is no window.
+    `cap` is the policy's limit if there is no window.
     """
     scale = view.scale_by_model.get(model, 1.0)
     fixed = view.fixed_tokens + REQUEST_OVERHEAD
@@ -102,17 +103,13 @@ def make_budget(
     size = window or cap or UNKNOWN_WINDOW
     taken = math.ceil((fixed + MIN_ROOM) * scale)
     if taken > size:
-        unknown = assumed or window is None
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
-            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against"
-            f" {'an assumed' if unknown else 'a'} window of {size:,}.",
-            "Set the model's true window."
-            if unknown
-            else "Use a model with a larger window, shorten the system prompt or offer fewer tools.",
+            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}.",
+            "Use a model with a larger window, shorten the system prompt or offer fewer tools."
+            if window is not None
+            else "The window of the model is not known: set it.",
         )
-    if assumed and window is not None:
-        notes.append(f"window unknown: {window:,} tokens are assumed; set a window if the model holds more or less")
     lowered = min(reserve, size // 4)
     if lowered < reserve and window is not None:
         notes.append(f"reserve lowered from {reserve:,} to {lowered:,}: at most a quarter of the window")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.core.budget import make_budget, measure_request
+from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.tokens.estimate import TokenEstimator
@@ -20,6 +20,8 @@ class Request:
 
     `body` is the whole request for the provider's SDK, `messages` its messages, `to_bytes()` the JSON as it would be
     sent; `tokens` is the measured size; `shared` tells how many leading messages are those of the request before.
+    `allows_thinking` is False if the running tool loop no longer begins with its signed thinking: providers refuse
+    such a request with thinking turned on, so `body` leaves it out.
     """
 
     def __init__(self, rendering: RequestRenderer, tokens: int) -> None:
@@ -27,6 +29,7 @@ class Request:
         self.dialect_name = rendering.dialect.name
         self.tokens = tokens
         self.shared_messages = rendering.shared
+        self.allows_thinking = rendering.allows_thinking
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -67,6 +70,7 @@ class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
     top_p: float | None = None
     window: int = 0
     cache: bool = False
+    thinking: int = 0
 
 
 def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str = "") -> Request:
@@ -87,11 +91,12 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
         max_tokens=asked.max_tokens,
         temperature=asked.temperature,
         top_p=asked.top_p,
+        thinking=asked.thinking,
         cache=asked.cache,
     )
     rendering.update(view)
     rendering.shared = _find_shared_messages(log, seq)
-    budget = make_budget(view, window=None, reserve=0, counter=TokenEstimator(), model=model)
+    budget = make_budget(view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=model)
     return Request(rendering, measure_request(view, budget))
 
 

@@ -78,8 +78,13 @@ class Session(LiveConversation):
 
     `carry` runs the effects of the policy; the default is `InMemoryEffects`. `view` is a snapshot to continue from.
     `mask` hides secrets in the files that a policy writes. `max_tokens` is the output to ask for; `cache` sets markers
-    for the provider's prompt cache. `prices` are the user's own model entries, which override the catalog.
+    for the provider's prompt cache; `thinking` is the budget of extended thinking in tokens, 0 for none. `prices` are
+    the user's own model entries, which override the catalog.
     """
+
+    _window_reported = False
+    _budget: Budget | None = None
+    _budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class Session(LiveConversation):
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
+        thinking: int = 0,
         prices: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         if window is not None and window <= 0:
@@ -108,7 +114,6 @@ class Session(LiveConversation):
         self.policy = load(policy) if isinstance(policy, str) else policy
         self._known_window = window or self.policy.window or find_window(model)
         self.window = self._known_window or self.policy.unknown_window
-        self._window_reported = False
         self.reserve = self.policy.reserve if reserve is None else reserve
         super().__init__(
             MemoryLog() if log is None else log,
@@ -125,13 +130,17 @@ class Session(LiveConversation):
         self._mask = mask
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._renderer = RequestRenderer(
-            self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
+            self.dialect,
+            model=model,
+            max_tokens=max_tokens,
+            thinking=thinking,
+            cache=cache,
+            temperature=temperature,
+            top_p=top_p,
         )
         self._compaction_start = self._summary_failure = ""
         known = find_model(model, prices)
         self._prices = compute_relative_prices(known.prices if known else ())
-        self._budget: Budget | None = None
-        self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -261,7 +270,15 @@ class Session(LiveConversation):
         if self._fruitless_rules or self.view.fruitless_rules:
             known = self._fruitless_rules | self.view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == self.view.changed_seq}
-        return PlanContext(policy, self.view, self.budget(), self._clock(), self._fruitless_rules, self._mask)
+        return PlanContext(
+            policy,
+            self.view,
+            self.budget(),
+            self._clock(),
+            self._fruitless_rules,
+            self._mask,
+            self.dialect.thinking_origin,
+        )
 
     def _end_moment(self, moment: Moment) -> None:
         if self._compaction_start:
@@ -368,8 +385,16 @@ class Session(LiveConversation):
                 "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
             )
         self._remember_request()
+        if self._renderer.options.thinking_budget and not self._renderer.allows_thinking:
+            self._report_left_out_thinking()
         self._shared_messages = self._renderer.shared
         return Request(self._renderer, self.count_tokens())
+
+    def _report_left_out_thinking(self) -> None:
+        why = "left out of this request: the running tool loop no longer begins with its signed thinking"
+        left_out = Decision("before_call", "", "thinking", True, why, self.view.tokens, self.view.tokens)
+        if left_out not in self.last_decisions:
+            self.last_decisions.append(left_out)
 
     def record_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
@@ -382,6 +407,7 @@ class Session(LiveConversation):
             asked.top_p,
             self.window or 0,
             asked.cache_markers,
+            asked.thinking_budget,
         )
         text = msgspec.json.encode(sent).decode()
         if text != self.view.model_note:
@@ -415,7 +441,7 @@ class Session(LiveConversation):
         warnings.warn(text, UnknownWindowWarning, stacklevel=4)
 
     def _make_budget(self) -> Budget:
-        return make_budget(
+        budget = make_budget(
             self.view,
             window=self.window,
             reserve=self.reserve,
@@ -424,8 +450,11 @@ class Session(LiveConversation):
             thinking=self.dialect.sends_thinking,
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
-            assumed=self.window_is_assumed,
         )
+        if self.window is None or not self.window_is_assumed:
+            return budget
+        guess = f"window unknown: {self.window:,} tokens are assumed; set a window if the model holds more or less"
+        return budget._replace(notes=(guess, *budget.notes))
 
     def count_tokens(self) -> int:
         """The size of the next request in the provider's tokens."""

@@ -94,7 +94,7 @@ class RequestRenderer:
 
     def _renew_head(self) -> None:
         """Render the head again if its inputs have changed."""
-        thinks = bool(self.options.thinking_budget) and self.dialect.allows_thinking(self._messages)
+        thinks = bool(self.options.thinking_budget) and self.allows_thinking
         calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
         if self._head_of == made_of:
@@ -106,6 +106,11 @@ class RequestRenderer:
             self._head, self._head_bytes = head, encoded
             self._check = None
             self.shared = 0
+
+    @property
+    def allows_thinking(self) -> bool:
+        """Whether the provider accepts these messages with thinking turned on."""
+        return self.dialect.allows_thinking(self._messages)
 
     def lower_output(self, most: int) -> bool:
         """Lower the output limit from the next update on. Return False if the limit is not above `most` already."""
