@@ -7,6 +7,7 @@ again.
 """
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
     NOTE,
@@ -35,7 +36,7 @@ _MIN_RESULT_TOKENS = 24
 _IMAGE_PLACEHOLDER = "[image left out]"
 
 
-def shrink_to(view: View, budget: Budget, *, share: float) -> Outcome:
+def shrink_to(view: View, budget: Budget, *, share: Share) -> Outcome:
     """The guard as a stage: shrink the history to a share of the room, without touching the newest request."""
     return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
 
