@@ -47,7 +47,7 @@ def retry_until_refused(session: Session) -> list[tuple[int, dict[str, Any]]]:
             request = session.overflowed()
         except GiveUp:
             return tries
-        tries.append((session.count_tokens(), request.body))
+        tries.append((session.tokens, request.body))
 
 
 @pytest.mark.parametrize("policy", preset_names())
@@ -55,7 +55,7 @@ def retry_until_refused(session: Session) -> list[tuple[int, dict[str, Any]]]:
 def test_each_retry_frees_a_tenth_and_keeps_the_newest_request(policy: str, results: list[int]) -> None:
     session = open_session(policy, 1200, results)
     session.prepare()
-    size = session.count_tokens()
+    size = session.tokens
     tries = retry_until_refused(session)
     assert tries
     for smaller, body in tries:
@@ -71,7 +71,7 @@ def test_a_reported_size_counts_for_the_tenth(policy: str) -> None:
     reported = int(session.prepare().tokens * 0.93)
     session.record({"prompt_tokens": reported, "completion_tokens": 1})
     request = session.overflowed()
-    assert session.count_tokens() <= reported * 0.9
+    assert session.tokens <= reported * 0.9
     assert shown_request(request.body, 1200)
 
 
@@ -80,9 +80,9 @@ def test_the_newest_request_is_shortened_only_after_the_results(policy: str) -> 
     """Everything but the request is less than a tenth: the results are cut to stubs first, then the request."""
     session = open_session(policy, 2200, [80])
     session.prepare()
-    size = session.count_tokens()
+    size = session.tokens
     request = session.overflowed()
-    assert session.count_tokens() <= size * 0.9
+    assert session.tokens <= size * 0.9
     assert not shown_request(request.body, 2200)
     assert has_only_stubs(request.body)
     assert any("request0 " in str(message["content"]) for message in request.body["messages"])

@@ -4,8 +4,9 @@ import warnings
 
 import pytest
 
-from tidegate import Session, UnknownWindowWarning, load
+from tidegate import Session, load
 from tidegate.core.budget import UNKNOWN_WINDOW
+from tidegate.core.errors import UnknownWindowWarning
 from tidegate.core.events import NoteAdded
 from tidegate.models.errors.classification import classify_response
 from tidegate.presets import preset_names
@@ -31,7 +32,7 @@ def test_every_request_has_a_bound(policy: str) -> None:
     with pytest.warns(UnknownWindowWarning):
         request = session.prepare()
     bound = {"picoclaw": 131_072 - 32_768, "ai": 8_000}.get(policy, UNKNOWN_WINDOW)
-    assert session.count_tokens() == request.tokens <= bound
+    assert session.tokens == request.tokens <= bound
     assert len(str(session.explain())) < 3_000
     assert "9,007" not in str(session.explain())
 
@@ -40,7 +41,7 @@ def test_without_max_tokens_the_guard_still_has_a_bound() -> None:
     for policy in ("ai", "digitorn"):
         session = fill_session(policy, turns=20, length=500, max_tokens=0)
         session.prepare()
-        assert session.count_tokens() <= UNKNOWN_WINDOW
+        assert session.tokens <= UNKNOWN_WINDOW
         assert set(session.edit_counts) == {"guard"}, "the rules see no limit"
 
 
@@ -73,7 +74,7 @@ def test_an_error_of_the_provider_teaches_the_window(window: int) -> None:
     error = classify_response(400, {"error": {"message": words}})
     session = fill_session("default", turns=4)
     session.prepare()
-    session.learn_limits(error.window)
+    session.recovery.learn_limits(error.window)
     assert (session.window, session.window_is_assumed) == (window, False)
     session.prepare()
     assert len(noted(session, "window_unknown")) == 1

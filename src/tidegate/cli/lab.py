@@ -25,7 +25,7 @@ PATH is a session file of any known agent, or a folder of them; --mine finds you
 are measured. Results are kept in a cache by content: a run that was stopped goes on, one that is repeated is instant.
 """
 _EPILOG = """\
-what the columns mean, what they do not show and how to read an interval: docs/lab.md
+docs/lab.md explains the columns, what they do not show, and how to read an interval
 
 examples:
   tidegate lab recordings/ --window 32000
@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--curve",
         default="",
         metavar="[POLICY:]SETTING=V,V,...",
-        help="one policy (default: default) at these values of a setting, in a table of its own, and compared with each"
+        help="one policy (default: default) at these values of a setting, in a separate table, and compared with each"
         " other policy at equal cost",
     )
     add(
@@ -67,7 +67,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--csv",
         default="",
         metavar="FILE",
-        help="one line for each session under each policy; with --curve NAME.equal-cost.csv beside it",
+        help="one line for each session under each policy; with --curve also NAME.equal-cost.csv",
     )
     add("--html", default="", metavar="FILE", help="one page to read and to click through, no network needed")
     add("--save", default="", metavar="FILE", help="what --gate compares with later")
@@ -235,4 +235,4 @@ def _report_gate(gated: "GateResult") -> bool:
 
 
 def _nothing_to_compare() -> BadInput:
-    return BadInput("Nothing to compare: the stored result has none of these policies and windows.", "Save it anew.")
+    return BadInput("Nothing to compare: the stored result has none of these policies and windows.", "Save it again.")

@@ -25,6 +25,7 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
 from tidegate.core.messages import Message, Thinking, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
     Moment,
     Policy,
@@ -34,6 +35,7 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
@@ -71,7 +73,7 @@ StepAnswer = str | None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What one rule did and why, for `explain`."""
+    """What one rule did and why, for `explain`. `failed`: its stage raised an error or asked for an invalid edit."""
 
     moment: str
     rule: str
@@ -80,10 +82,12 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
+    failed: bool = False
 
     @property
     def why(self) -> str:
-        return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
+        """The reason as a sentence."""
+        return make_sentence(str(self.reason)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):
@@ -214,7 +218,7 @@ def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
     if kept.tally is None:
         return outcome
-    return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
+    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, str(kept.tally)))
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
@@ -222,14 +226,21 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
-        return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
-    outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+        return Decision(
+            moment, rule.name, rule.stage, False, "it freed nothing on this same view before", tokens, tokens
+        )
+    try:
+        outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+    except StageFailed as failed:
+        return Decision(moment, rule.name, rule.stage, False, f"{failed}; nothing was changed", tokens, tokens, True)
     if outcome.empty:
-        return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
+        return Decision(
+            moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
+        )
     if _breaks_signed_loop(outcome.edits, outcome.requests, at):
-        return Decision(moment, rule.name, rule.stage, False, f"{why}; {_WAITS_FOR_LOOP}", tokens, tokens)
-    because = "; ".join(filter(None, (why, outcome.why)))
-    decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
+        return Decision(moment, rule.name, rule.stage, False, make_sentence(why, _WAITS_FOR_LOOP), tokens, tokens)
+    outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
+    decision = yield from _carry_out(rule, moment, outcome, at)
     if not decision.acted:
         at.fruitless_runs.add(key)
     return decision
@@ -246,14 +257,14 @@ def _carry_out(
 
     least = _with_token_counts(outcome.edits, at)
     if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
-        return refused(f"{outcome.why}; would free nothing")
+        return refused(make_sentence(outcome.why, "it would free nothing"))
     for effect in outcome.effects:
         if isinstance(effect, Flush):
             text = yield from _obtain_summary(effect.request, at.budget)
             effect = Flush(effect.request, text)
         failed = yield RunEffect(effect)
         if failed is not None:
-            return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
+            return refused(make_sentence(outcome.why, f"it was not done because saving failed: {failed}"))
     texts = []
     for request in outcome.requests:
         texts.append((yield from _obtain_summary(request, at.budget)))
@@ -265,16 +276,17 @@ def _carry_out(
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
-        return refused(f"{outcome.why}; would not fit")
+        return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
-        return refused(f"{outcome.why}; would free {freed} tokens only")
+        return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
     if not outcome.grows:
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
-            return refused(f"{outcome.why}; would free too little to keep the rules of the user")
+            return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
         if not _breaks_signed_loop(kept.edits, (), at):
             outcome, edits = _with_tally(outcome, kept), kept.edits
-    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
+    origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
+    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 
 
 def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
@@ -294,8 +306,12 @@ def _commit(
     edits: tuple[Edit, ...] | None = None,
     *,
     newest: bool = False,
+    origin: str = "",
 ) -> Generator[PlanStep, StepAnswer, Decision]:
-    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on."""
+    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on.
+
+    `origin` says where a stage comes from that is not part of tidegate.
+    """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
     before = at.view.tokens
@@ -303,7 +319,8 @@ def _commit(
     try:
         check_edits(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
-        return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
+        source = f" The stage {stage} comes from {origin}." if origin else ""
+        return Decision(moment, rule, stage, False, f"refused: {bad}{source}", before, before, True)
     failed = yield CommitEdits(ViewEdited(stage, moment, rule, outcome.why, before, after, edits))
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool
@@ -100,7 +101,7 @@ def freeze_view(view: View, **replaced: Any) -> bytes:
         model_note=view.model_note,
         removed_rules=view.removed_rules,
     )
-    return _encoder.encode(msgspec.structs.replace(frozen, **replaced) if replaced else frozen)
+    return encode_into_bytes(_encoder, msgspec.structs.replace(frozen, **replaced) if replaced else frozen)
 
 
 def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:

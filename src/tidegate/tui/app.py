@@ -309,7 +309,7 @@ class ChatApp(App[int]):
         self.conversation.show_head(key)
 
     def reopen(self, change: LaunchChange) -> None:
-        """Another model, policy or session: the same conversation is opened anew, or another one."""
+        """Open the same conversation again with another model or policy, or open another session."""
         if self.agent_thread.launch_options is not None:
             self.agent_ready = False
             self.agent_thread.open(apply_change(self.agent_thread.launch_options, change))

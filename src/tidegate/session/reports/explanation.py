@@ -1,4 +1,4 @@
-"""What the window holds, what was done to it and at what price, for people."""
+"""An explanation for people: what the window holds, what each rule did to it, and when the next sweep is due."""
 
 import math
 from collections import Counter as Tally
@@ -18,6 +18,7 @@ from tidegate.core.policy.policy import (
     measure_sweep_urgency,
     sweep_market_of,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.sweep.cost_model import SweepMarket
 from tidegate.core.view import View
 from tidegate.store.log import LogReader
@@ -27,9 +28,10 @@ DUE_METRIC: Final = "due"
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
+    """The state of a session's window; `str()` prints it. `budget_lines` show how the room is computed, `decisions`
+    what each rule did when it last ran.
 
-    `outlook` is how far the next sweep is; None where the policy makes none that is priced.
+    `next_sweep` is None if the policy has no priced sweep.
     """
 
     policy: str
@@ -74,10 +76,10 @@ class Explanation(msgspec.Struct, frozen=True):
         lines = [f"{self.tokens:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.budget_lines)]
         lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.tokens_by_kind.items())
         for decision in self.decisions:
-            mark = "did" if decision.acted else "did not"
+            mark = "acted" if decision.acted else "did not act"
             change = f" ({decision.tokens_before:,} -> {decision.tokens_after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
-            lines.append(f"  {name} {mark} act{change}: {decision.why}")
+            lines.append(f"  {name} {mark}{change}: {decision.why}")
         if self.next_sweep is not None:
             lines.append(f"  {self.next_sweep}")
         if self.edit_counts:
@@ -91,8 +93,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
-    """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
-    decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
+    """When the next sweep is due: at `threshold_tokens`, while the view has `current_tokens` by the count that decides.
+    `seconds_since_reply` is None if there was no reply yet or no clock was given.
+    """
 
     current_tokens: int
     threshold_tokens: int
@@ -102,7 +105,7 @@ class SweepOutlook(msgspec.Struct, frozen=True):
 
     @property
     def calls_away(self) -> int:
-        """About how many calls away it is."""
+        """Estimate after how many calls the sweep is due."""
         return (
             0
             if self.is_due
@@ -115,20 +118,21 @@ class SweepOutlook(msgspec.Struct, frozen=True):
             away = (
                 "it is due"
                 if self.current_tokens >= self.threshold_tokens
-                else "it is due, for the cache is cold and it costs nothing"
+                else "it is due now, because the provider's cache has expired and a sweep costs nothing extra"
             )
         else:
             calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
-            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {calls}"
+            away = f"{self.threshold_tokens - self.current_tokens:,} tokens to go, about {calls}"
         cache = ""
         if self.seconds_since_reply is not None and not prices.cold:
-            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds"
-        reached = f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there"
-        return f"{reached}: {away}; {self.market}{cache}"
+            age = f"{self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds have passed"
+            cache = f"; the provider's cache is warm ({age})"
+        reached = f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
+        return make_sentence(f"{reached} ({away})", f"{self.market}{cache}")
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
-    """How far the next sweep of this policy is; None if it has none that is priced."""
+    """Return how far away the next sweep of this policy is; None if it has no priced sweep."""
     priced = [
         trigger.value
         for rule in policy.moments.get("before_call", ())
@@ -151,7 +155,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
 
 
 class ExplainableSession(Protocol):
-    """What is asked of a session to tell of it."""
+    """The part of a session that `describe_edits` needs."""
 
     @property
     def log(self) -> LogReader: ...
@@ -160,7 +164,7 @@ class ExplainableSession(Protocol):
 
 
 def describe_edits(session: ExplainableSession) -> list[str]:
-    """Every transaction of a session with its arithmetic, and how far the next sweep is."""
+    """Describe every transaction of a session with its arithmetic, and when the next sweep is due."""
     lines = [
         _describe_edit(event.seq, event.payload)
         for event in session.log.read()
