@@ -221,7 +221,7 @@ def test_in_a_real_terminal_any_key_takes_over(tmp_path: Path) -> None:
         assert "› x" in terminal.screen()
         terminal.keys("C-q")
         terminal.sees("status 0")
-        assert "Nothing was said, so nothing is kept." in terminal.screen()
+        assert "There were no messages, so nothing was stored." in terminal.screen()
     finally:
         terminal.close()
 

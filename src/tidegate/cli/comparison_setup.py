@@ -29,7 +29,7 @@ from tidegate.models.pricing import TokenRates
 from tidegate.presets import preset_names
 from tidegate.terminal.output import show_progress
 
-_DEFAULT_PRICE_MODEL = "claude-sonnet-5"
+DEFAULT_PRICE_MODEL = "claude-sonnet-5"
 
 
 class LabOptions(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def resolve_lab_options(
         policies=tuple(dict.fromkeys(policies or (setup.policies if setup else preset_names()))),
         count=options.count or (setup.count if setup else "chars/4"),
         min_windows=options.longer or (setup.longer if setup else DEFAULT_MIN_WINDOWS),
-        price_model=options.model or (setup.prices if setup else _DEFAULT_PRICE_MODEL),
+        price_model=options.model or (setup.prices if setup else DEFAULT_PRICE_MODEL),
         common_names_file=options.common or (setup.common_names if setup else ""),
         curve_spec=curve_spec or (setup.curve if setup else ""),
     )

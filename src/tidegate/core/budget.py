@@ -121,6 +121,22 @@ def make_budget(
     )
 
 
+def note_assumed_window(budget: Budget) -> Budget:
+    """The same budget, with a note that its window is a guess."""
+    if budget.window is None:
+        return budget
+    guess = f"window unknown: {budget.window:,} tokens are assumed; set a window if the model holds more or less"
+    return budget._replace(notes=(guess, *budget.notes))
+
+
+def describe_unknown_window(model: str, budget: Budget) -> str:
+    """The warning about a model whose window is not known."""
+    return (
+        f"The context window of the model {model!r} is not known. Requests are kept below {budget.capacity:,} tokens"
+        " until you set its window or an error of the provider names it."
+    )
+
+
 def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
     over = measure_request(view, budget) - budget.capacity

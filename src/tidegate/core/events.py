@@ -8,8 +8,7 @@ with a default, so that old logs can still be read.
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.encoding import encode_into_bytes
-from tidegate.core.messages import Message, Tool
+from tidegate.core.messages import Message, Tool, encode_into_bytes
 
 
 class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):

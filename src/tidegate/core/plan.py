@@ -188,9 +188,12 @@ def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> 
     """
     view, room = at.view, at.budget.room
     over = count_excess(view, at.budget)
+    fits = retry_target is None or view.tokens <= retry_target
+    if fits and not over:
+        return None
     newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
-    if retry_target is None or view.tokens <= retry_target:
-        return min(room, max(view.tokens - over, MIN_ROOM, newest)) if over else None
+    if retry_target is None or fits:
+        return min(room, max(view.tokens - over, MIN_ROOM, newest))
     half = view.tokens if compacted else newest + (view.tokens - newest) // 2
     return min(room, retry_target, max(half - over, newest, MIN_ROOM))
 

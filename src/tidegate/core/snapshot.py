@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
 SNAPSHOT_VERSION = 4

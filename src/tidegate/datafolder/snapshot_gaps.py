@@ -13,9 +13,8 @@ from typing import Literal, TypedDict, assert_never
 import msgspec
 
 from tidegate.core.edits import EditIndex
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, encode_into_bytes
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.view import Item, View, resolve_visibility
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 from isal import isal_zlib
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View

@@ -71,7 +71,7 @@ class RankedPassage(NamedTuple):
 
 
 class _UnpackedBlock(NamedTuple):
-    """A block that was read from the index."""
+    """A block as it is read."""
 
     kind: SourceKind
     name: str
@@ -142,7 +142,7 @@ class SearchIndex:
         if self._path is not None:
             delete_index_files(self._path)
 
-    # --- contents --------------------------------------------------------------------------------------------
+    # --- what is in it --------------------------------------------------------------------------------------------
 
     def indexed_notes(self) -> dict[str, IndexedNote]:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
@@ -252,7 +252,7 @@ class SearchIndex:
         self._db.execute("DELETE FROM blocks WHERE source = ?", source)
         self._db.execute("DELETE FROM sources WHERE id = ?", source)
 
-    # --- search --------------------------------------------------------------------------------------------------
+    # --- looking --------------------------------------------------------------------------------------------------
 
     def match_passages(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
         """Return passages by rank, best first; the newest first among equals."""

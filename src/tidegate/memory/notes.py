@@ -101,7 +101,7 @@ class Notes:
         if size > self.max_entry:
             raise BadInput(
                 f"The entry has {size:,} bytes, more than {self.max_entry:,}; nothing was written.",
-                "Shorten it, or write it as a separate note.",
+                "Shorten it, or write it as a note of its own.",
             )
         moment = datetime.fromtimestamp(self._clock() if at is None else at, self._zone)
         day = f"{moment:%Y-%m-%d}.md"

@@ -113,7 +113,7 @@ class Search:
     def close(self) -> None:
         self._index.close()
 
-    # --- update ------------------------------------------------------------------------------------------------
+    # --- taking in ------------------------------------------------------------------------------------------------
 
     def refresh(self) -> IndexUpdate:
         """Index all changes. A damaged index is deleted and rebuilt."""
@@ -206,7 +206,7 @@ class Search:
             new += self._use_index(partial(SearchIndex.extend_session, name=repair_unicode(session), pieces=pieces))
         return new
 
-    # --- search --------------------------------------------------------------------------------------------------
+    # --- looking --------------------------------------------------------------------------------------------------
 
     def search(
         self, query: str, limit: int = 10, *, kind: SourceKind | None = None, name: str = "", chars: int = 240
@@ -227,7 +227,7 @@ class Search:
 
         return self._retry_after_rebuild(act)
 
-    # --- the index --------------------------------------------------------------------------------------
+    # --- the index behind it --------------------------------------------------------------------------------------
 
     def _use_index(self, act: Callable[[SearchIndex], _T]) -> _T:
         try:

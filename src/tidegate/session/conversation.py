@@ -9,10 +9,9 @@ from typing import Self
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.messages import Message, Tool, mark_texts
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.history import History

@@ -18,7 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tidegate.core.budget import Budget, count_excess, make_budget, measure_request
+from tidegate.core.budget import (
+    Budget,
+    count_excess,
+    describe_unknown_window,
+    make_budget,
+    measure_request,
+    note_assumed_window,
+)
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp, UnknownWindowWarning
@@ -274,15 +281,8 @@ class Session(LiveConversation):
         if self._fruitless_rules or self.view.fruitless_rules:
             known = self._fruitless_rules | self.view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == self.view.changed_seq}
-        return PlanContext(
-            policy,
-            self.view,
-            self.budget,
-            self._clock(),
-            self._fruitless_rules,
-            self._mask,
-            self.dialect.thinking_origin,
-        )
+        origin, fruitless = self.dialect.thinking_origin, self._fruitless_rules
+        return PlanContext(policy, self.view, self.budget, self._clock(), fruitless, self._mask, origin)
 
     def _end_moment(self, moment: Moment) -> None:
         if self._compaction_start:
@@ -445,16 +445,11 @@ class Session(LiveConversation):
 
     def _report_assumed_window(self) -> None:
         """Warn once that the window is a guess: a Python warning and a note in the log."""
-        if self._window_reported or not self.window_is_assumed:
-            return
-        self._window_reported = True
-        text = (
-            f"The context window of the model {self.model!r} is not known."
-            f" Requests are kept below {self.budget.capacity:,} tokens until you set its window"
-            " or an error of the provider names it."
-        )
-        self.history.add_note("window_unknown", text)
-        warnings.warn(text, UnknownWindowWarning, stacklevel=4)
+        if self.window_is_assumed and not self._window_reported:
+            self._window_reported = True
+            text = describe_unknown_window(self.model, self.budget)
+            self.history.add_note("window_unknown", text)
+            warnings.warn(text, UnknownWindowWarning, stacklevel=4)
 
     def _make_budget(self) -> Budget:
         budget = make_budget(
@@ -467,10 +462,7 @@ class Session(LiveConversation):
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
         )
-        if self.window is None or not self.window_is_assumed:
-            return budget
-        guess = f"window unknown: {self.window:,} tokens are assumed; set a window if the model holds more or less"
-        return budget._replace(notes=(guess, *budget.notes))
+        return note_assumed_window(budget) if self.window_is_assumed else budget
 
     @property
     def tokens(self) -> int:

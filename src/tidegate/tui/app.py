@@ -317,6 +317,9 @@ class ChatApp(App[int]):
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
+    def action_approve(self, verdict: str) -> None:
+        self.approvals.answer_first(verdict)
+
     def action_interrupt(self) -> None:
         if self.turn_state.is_busy:
             self.agent_thread.interrupt()
@@ -365,7 +368,9 @@ class ChatApp(App[int]):
         self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the conversation's actions while another screen is on top."""
+        """Disable the conversation's actions while another screen is on top, and answers while nothing is asked."""
+        if action == "approve" and not self.query_one(ApprovalPrompt).offers(str(parameters[0])):
+            return False
         return len(self.screen_stack) == 1 or action not in CONVERSATION_ACTIONS
 
     def action_context(self) -> None:

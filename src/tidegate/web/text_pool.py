@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
+from tidegate.core.messages import encode_into_bytes
 from tidegate.datafolder.masking import EventMasker
 
 MAX_POOL_TEXT_CHARS: Final = 100_000

@@ -10,9 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
 

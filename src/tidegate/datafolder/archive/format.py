@@ -17,10 +17,10 @@ from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput
 from tidegate.core.event_check import find_impossible_value, is_possible_time
 from tidegate.core.events import Event
+from tidegate.core.messages import encode_into_bytes
 
 ARCHIVE_FORMAT = "tidegate session"
 ARCHIVE_VERSION = 1

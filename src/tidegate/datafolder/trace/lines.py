@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.edits import EditIndex
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
-from tidegate.core.messages import calls_of, result_of, texts_of
+from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20

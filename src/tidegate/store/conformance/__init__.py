@@ -1,4 +1,4 @@
-"""Checks that every store must pass. You can run them on a backend of your own.
+"""What every store must do, as checks that anyone can run over a backend of their own.
 
     import pytest
     from tidegate.store.conformance import suite
@@ -32,7 +32,7 @@ class StoreCheck(NamedTuple):
 
 
 def suite(make_store: MakeStore, again: Reopen | None = None) -> list[StoreCheck]:
-    """Return all checks; those about a second handle on the same data only if `again` is given."""
+    """All checks; those about a second handle on the same data only where `again` is given."""
     rewrites = _can_rewrite(make_store)
     checks = [
         StoreCheck(_title(check), partial(_over_one, check, make_store))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 from isal import isal_zlib
 
-from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.event_check import is_possible_count, is_possible_time
+from tidegate.core.messages import encode_into_bytes
 
 PACK_RECORDS = 64
 PACK_BYTES = 256 * 1024

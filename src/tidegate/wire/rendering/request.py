@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect

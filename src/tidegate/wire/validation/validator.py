@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checka
 
 import msgspec
 
-from tidegate.core.encoding import encode_into_bytes
+from tidegate.core.messages import encode_into_bytes
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 MAX_STRING_CHARS = 10_485_760
