@@ -64,11 +64,9 @@ async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
 
 
 def _format_size(usage: WindowUsage) -> list[str]:
-    if usage.capacity is None:
-        first = f"context: {usage.tokens:,} tokens; the window is not known"
-    else:
-        window = f", window {usage.window:,}" if usage.window else ""
-        first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share or 0:.0%}{window}"
+    window = f", window {usage.window:,}" if usage.window else ""
+    unknown = "; the model's window is not known, this limit is assumed" if usage.window_is_assumed else ""
+    first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share:.0%}{window}{unknown}"
     if not usage.reported_tokens:
         return [first, "no usage report for this context yet: this is an estimate"]
     return [

@@ -4,15 +4,23 @@ The plan (`core/plan.py`) says what to do as data. Here it is done: edits are ap
 summary requests are yielded to the driver, which asks a model or takes the deterministic summary.
 """
 
+import warnings
 from collections import Counter as Tally
 from collections.abc import Sequence
 
 import msgspec
 
-from tidegate.core.budget import Budget, count_excess, make_budget, measure_request
+from tidegate.core.budget import (
+    Budget,
+    count_excess,
+    describe_unknown_window,
+    make_budget,
+    measure_request,
+    note_assumed_window,
+)
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, GiveUp
+from tidegate.core.errors import BadEdit, GiveUp, UnknownWindowWarning
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
 from tidegate.core.outcome import Spill, SummaryRequest, make_spill
@@ -30,7 +38,10 @@ _MAX_RECOVERIES = 2
 
 
 class PolicyRunner:
-    """Runs the rules of a policy on a conversation, within a window."""
+    """Runs the rules of a policy on a conversation, within a window.
+
+    `window` is the model's; if it is None, `assumed_window` takes its place until the provider names its own.
+    """
 
     def __init__(
         self,
@@ -39,12 +50,15 @@ class PolicyRunner:
         *,
         policy: Policy,
         window: int | None,
+        assumed_window: int | None,
         reserve: int,
         prices: CachePrices,
     ) -> None:
         self.conversation = conversation
         self.policy = policy
-        self.window = window
+        self.known_window = window
+        self._assumed_window = assumed_window
+        self._window_reported = False
         self._reserve = reserve
         self._prices = prices
         self._effects = storage.effects
@@ -57,6 +71,10 @@ class PolicyRunner:
         self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
 
     @property
+    def window(self) -> int | None:
+        return self.known_window or self._assumed_window
+
+    @property
     def _view(self) -> View:
         return self.conversation.view
 
@@ -64,7 +82,7 @@ class PolicyRunner:
     def budget(self) -> Budget:
         """The token budget. It changes only with the system prompt, the tools and the calibration."""
         key = (
-            self.window,
+            self.known_window,
             self._view.fixed_tokens,
             self._view.scale_by_model.get(self.conversation.model, 1.0),
         )
@@ -73,7 +91,7 @@ class PolicyRunner:
         return self._budget
 
     def _make_budget(self) -> Budget:
-        return make_budget(
+        budget = make_budget(
             self._view,
             window=self.window,
             reserve=self._reserve,
@@ -83,6 +101,15 @@ class PolicyRunner:
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
         )
+        return budget if self.known_window else note_assumed_window(budget)
+
+    def _report_assumed_window(self) -> None:
+        """Warn once that the window is a guess: a Python warning and a note in the log."""
+        if self.known_window is None and not self._window_reported:
+            self._window_reported = True
+            text = describe_unknown_window(self.conversation.model, self.budget)
+            self.conversation.history.add_note("window_unknown", text)
+            warnings.warn(text, UnknownWindowWarning, stacklevel=6)
 
     @property
     def tokens(self) -> int:
@@ -92,6 +119,7 @@ class PolicyRunner:
     def fit_steps(self) -> SummarySteps[list[Decision]]:
         self.last_decisions = []
         self.conversation._refresh()
+        self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
@@ -160,9 +188,8 @@ class PolicyRunner:
         if self._fruitless_rules or self._view.fruitless_rules:
             known = self._fruitless_rules | self._view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == self._view.changed_seq}
-        return PlanContext(
-            policy, self._view, self.budget, self.conversation._clock(), self._fruitless_rules, self._mask
-        )
+        origin, now = self.conversation.dialect.thinking_origin, self.conversation._clock()
+        return PlanContext(policy, self._view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
     def _end_moment(self, moment: Moment) -> None:
         if self._compaction_start:

@@ -25,12 +25,12 @@ class Recovery:
         """Set the context window, for example after asking the server for it."""
         if tokens <= 0:
             raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
-        self._runner.window = tokens
+        self._runner.known_window = tokens
 
     def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
         """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
-        if window and (self._runner.window is None or window < self._runner.window):
-            self._runner.window = window
+        if window and (self._runner.known_window is None or window < self._runner.known_window):
+            self._runner.known_window = window
         if tokens:
             head, counted = self._conversation._last_request
             text = f"{head} {counted} {self._conversation.model}"

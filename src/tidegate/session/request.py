@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.core.budget import make_budget, measure_request
+from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.plan import Decision
@@ -22,7 +22,9 @@ class Request:
 
     `model` and `dialect_name` say whom it is for, `tokens` is its size and `window` the limit (None: unknown).
     `decisions` says what each rule of the policy did to make it fit. `shared_messages` is the number of leading
-    messages that are the same as in the request before, which the provider may have cached.
+    messages that are the same as in the request before, which the provider may have cached. `allows_thinking` is False
+    if the running tool loop no longer begins with its signed thinking: the provider refuses such a request with
+    thinking turned on, so `body` leaves it out.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Request:
         self.window = window
         self.decisions = tuple(decisions)
         self.shared_messages = rendering.shared
+        self.allows_thinking = rendering.allows_thinking
 
     def __repr__(self) -> str:
         window = f" of {self.window:,}" if self.window else ""
@@ -114,7 +117,7 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
     )
     rendering.update(view)
     rendering.shared = _find_shared_messages(log, seq)
-    budget = make_budget(view, window=None, reserve=0, counter=TokenEstimator(), model=model)
+    budget = make_budget(view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=model)
     return Request(rendering, measure_request(view, budget))
 
 

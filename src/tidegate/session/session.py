@@ -110,7 +110,7 @@ class Session(LiveConversation):
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
-        known = find_model(model, prices)
+        known, model_window = find_model(model, prices), find_window(model)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -125,7 +125,8 @@ class Session(LiveConversation):
             self,
             storage,
             policy=rules,
-            window=window or rules.choose_window(find_window(model)),
+            window=window or rules.window or (rules.choose_window(model_window) if model_window else None),
+            assumed_window=rules.choose_window(None),
             reserve=rules.reserve if reserve is None else reserve,
             prices=compute_relative_prices(known.prices if known else ()),
         )
@@ -208,6 +209,8 @@ class Session(LiveConversation):
                 "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
             )
         self._remember_request()
+        if self._renderer.wants_thinking and not self._renderer.allows_thinking:
+            self._report_left_out_thinking()
         self._shared_messages = self._renderer.shared
         return Request(self._renderer, self.tokens, window=self.window, decisions=self._runner.last_decisions)
 
@@ -216,6 +219,12 @@ class Session(LiveConversation):
             return False
         self._note_model()
         return True
+
+    def _report_left_out_thinking(self) -> None:
+        why = "Thinking is left out of this request: the running tool loop no longer begins with its signed thinking."
+        left_out = Decision("before_call", "", "thinking", True, why, self.view.tokens, self.view.tokens)
+        if left_out not in self._runner.last_decisions:
+            self._runner.last_decisions.append(left_out)
 
     def _note_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
@@ -243,8 +252,16 @@ class Session(LiveConversation):
 
     @property
     def window(self) -> int | None:
-        """The context window in tokens; None if it is unknown. `recovery.set_window` changes it."""
+        """The context window in tokens, known or assumed; None if the policy assumes none for an unknown model.
+
+        `recovery.set_window` changes it.
+        """
         return self._runner.window
+
+    @property
+    def window_is_assumed(self) -> bool:
+        """Whether the window of the model is not known, so that the policy's `unknown_window` takes its place."""
+        return self._runner.known_window is None
 
     @property
     def budget(self) -> Budget:

@@ -79,7 +79,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     `aliases` are other names of its settings, such as those of the system that a preset describes.
     `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
-    `choose_window`; `unknown_window` and `unknown_limit` apply if it is not known.
+    `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
+    `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
@@ -186,7 +187,7 @@ def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarke
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
-    "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
+    "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
@@ -196,7 +197,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
     "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
-    "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
+    "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Edit, Replace
 from tidegate.core.messages import Image, Part, Result, Text, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, make_spill
@@ -43,7 +44,7 @@ def cap_result(
     chars: int = 0,
     bytes: int = 0,  # noqa: A002 - the settings are named alike: lines, chars, bytes, tokens
     tokens: int = 0,
-    share: float = 0.0,
+    share: Share = 0.0,
     mode: ClipMode = "head_tail",
     json_arrays: bool = False,
 ) -> Outcome:

@@ -3,6 +3,7 @@
 import math
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
@@ -24,7 +25,7 @@ def drop_turns(
     view: View,
     budget: Budget,
     *,
-    share: float = 0.0,
+    share: Share = 0.0,
     keep: int | None = None,
     flush: int = 0,
     least: int = 0,
@@ -121,7 +122,7 @@ def keep_recent(
     *,
     messages: int | None = None,
     tokens: int | None = None,
-    share: float = 0.0,
+    share: Share = 0.0,
     note: str = "[Earlier messages truncated]",
     reminder: int = 0,
 ) -> Outcome:
@@ -136,7 +137,7 @@ def keep_recent(
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
-def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
+def drop_oldest(view: View, budget: Budget, *, share: Share = 0.5, note: str = "", reminder: int = 0) -> Outcome:
     """Drop the oldest share of the messages without cutting a group. Meant for requests that a provider refused."""
     units = split_groups(view)
     kept = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))

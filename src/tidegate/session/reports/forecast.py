@@ -164,25 +164,24 @@ def list_thresholds(session: Session) -> list[Threshold]:
             rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
         )
     ]
-    if budget.window is not None or budget.fallback_limit is not None:
-        size = measure_request(view, budget)
-        left = max(0, budget.capacity - size)
-        over = size > budget.capacity
-        found.append(
-            Threshold(
-                "guard",
-                "before_call",
-                "guard",
-                "tokens",
-                ">",
-                budget.capacity,
-                size,
-                over,
-                trigger_sizes_of(TriggerContext(view, budget, policy, size)),
-                left,
-                _estimate_turns(left, pace),
-            )
+    size = measure_request(view, budget)
+    left = max(0, budget.capacity - size)
+    over = size > budget.capacity
+    found.append(
+        Threshold(
+            "guard",
+            "before_call",
+            "guard",
+            "tokens",
+            ">",
+            budget.capacity,
+            size,
+            over,
+            trigger_sizes_of(TriggerContext(view, budget, policy, size)),
+            left,
+            _estimate_turns(left, pace),
         )
+    )
     return found
 
 

@@ -99,8 +99,7 @@ class RequestRenderer:
 
     def _renew_head(self) -> None:
         """Render the head again if its inputs have changed."""
-        wants_thinking = self.options.thinking_budget or THINKING_OPTION in self.options.extra
-        thinks = bool(wants_thinking) and self.dialect.allows_thinking(self._messages)
+        thinks = self.wants_thinking and self.allows_thinking
         calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
         if self._head_of == made_of:
@@ -116,6 +115,16 @@ class RequestRenderer:
             self._head, self._head_bytes = head, encoded
             self._check = None
             self.shared = 0
+
+    @property
+    def wants_thinking(self) -> bool:
+        """Whether the options turn on extended thinking."""
+        return bool(self.options.thinking_budget) or THINKING_OPTION in self.options.extra
+
+    @property
+    def allows_thinking(self) -> bool:
+        """Whether the provider accepts these messages with thinking turned on."""
+        return self.dialect.allows_thinking(self._messages)
 
     def without_extra_options(self, view: RenderableView) -> "RequestRenderer":
         """Return a renderer of the same view that leaves out the user's own options."""
