@@ -106,7 +106,7 @@ def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, w
     for step in play_loop(session, 90, words):
         decisions = [each for each in session.last_decisions if each.acted]
         if not step.thinks:
-            assert any(each.stage == "thinking" and "signed thinking" in each.why for each in decisions)
+            assert any(each.stage == "thinking" and "signed thinking" in each.reason for each in decisions)
             assert "thinking" in str(session.explain())
             reported += 1
             if thought:
