@@ -21,13 +21,14 @@ from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import (
+    SdkModel,
     normalize_message,
     repair_message_texts,
     repair_unicode,
     require_object,
+    to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.sdk_objects import SdkModel, to_plain_json
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100

@@ -63,6 +63,7 @@ class PolicyRunner:
         self._prices = prices
         self._effects = storage.effects
         self._mask = storage.mask
+        self._thinking_origin = conversation.dialect.thinking_origin
         self.last_decisions: list[Decision] = []
         self.edit_counts: Tally[str] = Tally()
         self._fruitless_rules: set[tuple[str, int]] = set()
@@ -188,7 +189,7 @@ class PolicyRunner:
         if self._fruitless_rules or self._view.fruitless_rules:
             known = self._fruitless_rules | self._view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == self._view.changed_seq}
-        origin, now = self.conversation.dialect.thinking_origin, self.conversation._clock()
+        now, origin = self.conversation._clock(), self._thinking_origin
         return PlanContext(policy, self._view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
     def _end_moment(self, moment: Moment) -> None:

@@ -37,7 +37,7 @@ class Request:
         self.window = window
         self.decisions = tuple(decisions)
         self.shared_messages = rendering.shared
-        self.allows_thinking = rendering.allows_thinking
+        self.allows_thinking = not rendering.wants_thinking or rendering.allows_thinking
 
     def __repr__(self) -> str:
         window = f" of {self.window:,}" if self.window else ""

@@ -5,8 +5,8 @@ dropped silently; content that has no place in a `Message` is refused.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import msgspec
 
@@ -14,7 +14,6 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
-from tidegate.wire.sdk_objects import to_plain_json
 
 _JSON_ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 200
@@ -39,6 +38,41 @@ def abbreviate_value(value: object) -> str:
 
 def _type_name(value: object) -> str:
     return "null" if value is None else type(value).__name__
+
+
+# --- objects of provider SDKs ---------------------------------------------------------------------------------------
+#
+# The SDKs of OpenAI, Anthropic and Gemini return pydantic models. Frameworks also pass subclasses of `str`, `dict` and
+# `list`. No SDK is imported here.
+
+
+@runtime_checkable
+class SdkModel(Protocol):
+    """An object of a provider's SDK: a reply, its message, or its usage."""
+
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> dict[str, Any]:
+        """Return the fields as a dictionary (pydantic)."""
+
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+def to_plain_json(value: object, depth: int = 0) -> object:
+    """Return the value with plain types only. Values that are no JSON are returned as they are."""
+    if type(value) in _SCALARS or depth > _MAX_DEPTH:  # the parser refuses what is nested more deeply
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return {
+            str.__str__(key) if isinstance(key, str) else key: to_plain_json(each, depth + 1)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [to_plain_json(each, depth + 1) for each in value]
+    if isinstance(value, SdkModel) and not isinstance(value, type):
+        return to_plain_json(value.model_dump(mode="json", by_alias=True, exclude_none=True), depth + 1)
+    return value
 
 
 # --- text ---------------------------------------------------------------------------------------------------------

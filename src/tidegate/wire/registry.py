@@ -12,8 +12,14 @@ from tidegate.wire.openai_chat.deepseek import DIALECT as DEEPSEEK
 from tidegate.wire.openai_chat.dialect import DIALECT as OPENAI_CHAT
 from tidegate.wire.openai_chat.mistral import DIALECT as MISTRAL
 from tidegate.wire.openai_responses.dialect import DIALECT as OPENAI_RESPONSES
-from tidegate.wire.parsing import abbreviate_value, build_tool, require_field, require_list, require_object
-from tidegate.wire.sdk_objects import to_plain_json
+from tidegate.wire.parsing import (
+    abbreviate_value,
+    build_tool,
+    require_field,
+    require_list,
+    require_object,
+    to_plain_json,
+)
 
 _ALL = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, DEEPSEEK, MISTRAL)
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in _ALL})

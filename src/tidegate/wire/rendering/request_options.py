@@ -10,8 +10,8 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.wire.dialect import Dialect
+from tidegate.wire.parsing import to_plain_json
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.sdk_objects import to_plain_json
 
 THINKING_OPTION: Final = "thinking"
 _MAX_TOKENS_REMEDY: Final = "Give Session(max_tokens=...) instead."
