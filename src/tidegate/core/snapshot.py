@@ -13,7 +13,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 """Raise it with every change of the fields or of the fold: older snapshots are then refused."""
 
 

@@ -21,10 +21,21 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.core.branches import BranchPoint, EventSpan, find_branch_points, hidden_spans
 from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
-from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, read_tools
+from tidegate.core.events import (
+    BRANCH,
+    BranchStarted,
+    Event,
+    HostNote,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
+    read_tools,
+)
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
@@ -135,7 +146,7 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
     return _AppliedEdits(items, first)
 
 
-REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten"})
+REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten", BRANCH})
 
 _FIRST_REPORT_PRIOR = 500
 """Tokens assumed to be counted exactly when the first report comes."""
@@ -149,7 +160,8 @@ class RuleFiring(msgspec.Struct, frozen=True):
 
 
 class RefoldNeeded(Exception):
-    """The view must be folded again from the start: an edit was undone or redone, or a message was forgotten."""
+    """The view must be folded again from the start: an edit was undone or redone, a message was forgotten, or the
+    conversation continues on another branch."""
 
 
 class View:
@@ -288,14 +300,27 @@ class View:
         self.edited_seq = self.head
         self.usage = None
 
-    def _use(self, used: UsageReported) -> None:
+    def start_branch(self, event: Event) -> None:
+        """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
+        self.head = self.edited_seq = self.prefix_seq = event.seq
+
+    def pass_over(self, event: Event) -> None:
+        """Take from an event of another branch what is true on every branch: how the provider counts."""
+        if isinstance(event.payload, UsageReported):
+            self._learn_scale(event.payload)
+
+    def _learn_scale(self, used: UsageReported) -> bool:
+        """Calibrate the counter for a model. False if the report is not about the request that was counted."""
         if not is_plausible_report(used.counted_tokens, used.input_tokens):
-            return
+            return False
         ratio = self.scale_by_model.get(used.model)
         if ratio is None:  # a first report says little if the request was short: most of it was framing
             ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted_tokens + _FIRST_REPORT_PRIOR)
         self.scale_by_model[used.model] = calibrate_ratio(ratio, used.counted_tokens, used.input_tokens)
-        if used.log_head >= self.edited_seq:
+        return True
+
+    def _use(self, used: UsageReported) -> None:
+        if self._learn_scale(used) and used.log_head >= self.edited_seq:
             self.usage = used
             later = list(self.items_after(used.log_head))
             self.tokens_since_report = sum(item.tokens for item in later)
@@ -305,12 +330,12 @@ class View:
         tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
         if noted.topic == "system":
             self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
-            self._fixed_changed()
+            self._fixed_changed(noted)
         elif noted.topic == "tools":
             self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
-            self._fixed_changed()
+            self._fixed_changed(noted)
         elif noted.topic == "unsigned":
-            self._fixed_changed()
+            self._fixed_changed(noted)
         elif noted.topic == "clear":
             self.orphans = []
             self._moved()
@@ -341,10 +366,14 @@ class View:
         self.last_reply_time = 0.0
         self.recoveries = 0
 
-    def _fixed_changed(self) -> None:
-        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more."""
+    def _fixed_changed(self, noted: NoteAdded) -> None:
+        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more.
+
+        A host that changes them itself also decides what it sends back signed.
+        """
         self._moved()
-        self._rebuild(self.items, 0)
+        if not isinstance(noted, HostNote):
+            self._rebuild(self.items, 0)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
 
@@ -468,19 +497,39 @@ def _does_not_follow(seq: int, why: str) -> BadLog:
     )
 
 
+def _check_branch_points(points: list[BranchPoint]) -> list[BranchPoint]:
+    for point in points:
+        if not 0 <= point.after < point.seq:
+            raise _does_not_follow(point.seq, "it names no event before it")
+    return points
+
+
 def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
     """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
 
     Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
+    With the first branch that is read, the fold starts over and passes over the events of the other branches.
     """
     skip: frozenset[int] = frozenset()
     seen = 0
+    hidden: list[EventSpan] | None = None
     while True:
         view = View(meter, skip)
+        spans = iter(hidden or ())
+        span = next(spans, None)
         try:
             for event in read():
                 what = event.payload
-                if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
+                while span is not None and span.last < event.seq:
+                    span = next(spans, None)
+                if span is not None and event.seq >= span.first:
+                    view.pass_over(event)
+                elif isinstance(what, BranchStarted):
+                    if hidden is None:
+                        hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
+                        raise RefoldNeeded
+                    view.start_branch(event)
+                elif isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
                     view.head = event.seq
                     view._moved()
                     view._rebuild(view.items, 0)

@@ -137,19 +137,21 @@ class LiveConversation:
 
     def record(self, usage: Mapping[str, object]) -> None:
         """Record the usage of the last request, in the provider's own format."""
-        head, counted = self._last_request
+        self._append(self.build_usage_report(usage, self._last_request))
+
+    def build_usage_report(self, usage: Mapping[str, object], measured: tuple[int, int]) -> UsageReported:
+        """The event for a provider's report. `measured` is the head of the log and our count for that request."""
+        head, counted = measured
         read = read_usage(usage)
-        self._append(
-            UsageReported(
-                self.model,
-                head,
-                counted,
-                read.input_tokens,
-                read.output_tokens,
-                read.cache_read,
-                read.cache_write,
-                self._shared_messages,
-            )
+        return UsageReported(
+            self.model,
+            head,
+            counted,
+            read.input_tokens,
+            read.output_tokens,
+            read.cache_read,
+            read.cache_write,
+            self._shared_messages,
         )
 
     def add_note(self, topic: str, text: str = "") -> None:
@@ -204,6 +206,47 @@ class LiveConversation:
                 return event.seq
         raise _append_race_error()
 
+    def _append_all(self, payloads: Sequence[EventPayload], make: Callable[[EventPayload, int], EventPayload]) -> int:
+        """Append several events in one step and fold them. `make` completes a payload for its seq. Return the first."""
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            events = self._next_events(payloads, make)
+            try:
+                self.log.append_all(events)
+            except StaleHead:
+                self.refresh()
+            else:
+                self._fold_own(events)
+                return events[0].seq
+        raise _append_race_error()
+
+    async def _append_all_async(
+        self, payloads: Sequence[EventPayload], make: Callable[[EventPayload, int], EventPayload]
+    ) -> int:
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            events = self._next_events(payloads, make)
+            try:
+                ours = await self.log.append_all_async(events)
+            except StaleHead:
+                self.refresh()
+            else:
+                if ours:
+                    self._fold_own(events)
+                return events[0].seq
+        raise _append_race_error()
+
+    def _next_events(
+        self, payloads: Sequence[EventPayload], make: Callable[[EventPayload, int], EventPayload]
+    ) -> list[Event]:
+        now = self._clock()
+        return [Event(seq, now, make(what, seq)) for seq, what in enumerate(payloads, self.log.head + 1)]
+
+    def _fold_own(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.seq > self.view.head:  # not if one among them caused the whole log to be folded
+                self._fold(event)
+            else:
+                self._watch(event)
+
     def _next_event(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
         seq = self.log.head + 1
         return Event(seq, self._clock(), what(seq) if callable(what) else what)
@@ -213,6 +256,9 @@ class LiveConversation:
             self.view.fold(event)
         except RefoldNeeded:
             self.view = self._fold_log()
+        self._watch(event)
+
+    def _watch(self, event: Event) -> None:
         for watch in self.on_event:
             watch(event)
 

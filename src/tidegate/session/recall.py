@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.core.branches import iterate_current_branch
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
@@ -200,7 +201,7 @@ def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
     """The edit that the next undo takes back, or that the next redo makes again."""
     made: list[int] = []
     undone: list[int] = []
-    for event in log.read():
+    for event in iterate_current_branch(log.read):
         what = event.payload
         if isinstance(what, ViewEdited):
             made.append(event.seq)

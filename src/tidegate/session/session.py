@@ -149,6 +149,10 @@ class Session(LiveConversation):
         """Make the next request fit: everything `prepare` does except rendering it."""
         return run_steps(self._fit_steps(), summarise, self._note_summary_failure)
 
+    async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
+        """The same for async code."""
+        return await run_steps_async(self._fit_steps(), summarise, self._note_summary_failure)
+
     def _fit_steps(self) -> SummarySteps[list[Decision]]:
         self.last_decisions = []
         self.refresh()
@@ -165,6 +169,12 @@ class Session(LiveConversation):
         """Shrink the view after the provider refused the last request as too long; at most twice per turn."""
         run_steps(self._shrink_steps(), summarise, self._note_summary_failure)
         return self.render_request()
+
+    def shrink(self, summarise: Summarizer | None = None) -> list[Decision]:
+        """Everything `overflowed` does except rendering the request."""
+        decisions = run_steps(self._shrink_steps(), summarise, self._note_summary_failure)
+        self._remember_request()
+        return decisions
 
     async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""

@@ -1,7 +1,7 @@
 """The log of one session: append and read, nothing that rewrites."""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -28,6 +28,12 @@ class Log(LogReader, Protocol):
 
     async def append_async(self, event: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
+
+    def append_all(self, events: Sequence[Event]) -> None:
+        """Append several events in one step: all of them or none."""
+
+    async def append_all_async(self, events: Sequence[Event]) -> bool:
+        """`append_all` without blocking the event loop. The result is that of `append_async`."""
 
     def read_new_events(self) -> Iterator[Event]: ...
 
@@ -60,6 +66,14 @@ class MemoryLog:
 
     async def append_async(self, event: Event) -> bool:
         self.append(event)
+        return True
+
+    def append_all(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.append(event)
+
+    async def append_all_async(self, events: Sequence[Event]) -> bool:
+        self.append_all(events)
         return True
 
     def _keep(self, record: bytes) -> None:

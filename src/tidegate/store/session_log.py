@@ -80,29 +80,37 @@ class KeptLog:
         return self._head
 
     def append(self, event: Event) -> None:
-        head = self._head
-        if event.seq != head + 1:
-            raise self._sequence_error(event)
-        record = encode_event(event)
-        if len(record) > MAX_INLINE_BYTES:
-            record = self._move_to_blob(record)
-        self._head = head = self._store.append(self.session_name, head, (record,))
-        self._known_record = (head, record)
+        self.append_all((event,))
 
     async def append_async(self, event: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
-        if event.seq != self._head + 1:
-            raise self._sequence_error(event)
-        record = encode_event(event)
-        if len(record) > MAX_INLINE_BYTES:
-            record = self._move_to_blob(record)
+        return await self.append_all_async((event,))
+
+    def append_all(self, events: Sequence[Event]) -> None:
+        if records := self._encode(events):
+            self._head = head = self._store.append(self.session_name, self._head, records)
+            self._known_record = (head, records[-1])
+
+    async def append_all_async(self, events: Sequence[Event]) -> bool:
+        records = self._encode(events)
+        if not records:
+            return True
         append = self._append_async = self._append_async or _get_append_async(self._store)
-        head = await append(self.session_name, self._head, [record])
+        head = await append(self.session_name, self._head, records)
         if head <= self._head:
             return False
         self._head = head
-        self._known_record = (head, record)
+        self._known_record = (head, records[-1])
         return True
+
+    def _encode(self, events: Sequence[Event]) -> list[bytes]:
+        records: list[bytes] = []
+        for seq, event in enumerate(events, self._head + 1):
+            if event.seq != seq:
+                raise self._sequence_error(event)
+            record = encode_event(event)
+            records.append(self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record)
+        return records
 
     def _sequence_error(self, event: Event) -> BadInput:
         return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
