@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded, encode_event
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Text, Thinking, text_of
-from tidegate.core.view import fold_log
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem, make_host_item
 from tidegate.session.session import Session
@@ -122,6 +122,7 @@ def test_a_rewind_returns_the_view_of_that_moment() -> None:
 def test_a_followed_session_fits_and_keeps_the_hosts_order() -> None:
     following = follow(window=12_000)
     history = [user("start")]
+    request = following.prepare(items_of(*history))
     for number in range(40):
         history += step(number)
         request = following.prepare(items_of(*history))

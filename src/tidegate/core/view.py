@@ -16,18 +16,16 @@ The fold keeps three laws:
 - *`prefix_seq` says what the renderer may reuse*: it is the seq of the last event that changed anything but the end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.branches import BranchPoint, EventSpan, find_branch_points, hidden_spans
 from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import (
     BRANCH,
-    BranchStarted,
     Event,
     HostNote,
     MessageAdded,
@@ -210,7 +208,7 @@ class View:
         except RefoldNeeded:
             raise
         except Exception as fault:  # a log may hold anything
-            raise _does_not_follow(event.seq, type(fault).__name__) from fault
+            raise fold_error(event.seq, type(fault).__name__) from fault
 
     def _fold(self, event: Event) -> None:
         self.head = event.seq
@@ -490,57 +488,8 @@ class View:
         return self.items[start:end]
 
 
-def _does_not_follow(seq: int, why: str) -> BadLog:
+def fold_error(seq: int, why: str) -> BadLog:
     return BadLog(
         f"Record {seq} does not follow from those before it ({why}).",
         f"Run `tidegate doctor` to see what is wrong. A fork at record {seq - 1} has everything before it.",
     )
-
-
-def _check_branch_points(points: list[BranchPoint]) -> list[BranchPoint]:
-    for point in points:
-        if not 0 <= point.after < point.seq:
-            raise _does_not_follow(point.seq, "it names no event before it")
-    return points
-
-
-def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
-    """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
-
-    Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
-    With the first branch that is read, the fold starts over and passes over the events of the other branches.
-    """
-    skip: frozenset[int] = frozenset()
-    seen = 0
-    hidden: list[EventSpan] | None = None
-    while True:
-        view = View(meter, skip)
-        spans = iter(hidden or ())
-        span = next(spans, None)
-        try:
-            for event in read():
-                what = event.payload
-                while span is not None and span.last < event.seq:
-                    span = next(spans, None)
-                if span is not None and event.seq >= span.first:
-                    view.pass_over(event)
-                elif isinstance(what, BranchStarted):
-                    if hidden is None:
-                        hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
-                        raise RefoldNeeded
-                    view.start_branch(event)
-                elif isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
-                    view.head = event.seq
-                    view._moved()
-                    view._rebuild(view.items, 0)
-                    if event.seq > seen and what.topic != "forgotten":
-                        seen, seq = event.seq, what.edit
-                        if not seq:
-                            raise _does_not_follow(seen, "it names no edit")
-                        skip = skip | {seq} if what.topic == "undo" else skip - {seq}
-                        raise RefoldNeeded
-                else:
-                    view.fold(event)
-            return view
-        except RefoldNeeded:
-            continue

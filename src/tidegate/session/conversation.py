@@ -9,9 +9,10 @@ import msgspec
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.ledger.writer import PIN
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, mark_texts, user_message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
-from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
+from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.recall import find_edit_to_toggle, recall_message
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log

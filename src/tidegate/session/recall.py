@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.branches import iterate_current_branch
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import Message
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query

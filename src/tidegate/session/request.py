@@ -8,8 +8,8 @@ import msgspec
 from tidegate.core.budget import make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
+from tidegate.core.log_fold import fold_log
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import fold_log
 from tidegate.store.log import LogReader
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
