@@ -169,7 +169,7 @@ def test_unknown_content_is_opaque_and_counted() -> None:
 
 
 def test_requests_whose_past_the_provider_stores_are_not_managed() -> None:
-    body = {"model": "gpt-5", "input": [{"type": "item_reference", "id": "x"}]}
+    body: dict[str, object] = {"model": "gpt-5", "input": [{"type": "item_reference", "id": "x"}]}
     assert READERS["openai_responses"](body).reason
     assert READERS["openai_responses"]({"input": "hi", "previous_response_id": "resp_1"}).reason
     assert READERS["gemini"]({"contents": [], "cachedContent": "cachedContents/1"}).reason

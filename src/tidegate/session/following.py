@@ -241,6 +241,14 @@ class FollowingSession(Generic[HostObject]):
             await self.session.fit_async(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
+    def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
+        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
+        ids = self._tree.match([item.key for item in items])
+        if not ids or ids[-1] != self._tree.tip:
+            return None
+        shown = arrange_view(self.session.view.items, dict(zip(ids, items, strict=False)))
+        return shown + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
+
     def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
         """The view after a provider refused the last request as too long. GiveUp after the policy's last attempt."""
         with self._lock:

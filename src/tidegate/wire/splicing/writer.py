@@ -41,7 +41,7 @@ def write_messages(dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_
         text = b"[" + form.encode_item("user", [Text(msgspec.json.decode(text, type=str))]) + b"]"
         shown = [each._replace(unit=_at_first_place(each.unit)) for each in shown]
     items = [text[element.start : element.end] for element in find_elements(text)]
-    written = items[:fixed_items] + [item.text for item in form.write(items, shown)]
+    written = items[:fixed_items] + [item.text for item in form.write(items, shown, fixed_items)]
     return body[: member.value] + rebuild_array(text, written) + body[member.end :]
 
 
@@ -74,8 +74,47 @@ class _Form:
     def encode_text_block(self, text: str) -> bytes:
         return _encode({"type": self.text_type, "text": text})
 
-    def write(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    blocks_key = "content"
+    assistant_role = "assistant"
+
+    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        found = self._write_units(items, shown)
+        if found and found[0].role == self.assistant_role and found[0].place != first:
+            found.insert(0, _OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
+        return self._join_adjacent(found)
+
+    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         return [item for each in shown for item in self._write_unit(items, each)]
+
+    def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
+        """Join items of one side that an edit brought together: some servers want the sides to alternate."""
+        found: list[_OutputItem] = []
+        for item in items:
+            last = found[-1] if found else None
+            by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
+            if last is not None and last.role == item.role and item.role in ("user", self.assistant_role) and by_us:
+                found += self._join(found.pop(), item)
+            else:
+                found.append(item)
+        return found
+
+    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
+        """Both items as one. An answer with calls or with other fields than its text stays as it is."""
+        if first.role != "user" and "tool_calls" in find_members(first.text):
+            return [first, second]
+        contents = [_read_content(each.text) for each in (first, second)]
+        if all(isinstance(content, str | None) for content in contents):
+            value = _encode("\n\n".join(content for content in contents if isinstance(content, str) and content))
+        else:
+            value = b"[" + b",".join([*self._blocks_of(first.text), *self._blocks_of(second.text)]) + b"]"
+        text = replace_value(second.text, (self.blocks_key,), value)
+        return [_OutputItem(second.role, text, second.place)]
+
+    def _blocks_of(self, text: bytes) -> list[bytes]:
+        said = _read_content(text, self.blocks_key)
+        if isinstance(said, list):
+            return _list_blocks(text, self.blocks_key)
+        return [self.encode_text_block(said)] if isinstance(said, str) and said else []
 
     def _write_unit(self, items: list[bytes], shown: ShownUnit) -> Iterator[_OutputItem]:
         unit, message = shown.unit, shown.message
@@ -197,6 +236,9 @@ class _ResponsesForm(_Form):
     key = "input"
     text_type = "input_text"
 
+    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        return self._write_units(items, shown)  # in any order of sides
+
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
         kind = "output_text" if role == "assistant" else "input_text"
         content = [{"type": kind, "text": part.text} for part in parts]
@@ -249,9 +291,6 @@ def _output_text(said: Sequence[Text]) -> dict[str, object]:
 class _BlockForm(_Form):
     """Anthropic and Gemini: an item has a list of blocks, and the results of a turn are blocks of one user item."""
 
-    blocks_key = "content"
-    assistant_role = "assistant"
-
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
         return self._encode_blocks(role, [self.encode_text_block(part.text) for part in parts])
 
@@ -265,20 +304,19 @@ class _BlockForm(_Form):
         found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
         return _encode(found | {"content": _join_result_text(result), "is_error": result.error})
 
-    def write(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         found: list[_OutputItem] = []
         for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
             if place < 0:
                 found += [self._insert(each.message) for each in group if each.message is not None]
             elif item := self._write_item(items[place], place, list(group)):
                 found.append(item)
-        if found and found[0].role == self.assistant_role and _role_of(items[0]) == "user":
-            found.insert(0, _OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
-        return self._join_adjacent(found)
+        return found
 
     def _insert(self, message: Message) -> _OutputItem:
         item = super()._insert(message)
-        return item._replace(role="user") if item.role == "tool" else item
+        role = {"tool": "user", "assistant": self.assistant_role}.get(item.role, item.role)
+        return item._replace(role=role)
 
     def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> _OutputItem | None:
         role = _role_of(text)
@@ -341,34 +379,18 @@ class _BlockForm(_Form):
     def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
         return replace_value(block, ("input",), call.arguments.encode())
 
-    def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
-        """Join items of one side that an edit brought together: some servers want the sides to alternate."""
-        found: list[_OutputItem] = []
-        for item in items:
-            last = found[-1] if found else None
-            by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
-            if last is not None and last.role == item.role and item.role != "system" and by_us:
-                found[-1] = self._join(last, item)
-            else:
-                found.append(item)
-        return found
-
-    def _join(self, first: _OutputItem, second: _OutputItem) -> _OutputItem:
+    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
         blocks = [*self._blocks_of(first.text), *self._blocks_of(second.text)]
         blocks.sort(key=lambda block: not self.is_result_block(block))  # results come first
         text = b"[" + b",".join(blocks) + b"]"
-        return _OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)
+        return [_OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
 
     def is_result_block(self, block: bytes) -> bool:
         return decode_object(block.decode()).get("type") == "tool_result"
 
-    def _blocks_of(self, text: bytes) -> list[bytes]:
-        member = find_members(text)[self.blocks_key]
-        content = text[member.value : member.end]
-        if content[:1] == b"[":
-            return _list_blocks(text, self.blocks_key)
-        said = msgspec.json.decode(content)
-        return [self.encode_text_block(said)] if isinstance(said, str) and said else []
+
+def _read_content(text: bytes, key: str = "content") -> object:
+    return decode_object(text.decode("utf-8", "replace")).get(key)
 
 
 def _role_of(item: bytes) -> str:
