@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import uvicorn
 
 from tests.fake.server import Fake
@@ -20,6 +21,11 @@ FAMILIES: dict[str, Family] = {
     "openai_responses": "openai",
     "gemini": "gemini",
 }
+
+
+def open_http() -> httpx.AsyncClient:
+    """Patient: loading a vocabulary takes seconds on a busy machine."""
+    return httpx.AsyncClient(timeout=60)
 
 
 class Running(NamedTuple):

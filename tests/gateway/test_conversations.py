@@ -13,7 +13,7 @@ import pytest
 from tests.fake.server import CutAt, Fake, Hang
 from tests.fake.words import refusal, too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
-from tests.gateway.serving import Running, run_gateway, upstream_of
+from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -33,7 +33,7 @@ def session_names(running: Running) -> list[str]:
 def test_an_unedited_request_is_forwarded_byte_for_byte(wire: str, tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake(wire, map(step_answer, range(9))) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
-            async with httpx.AsyncClient() as http:
+            async with open_http() as http:
                 client = ScriptedClient(wire, running.url, http)
                 client.say("Käse: start \u2028 \U0001f600")
                 for number in range(5):
@@ -54,7 +54,10 @@ def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool,
     async def run() -> None:
         answers = (step_answer(number, thinking) for number in range(1000))
         async with Fake(wire, answers, window=32_000, bound=True) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake), window=32_000) as running, httpx.AsyncClient() as http:
+            async with (
+                run_gateway(tmp_path, upstream_of(fake), window=32_000) as running,
+                open_http() as http,
+            ):
                 client = ScriptedClient(wire, running.url, http, thinking=thinking)
                 client.say("Start. Always answer in French.")
                 for number in range(120):
@@ -72,7 +75,7 @@ def test_an_overflow_is_invisible_to_the_client(wire: str, tmp_path: Path) -> No
     async def run() -> None:
         steps: list[Any] = [*map(step_answer, range(6)), too_long(wire, 50_000, 20_000), step_answer(6), "done"]
         async with Fake(wire, steps) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
-            async with httpx.AsyncClient() as http:
+            async with open_http() as http:
                 client = ScriptedClient(wire, running.url, http)
                 client.say("start")
                 for number in range(7):
@@ -89,7 +92,7 @@ def test_other_errors_pass_through_with_their_headers(wire: str, tmp_path: Path)
     async def run() -> None:
         fault = refusal(wire, 429, "slow down")._replace(headers=(("retry-after", "7"), ("x-request-id", "r1")))
         async with Fake(wire, [fault]) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
-            async with httpx.AsyncClient() as http:
+            async with open_http() as http:
                 client = ScriptedClient(wire, running.url, http)
                 client.say("start")
                 response = await client.ask()
@@ -102,7 +105,7 @@ def test_other_errors_pass_through_with_their_headers(wire: str, tmp_path: Path)
 def test_a_rewind_is_a_branch_of_one_log(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", map(step_answer, range(9))) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 client = ScriptedClient("anthropic", running.url, http, {"x-claude-code-session-id": "abc"})
                 client.say("start")
                 for _ in range(3):
@@ -127,7 +130,7 @@ def test_sub_agents_have_logs_of_their_own_linked_to_their_parent(tmp_path: Path
         agents: list[dict[str, str]] = [main, *(main | {"x-claude-code-agent-id": f"a{n}"} for n in (1, 2))]
         agents.append(main | {"x-claude-code-agent-id": "a3", "x-claude-code-parent-agent-id": "a2"})
         async with Fake("anthropic", map(step_answer, range(99))) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 clients = [ScriptedClient("anthropic", running.url, http, ids) for ids in agents]
                 for client in clients:
                     client.say("the same first message")
@@ -153,7 +156,7 @@ def test_sub_agents_have_logs_of_their_own_linked_to_their_parent(tmp_path: Path
 def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake(wire, map(step_answer, range(99))) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 clients = [ScriptedClient(wire, running.url, http) for _ in range(2)]
                 for client in clients:
                     client.say("the same first message")
@@ -164,7 +167,7 @@ def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tm
                 assert len(names) == 2
                 for name in names:
                     assert sum(isinstance(event, BranchStarted) for event in events_of(running, name)) == 0
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 for client in clients:  # after a restart they are recognized
                     client.url, client.http = running.url, http
                     await client.turn("result")
@@ -176,7 +179,7 @@ def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tm
 def test_side_requests_pass_through_and_are_not_logged(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("openai_chat", [step_answer(0), "A title", step_answer(1)]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 ids = {"x-session-id": "s1"}
                 client = ScriptedClient("openai_chat", running.url, http, ids)
                 client.say("start")
@@ -197,7 +200,7 @@ def test_side_requests_pass_through_and_are_not_logged(tmp_path: Path) -> None:
 def test_a_name_in_the_path_or_header_chooses_the_session(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", map(step_answer, range(9))) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 client = ScriptedClient("anthropic", running.url + "/s/work/anthropic", http)
                 client.say("start")
                 await client.turn("result")
@@ -216,7 +219,7 @@ def test_an_answer_that_breaks_off_is_kept_and_the_next_request_is_valid(wire: s
     async def run() -> None:
         spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
         async with Fake(wire, [CutAt(spoken, 1500), "whole"]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
                 client.say("start")
                 path = "/v1beta/models/m:streamGenerateContent?alt=sse" if wire == "gemini" else PATHS[wire]
@@ -235,7 +238,7 @@ def test_a_client_that_hangs_up_cancels_the_upstream(tmp_path: Path) -> None:
     async def run() -> None:
         spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
         async with Fake("anthropic", [Hang(spoken, 1500)]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 body = ScriptedClient("anthropic", running.url, http)
                 body.say("start")
                 raw = json.dumps(body.body() | {"stream": True}).encode()
@@ -259,7 +262,7 @@ def test_a_compressed_request_is_read_and_forwarded_as_it_is(tmp_path: Path) -> 
 
     async def run() -> None:
         async with Fake("openai_responses", ["one"]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, httpx.AsyncClient() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
                 client = ScriptedClient("openai_responses", running.url, http)
                 client.say("start")
                 raw = json.dumps(client.body()).encode()
@@ -280,7 +283,7 @@ def test_a_compressed_request_is_read_and_forwarded_as_it_is(tmp_path: Path) -> 
 
 def test_a_websocket_upgrade_is_refused_so_that_the_client_uses_http(tmp_path: Path) -> None:
     async def run() -> None:
-        async with run_gateway(tmp_path) as running, httpx.AsyncClient() as http:
+        async with run_gateway(tmp_path) as running, open_http() as http:
             headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
             response = await http.get(running.url + "/v1/responses", headers=headers)
             assert response.status_code == 426
@@ -291,7 +294,10 @@ def test_a_websocket_upgrade_is_refused_so_that_the_client_uses_http(tmp_path: P
 def test_the_output_is_lowered_when_it_would_not_fit(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", ["one"]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake), window=20_000) as running, httpx.AsyncClient() as http:
+            async with (
+                run_gateway(tmp_path, upstream_of(fake), window=20_000) as running,
+                open_http() as http,
+            ):
                 client = ScriptedClient("anthropic", running.url, http, thinking=True)
                 client.say("start")
                 await client.turn()

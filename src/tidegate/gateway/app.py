@@ -39,6 +39,7 @@ from tidegate.gateway.routing import Route, find_client_id, find_id_in_body, fin
 from tidegate.gateway.settings import GatewaySettings, Upstream, complete_upstreams, is_loopback
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.http.endpoints import choose_tls, is_loopback_url
+from tidegate.models.token_counters import create_counter
 from tidegate.session.following import FollowedRequest, Shown
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
@@ -55,6 +56,14 @@ class _Answered(Exception):
     def __init__(self, status: int, kind: str, text: str) -> None:
         super().__init__(text)
         self.status, self.kind, self.text = status, kind, text
+
+
+class _OwnPage(Exception):
+    """A page of the gateway itself: whether it runs, and its metrics."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 class _Request(NamedTuple):
@@ -89,6 +98,7 @@ class Gateway:
         self._log_line = log_line
         self._upstreams = complete_upstreams(settings.upstreams)
         self._clients: dict[str, httpx.AsyncClient] = {}
+        self._counted_models: set[str] = set()
         self.metrics = Metrics()
         self._conversations = Conversations(data, settings, self.metrics)
 
@@ -127,6 +137,9 @@ class Gateway:
             await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except _Answered as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
+        except _OwnPage as page:
+            kind = b"text/plain; version=0.0.4; charset=utf-8"
+            await answer.send_whole(200, [(b"content-type", kind)], page.text.encode())
         except ClientGone:
             answer.status = answer.status or 499
         finally:
@@ -166,11 +179,11 @@ class Gateway:
         if sum(len(name) + len(value) for name, value in raw_headers) > self._settings.max_header_bytes:
             raise _Answered(431, "invalid_request_error", "The headers are too large.")
         if path == "/healthz":
-            raise _Answered(200, "ok", "ok")
+            raise _OwnPage("ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
         token = self._check_token(headers, route.upstream)
         if path == "/metrics":
-            raise _Metrics(self.metrics.render())
+            raise _OwnPage(self.metrics.render())
         if headers.get("upgrade", "").lower() == "websocket":
             raise _Answered(426, "invalid_request_error", "WebSocket is not supported; use HTTP with SSE.")
         try:
@@ -266,6 +279,10 @@ class Gateway:
 
     async def _prepare(self, request: _Request, client: ClientRequest) -> _Exchange | None:
         """Log the request and compute its view. None: forward it unmanaged."""
+        model = client.host.model
+        if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
+            await asyncio.to_thread(_load_counter, model)
+            self._counted_models.add(model)
         try:
             conversation = self._find_conversation(request, client)
             if conversation is None:
@@ -478,11 +495,6 @@ class _OpenResponse:
         await asyncio.shield(self._response.aclose())
 
 
-class _Metrics(_Answered):
-    def __init__(self, text: str) -> None:
-        super().__init__(200, "metrics", text)
-
-
 class _Answer:
     """The answer to the client. `status` is 0 until something was sent."""
 
@@ -515,6 +527,10 @@ class _Answer:
         if self.status:
             raise ConnectionResetError("the answer broke off")
         await self.send_whole(status, [(b"content-type", b"application/json")], msgspec.json.encode(value))
+
+
+def _load_counter(model: str) -> None:
+    create_counter(model).count_text("load it")
 
 
 def _to_units(shown: list[Shown[HostUnit]]) -> list[ShownUnit]:

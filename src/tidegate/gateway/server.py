@@ -1,7 +1,11 @@
 """Running the gateway: uvicorn with limits on slow and large headers, and a shutdown that finishes streams."""
 
 import asyncio
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
@@ -59,6 +63,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
+class GatewayServer(uvicorn.Server):
+    """A server that ends normally after a signal, so that sessions and the store are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvicorn.Server:
     config = uvicorn.Config(
         gateway,
@@ -79,7 +99,7 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvi
             **more,
         },
     )
-    return uvicorn.Server(config)
+    return GatewayServer(config)
 
 
 def run_gateway(gateway: Gateway, settings: GatewaySettings) -> None:
