@@ -69,7 +69,7 @@ async def ask_streamed(client: ScriptedClient, on_bytes: Callable[[int], object]
 
 
 class KilledRuns:
-    """A client whose gateway is killed again and again: while it is starting a request, or in the middle of an answer."""
+    """A client whose gateway is killed again and again: before a request is forwarded, or in the middle of an answer."""
 
     def __init__(self, folder: Path, fake: Fake, http: httpx.AsyncClient) -> None:
         self.folder, self.port = folder, find_free_port()
@@ -87,20 +87,23 @@ class KilledRuns:
         moment = self._chance.choice(("seen", "bytes", "soon"))
         limit, delay = self._chance.randint(1, 900), self._chance.uniform(0, 0.05)
 
+        def kill() -> None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
         def kill_after(size: int) -> None:
-            if size >= limit and process.returncode is None:
-                process.kill()
+            if size >= limit:
+                kill()
 
         with suppress(httpx.HTTPError, AssertionError):
             for _ in range(self._chance.randint(0, 3)):
                 await self.take_turn(id)
-            kill_when_seen[:] = [process.kill] if moment == "seen" else []
+            kill_when_seen[:] = [kill] if moment == "seen" else []
             if moment == "soon":
-                asyncio.get_running_loop().call_later(delay, process.kill)
+                asyncio.get_running_loop().call_later(delay, kill)
             await self.take_turn(kill_after if moment == "bytes" else id)
         kill_when_seen.clear()
-        with suppress(ProcessLookupError):
-            process.kill()
+        kill()
         assert await process.wait() == -signal.SIGKILL
 
     async def take_turn(self, on_bytes: Callable[[int], object]) -> None:

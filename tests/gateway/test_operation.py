@@ -159,7 +159,8 @@ async def send_raw(running: Running, data: bytes, wait: float = 5.0) -> bytes:
         writer.close()
 
 
-SMUGGLED = b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nX"
+SMUGGLED = b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\n"
+SMUGGLED += b"transfer-encoding: chunked\r\n\r\n0\r\n\r\nX"
 BAD_HEADER = b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: a\nfoo : bar\r\ncontent-length: 0\r\n\r\n"
 BAD_LENGTH = b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: -5\r\n\r\n"
 
