@@ -69,7 +69,7 @@ async def ask_streamed(client: ScriptedClient, on_bytes: Callable[[int], object]
 
 
 class KilledRuns:
-    """A client whose gateway is killed again and again: before a request is forwarded, or in the middle of an answer."""
+    """A client whose gateway is killed again and again: before a request is forwarded or during an answer."""
 
     def __init__(self, folder: Path, fake: Fake, http: httpx.AsyncClient) -> None:
         self.folder, self.port = folder, find_free_port()
