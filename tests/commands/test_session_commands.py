@@ -74,7 +74,7 @@ def test_context_counts_and_clears(tmp_path: Path) -> None:
 def test_context_by_category_with_all_thresholds(desk: Desk) -> None:
     reported(desk.session, 1.5)
     text = desk.says("/context").text
-    size = desk.session.count_tokens()
+    size = desk.session.tokens
     assert f"context: {size:,} of {30_000 - 4_096:,} tokens" in text
     assert f"last call: {size:,} tokens reported" in text
     rows = re.findall(r"^(\S.*?) +([\d,]+) +[\d.]+%", text, re.MULTILINE)

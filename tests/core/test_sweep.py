@@ -205,7 +205,7 @@ def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
             ident = re.search(r"recall (m\d+)\]", hints[0])
             assert ident is not None
             assert "part_2.go" in recall_text(session.log, ident[1]).text
-            session.undo()
+            session.history.undo()
         session.add(Message("assistant", (Text("Yes."),)))
         assert before
 

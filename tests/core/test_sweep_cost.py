@@ -132,8 +132,8 @@ def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_ful
             tokens = session.view.tokens
             session.fit()
             if session.edit_counts:
-                return tokens, session.budget().room
-        return 0, session.budget().room
+                return tokens, session.budget.room
+        return 0, session.budget.room
 
     tokens, room = swept_at(256_000, 30)
     assert 0 < tokens < 0.7 * room, "few tokens a call: what is old costs more than it is worth"

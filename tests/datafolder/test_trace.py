@@ -89,7 +89,7 @@ def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) 
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     turn(session, 0)
     for room in (0, 1, 150, 700):
         size = path.stat().st_size
@@ -118,7 +118,7 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
         session = session_on(MemoryLog())
         trace = Trace(tmp_path / name, "s")
         trace.append_missing(session.log)
-        session.on_event.append(trace)
+        session.history.observe(trace)
         turn(session, 1)
         assert trace.last_error, name
         trace.close()
@@ -135,7 +135,7 @@ def test_a_name_that_json_cannot_hold_ends_nothing(path: Path) -> None:
 def test_a_damaged_log_is_a_failure_and_no_more(path: Path) -> None:
     store = MemoryStore()
     session = session_on(KeptLog(store, "s"))
-    session.add_note("thought", "one")
+    session.history.add_note("thought", "one")
     head = store.append("s", session.log.head, [b"\xc1 no event"])
     trace = Trace(path, "s")
     trace.append_missing(KeptLog(store, "s"))
@@ -148,11 +148,11 @@ def test_keys_are_masked_in_the_file(path: Path) -> None:
     shape = "ghp_" + "a1B2c3D4e5F6" * 3
     trace = Trace(path, "s", SecretMask(["correct-horse-battery"]))
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     arguments = json.dumps({"password": "correct-horse-battery", "token": shape})
     call = {"id": "c1", "type": "function", "function": {"name": "login", "arguments": arguments}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})
-    session.add_note("error", f"login with correct-horse-battery or {shape} failed")
+    session.history.add_note("error", f"login with correct-horse-battery or {shape} failed")
     written = path.read_text()
     assert written.count("[masked]") == 4
     assert "horse" not in written

@@ -40,7 +40,7 @@ def traced(path: Path, turns: int = 6) -> Session:
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     for number in range(turns):
         turn(session, number)
     assert trace.last_error == ""

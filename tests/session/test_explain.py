@@ -44,11 +44,11 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     assert not coming.is_due
-    assert session.view.tokens <= coming.current_tokens <= session.count_tokens()
-    assert coming.threshold_tokens == session.budget().room, "in a small window the room is filled first"
+    assert session.view.tokens <= coming.current_tokens <= session.tokens
+    assert coming.threshold_tokens == session.budget.room, "in a small window the room is filled first"
     assert coming.market.pace == SessionPace.of(session.view.total_tokens_said, session.view.reply_count)
     away = coming.threshold_tokens - coming.current_tokens
     assert coming.calls_away == math.ceil(away / coming.market.pace.growth)
@@ -70,7 +70,7 @@ def test_it_comes_when_it_was_told() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     calls = session.view.reply_count
     number = 3
@@ -114,7 +114,7 @@ def test_every_transaction_of_a_session_is_told() -> None:
 def test_a_policy_without_prices_has_no_outlook() -> None:
     session = Session(policy=own_policy(), window=20_000)
     session.add(user_message("ask"))
-    assert forecast_sweep(session.policy, session.view, session.budget(), 0.0) is None
+    assert forecast_sweep(session.policy, session.view, session.budget, 0.0) is None
     assert "a sweep comes" not in explained(session) + str(session.explain())
     assert describe_edits(session) == []
 
@@ -122,10 +122,10 @@ def test_a_policy_without_prices_has_no_outlook() -> None:
 def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
     clock = Clock()
     session = working(clock)
-    assert not priced_now(session.view, session.budget(), 1e9).prices.cold, "nothing was ever cached"
+    assert not priced_now(session.view, session.budget, 1e9).prices.cold, "nothing was ever cached"
     turn(session, clock, 0)
     for later, cold in ((300, False), (301, True)):
-        assert priced_now(session.view, session.budget(), session.view.last_reply_time + later).prices.cold is cold
+        assert priced_now(session.view, session.budget, session.view.last_reply_time + later).prices.cold is cold
 
 
 def test_what_is_told_of_the_next_sweep_is_what_decides_it() -> None:
@@ -135,10 +135,10 @@ def test_what_is_told_of_the_next_sweep_is_what_decides_it() -> None:
     for number in range(110):
         session.add(user_message(f"Question {number}: " + "why is it slow? " * 14), said("It waits."))
         session.fit()
-    at = TriggerContext(session.view, session.budget(), session.policy, session.count_tokens())
+    at = TriggerContext(session.view, session.budget, session.policy, session.tokens)
     tokens = measure_fill(at)
     assert sweep_urgency(tokens, at.budget.room, sweep_market_of(at)) > 1, "if all of it could leave, it would be time"
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     assert METRICS["due"](at) < 1
     assert not coming.is_due

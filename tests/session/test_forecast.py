@@ -18,7 +18,7 @@ def of(name: str) -> Policy:
 
 def filled(name: str) -> Session:
     session = Session("gpt-4o", policy=of(name), window=8_000, reserve=1_000, count="chars/4")
-    session.pin("Never push to main.")
+    session.rules.add("Never push to main.")
     for number in range(24):
         session.add(user_message(f"ask {number}"), *step(number, "read", "shell", size=40), said("Done with main.py."))
     return session

@@ -155,6 +155,11 @@ class Agent:
         self._steering.append(_as_message(user_input))
 
     @property
+    def has_steering(self) -> bool:
+        """Whether a message of `steer` waits to be added."""
+        return bool(self._steering)
+
+    @property
     def is_busy(self) -> bool:
         return self._current_turn is not None
 
@@ -255,7 +260,7 @@ class Agent:
     async def _run_call(self, call: Call, unfit: set[str]) -> ToolResult:
         if call.id in unfit:
             return _INCOMPLETE_CALL
-        return NOT_RUN_AFTER_STEERING if self._steering else await self.toolbox.run_call(call, self.context)
+        return NOT_RUN_AFTER_STEERING if self.has_steering else await self.toolbox.run_call(call, self.context)
 
 
 _INCOMPLETE_CALL = ToolResult(

@@ -179,7 +179,7 @@ def _event(log: Log, seq: int) -> Event | None:
 def make_snapshot_watcher(
     session: LiveConversation, snapshots: Snapshots, key: str, meter: str
 ) -> Callable[[Event], None]:
-    """Make a watcher for `session.on_event` that saves snapshots. The last one is saved when the session closes.
+    """Make an observer of the session's events that saves snapshots. The last one is saved when the session closes.
 
     After an undo it saves at once: with an older snapshot the whole log would be folded again.
     """
@@ -206,7 +206,7 @@ def make_snapshot_watcher(
             if saved != session.view.head:
                 save(next(islice(session.log.read(session.view.head), 1), None))
 
-    session.on_close.append(last)
+    session.call_on_close(last)
     if session.view.head - saved >= SNAPSHOT_INTERVAL:
         last()
     return keep

@@ -342,7 +342,7 @@ class Gateway:
     def _shrink_for(self, exchange: _Exchange, window: int | None, tokens: int | None) -> bool:
         following = exchange.conversation.following
         try:
-            following.session.learn_limits(window, tokens)
+            following.session.recovery.learn_limits(window, tokens)
             if window:
                 self._conversations.learned_windows[exchange.client.host.model] = window
             exchange.followed = following.shrink(exchange.client.items)

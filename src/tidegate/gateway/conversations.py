@@ -72,7 +72,7 @@ class Conversations:
             return None
         conversation = self._get(name, model, dialect, client.client)
         if client.parent and conversation.following.session.log.head <= 2:
-            conversation.following.session.add_note(PARENT_TOPIC, scope + client.parent)
+            conversation.following.session.history.add_note(PARENT_TOPIC, scope + client.parent)
         return conversation
 
     def _shares_prefix(self, name: str, model: str, dialect: str, keys: Sequence[str]) -> bool:

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of a session, after the conventions for generative AI. Optional.
 
-    session.on_event.append(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
+    session.history.observe(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
 
 Model calls, tool calls and compactions become spans, with names, numbers and times, and no message content. A
 span is made when it is over, with the times of its events, so none is left open by a process that ends. Its parent is

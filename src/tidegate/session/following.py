@@ -33,6 +33,7 @@ from tidegate.core.tokens.counting import count_message, count_system, count_too
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer
+from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_unicode, repair_unicode
 
 HostObject = TypeVar("HostObject")
@@ -184,7 +185,7 @@ class FollowingSession(Generic[HostObject]):
     def __init__(self, session: Session) -> None:
         self.session = session
         self._tree = HostTree(session.log.read())
-        session.on_event.append(self._tree.feed)
+        session.history.observe(self._tree.feed)
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -214,12 +215,12 @@ class FollowingSession(Generic[HostObject]):
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
         """
         with self._lock:
-            self.session.refresh()
+            self.session.history.refresh()
             known = self._tree.match([item.key for item in items])
             if branch := self._find_branch(known):
-                self.session._append_all([branch], _complete)
+                self.session._append_all(_complete([branch]))
             if added := self._new_events(items[len(known) :], fixed_part):
-                self.session._append_all(added, _complete)
+                self.session._append_all(_complete(added))
             self.session.fit(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
@@ -232,12 +233,12 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            self.session.refresh()
+            self.session.history.refresh()
             known = self._tree.match([item.key for item in items])
             if branch := self._find_branch(known):
-                await self.session._append_all_async([branch], _complete)
+                await self.session._append_all_async(_complete([branch]))
             if added := self._new_events(items[len(known) :], fixed_part):
-                await self.session._append_all_async(added, _complete)
+                await self.session._append_all_async(_complete(added))
             await self.session.fit_async(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
@@ -267,7 +268,7 @@ class FollowingSession(Generic[HostObject]):
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
         message = repair_message_unicode(message) if not _is_encodable(message) else message
         seen, session = resolve_visibility(message), self.session
-        thinking = session.dialect.sends_thinking
+        thinking = session.dialect.capabilities.plain_thinking
         tokens = 0 if seen is None else count_message(seen, session.counter, thinking=thinking)
         return HostMessageAdded(message, tokens, key)
 
@@ -281,7 +282,7 @@ class FollowingSession(Generic[HostObject]):
         return FollowedRequest(
             shown,
             unchanged,
-            session.count_tokens(),
+            session.tokens,
             self._tree.tip,
             session._last_request,
             branched,
@@ -300,7 +301,7 @@ class FollowingSession(Generic[HostObject]):
         """Append the answer to a request, and its usage. A `partial` answer is kept, but is not part of the list."""
         with self._lock:
             if payloads := self._reply_payloads(request, reply, usage, key, partial):
-                self.session._append_all(payloads, _complete)
+                self.session._append_all(_complete(payloads))
 
     async def record_reply_async(
         self,
@@ -314,7 +315,7 @@ class FollowingSession(Generic[HostObject]):
         """The same for async code."""
         async with self._async_lock:
             if payloads := self._reply_payloads(request, reply, usage, key, partial):
-                await self.session._append_all_async(payloads, _complete)
+                await self.session._append_all_async(_complete(payloads))
 
     def _reply_payloads(
         self,
@@ -354,11 +355,18 @@ def _is_encodable(message: Message) -> bool:
     return True
 
 
-def _complete(what: EventPayload, seq: int) -> EventPayload:
-    """A message gets the id of its place in the log."""
-    if isinstance(what, MessageAdded):
-        return msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{seq}"))
-    return what
+def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
+    """The payloads with the ids that messages get from their places in the log."""
+
+    def make(first: int) -> list[EventPayload]:
+        return [
+            msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{seq}"))
+            if isinstance(what, MessageAdded)
+            else what
+            for seq, what in enumerate(payloads, first)
+        ]
+
+    return make
 
 
 def arrange_view(view_items: Sequence[Item], host_items: Mapping[str, HostItem[HostObject]]) -> list[Shown[HostObject]]:

@@ -47,7 +47,9 @@ _MAX_EVENTS_TO_REPORT = 50
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """A request that was sent, as its provider reported it: `request_at(log, head)` renders it again."""
+    """A request that was sent, with the usage its provider reported. `render_past_request(log, log_head)` renders it
+    again.
+    """
 
     log_head: int
     time: float

@@ -24,18 +24,20 @@ class LogReader(Protocol):
 class Log(LogReader, Protocol):
     """The events of one session. If others write, too, `append` may raise StaleHead; then call `read_new_events`."""
 
-    def append(self, event: Event) -> None: ...
+    def append(self, *events: Event) -> None:
+        """Append events, all or none."""
 
-    async def append_async(self, event: Event) -> bool:
-        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
-
-    def append_all(self, events: Sequence[Event]) -> None:
-        """Append several events in one step: all of them or none."""
-
-    async def append_all_async(self, events: Sequence[Event]) -> bool:
-        """`append_all` without blocking the event loop. The result is that of `append_async`."""
+    async def append_async(self, *events: Event) -> bool:
+        """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
 
     def read_new_events(self) -> Iterator[Event]: ...
+
+
+def check_sequence(head: int, events: Sequence[Event]) -> None:
+    """BadInput unless the events continue a log with this head."""
+    for due, event in enumerate(events, head + 1):
+        if event.seq != due:
+            raise BadInput(f"Event {event.seq} does not follow event {due - 1}.", "Reload the session and try again.")
 
 
 class _Segment(NamedTuple):
@@ -59,21 +61,13 @@ class MemoryLog:
     def head(self) -> int:
         return len(self._sealed) * _SEGMENT_EVENTS + len(self._open)
 
-    def append(self, event: Event) -> None:
-        if event.seq != self.head + 1:
-            raise BadInput(f"Event {event.seq} does not follow event {self.head}.", "Reload the session and try again.")
-        self._keep(encode_event(event))
+    def append(self, *events: Event) -> None:
+        check_sequence(self.head, events)
+        for record in [encode_event(event) for event in events]:
+            self._keep(record)
 
-    async def append_async(self, event: Event) -> bool:
-        self.append(event)
-        return True
-
-    def append_all(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self.append(event)
-
-    async def append_all_async(self, events: Sequence[Event]) -> bool:
-        self.append_all(events)
+    async def append_async(self, *events: Event) -> bool:
+        self.append(*events)
         return True
 
     def _keep(self, record: bytes) -> None:

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import msgspec
 
-from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.log import check_sequence
 from tidegate.store.memory import stale_head_error
 from tidegate.store.store import AsyncAppendStore, Store
 
@@ -79,41 +79,28 @@ class KeptLog:
     def head(self) -> int:
         return self._head
 
-    def append(self, event: Event) -> None:
-        self.append_all((event,))
+    def append(self, *events: Event) -> None:
+        records = self._make_records(events)
+        self._advance(self._store.append(self.session_name, self._head, records), records)
 
-    async def append_async(self, event: Event) -> bool:
-        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
-        return await self.append_all_async((event,))
-
-    def append_all(self, events: Sequence[Event]) -> None:
-        if records := self._encode(events):
-            self._head = head = self._store.append(self.session_name, self._head, records)
-            self._known_record = (head, records[-1])
-
-    async def append_all_async(self, events: Sequence[Event]) -> bool:
-        records = self._encode(events)
-        if not records:
-            return True
+    async def append_async(self, *events: Event) -> bool:
+        """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
+        records = self._make_records(events)
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, records)
         if head <= self._head:
             return False
-        self._head = head
-        self._known_record = (head, records[-1])
+        self._advance(head, records)
         return True
 
-    def _encode(self, events: Sequence[Event]) -> list[bytes]:
-        records: list[bytes] = []
-        for seq, event in enumerate(events, self._head + 1):
-            if event.seq != seq:
-                raise self._sequence_error(event)
-            record = encode_event(event)
-            records.append(self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record)
-        return records
+    def _make_records(self, events: Sequence[Event]) -> list[bytes]:
+        check_sequence(self._head, events)
+        records = [encode_event(event) for event in events]
+        return [self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record for record in records]
 
-    def _sequence_error(self, event: Event) -> BadInput:
-        return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
+    def _advance(self, head: int, records: Sequence[bytes]) -> None:
+        self._head = head
+        self._known_record = (head, records[-1])
 
     def _move_to_blob(self, record: bytes) -> bytes:
         """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not

@@ -253,6 +253,7 @@ _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath,
     ("modules", "*", "constraints", "denied_actions"): _FileCombiner.unite,
     ("providers",): _FileCombiner.add_entries,
     ("mcp",): _FileCombiner.add_entries,
+    ("tools",): _FileCombiner.unite,
     ("skills",): _FileCombiner.take_own,
     ("rules",): _FileCombiner.unite,
 }

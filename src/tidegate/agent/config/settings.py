@@ -220,9 +220,9 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
 class FileSettings(msgspec.Struct, frozen=True):
     """A whole file. Without `modules` every tool is offered. `window`, in tokens, is for models without a window.
 
-    `rules` are rules of the user, one sentence each, that are put into every system prompt. `allow_env` names
-    the variables that a project's file may read with `{{env.NAME}}` without being trusted; only the user's own file
-    may set it.
+    `tools` names tools of installed packages to offer. `rules` are rules of the user, one sentence each, that are put
+    into every system prompt. `allow_env` names the variables that a project's file may read with `{{env.NAME}}`
+    without being trusted; only the user's own file may set it.
     """
 
     app: AppSettings = AppSettings()
@@ -236,6 +236,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     window: PositiveInt | None = None
     spend: SpendSettings = SpendSettings()
     mcp: dict[str, McpServerSettings] = {}
+    tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
     gateway: GatewayFileSettings = GatewayFileSettings()

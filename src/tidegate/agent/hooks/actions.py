@@ -63,7 +63,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
     """Add a message that starts no turn. Its text comes from the configuration and is clipped."""
-    limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget().room // _INJECTED_SHARE))
+    limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget.room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
     at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
     return text

@@ -33,7 +33,7 @@ class EventRecounter:
         known = len(noted.model) <= _LONGEST_NAME
         self._counter = create_counter(noted.model) if known else TokenEstimator()
         try:
-            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").sends_thinking
+            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").capabilities.plain_thinking
         except (BadInput, BadPolicy):
             self._thinking = False
 

@@ -166,21 +166,21 @@ class _SessionExamination:
 
     def _mend_records(self, found: LogSurvey) -> LogSurvey:
         for fault in found.faults:
-            if not (self._repair and fault.is_mendable):
+            if not (self._repair and fault.is_repairable):
                 self._add(
-                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_mendable else "It is left as it is."
+                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_repairable else "It is left as it is."
                 )
-        mendable = [fault for fault in found.faults if fault.is_mendable]
-        if not (self._repair and mendable):
+        repairable = [fault for fault in found.faults if fault.is_repairable]
+        if not (self._repair and repairable):
             return found
         try:
-            places = [self._save_remains(fault) for fault in mendable]
-            self._replace_records(mendable)
+            places = [self._save_remains(fault) for fault in repairable]
+            self._replace_records(repairable)
         except TidegateError as hindrance:
-            for fault in mendable:
+            for fault in repairable:
                 self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
             return found
-        for fault, place in zip(mendable, places, strict=True):
+        for fault, place in zip(repairable, places, strict=True):
             self._add(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
 

@@ -62,7 +62,9 @@ class UserWords(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionSignals(msgspec.Struct):
-    """`asks` are the places of the assistant messages; `history` the units before each message, and at the end."""
+    """The needs of one session. `answer_indices` are the indices of assistant messages; `units_before` the units before
+    each message, plus the total at the end.
+    """
 
     answer_indices: list[int]
     units_before: list[int]

@@ -1,4 +1,4 @@
-"""What the window holds, what was done to it and at what price, for people."""
+"""An explanation for people: what the window holds, what each rule did to it, and when the next sweep is due."""
 
 import math
 from collections import Counter as Tally
@@ -27,9 +27,10 @@ DUE_METRIC: Final = "due"
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
+    """The state of a session's window; `str()` prints it. `budget_lines` show how the room is computed, `decisions`
+    what each rule did when it last ran.
 
-    `outlook` is how far the next sweep is; None where the policy makes none that is priced.
+    `next_sweep` is None if the policy has no priced sweep.
     """
 
     policy: str
@@ -91,8 +92,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
-    """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
-    decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
+    """When the next sweep is due: at `threshold_tokens`, while the view has `current_tokens` by the count that decides.
+    `seconds_since_reply` is None if there was no reply yet or no clock was given.
+    """
 
     current_tokens: int
     threshold_tokens: int
@@ -102,7 +104,7 @@ class SweepOutlook(msgspec.Struct, frozen=True):
 
     @property
     def calls_away(self) -> int:
-        """About how many calls away it is."""
+        """Estimate after how many calls the sweep is due."""
         return (
             0
             if self.is_due
@@ -128,7 +130,7 @@ class SweepOutlook(msgspec.Struct, frozen=True):
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
-    """How far the next sweep of this policy is; None if it has none that is priced."""
+    """Return how far away the next sweep of this policy is; None if it has no priced sweep."""
     priced = [
         trigger.value
         for rule in policy.moments.get("before_call", ())
@@ -151,7 +153,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
 
 
 class ExplainableSession(Protocol):
-    """What is asked of a session to tell of it."""
+    """The part of a session that `describe_edits` needs."""
 
     @property
     def log(self) -> LogReader: ...
@@ -160,7 +162,7 @@ class ExplainableSession(Protocol):
 
 
 def describe_edits(session: ExplainableSession) -> list[str]:
-    """Every transaction of a session with its arithmetic, and how far the next sweep is."""
+    """Describe every transaction of a session with its arithmetic, and when the next sweep is due."""
     lines = [
         _describe_edit(event.seq, event.payload)
         for event in session.log.read()

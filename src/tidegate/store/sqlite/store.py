@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,14 @@ VACUUM_WAIT = 1.0
 """Seconds to wait for other processes before the file is vacuumed."""
 
 
+def _is_occupied(folder: Path) -> bool:
+    """Whether something other than a folder is there. Asked once: another process may be making the folder."""
+    try:
+        return not stat.S_ISDIR(os.stat(folder).st_mode)
+    except OSError:
+        return False
+
+
 class SqliteStore:
     """Threads and tasks may share it. A process that forks opens its own afterwards.
 
@@ -50,7 +59,7 @@ class SqliteStore:
         step: Step = lambda _: None,
     ) -> None:
         self.path = Path(folder) / FILE
-        if not os.path.isdir(folder) and os.path.exists(folder):
+        if _is_occupied(self.path.parent):
             raise BadInput(f"{self.path.parent} is not a folder.", "Give the folder that is to hold the data.")
         self._clock = clock
         self._lock = threading.RLock()

@@ -17,7 +17,8 @@ from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.validation.faults import RequestFault, RequestValidator
+from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.validator import RequestValidator
 
 _encode = msgspec.json.Encoder().encode
 
