@@ -16,6 +16,9 @@ _MAX_COPY_BYTES: Final = 32_000_000
 _OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
 
 
+_ERROR_TYPES: Final = frozenset(("error", "response.failed"))
+
+
 class AnswerCopy:
     """Feed it the bytes of an answer. `is_whole`: nothing is missing. `error` is the upstream's error in the stream.
 
@@ -69,7 +72,8 @@ class AnswerCopy:
 
     def _take(self, frame: JsonObject) -> None:
         self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
-        self.error = self.error or classify_frame(frame)
+        if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
+            self.error = classify_frame(frame)
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.answer_copy import AnswerCopy
+from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OpenResponse, OwnPage
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import (
     BodyTooLarge,
@@ -48,22 +48,6 @@ from tidegate.wire.usage import read_usage
 _KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 _MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
-
-
-class _Answered(Exception):
-    """The request was answered by the gateway itself."""
-
-    def __init__(self, status: int, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.status, self.kind, self.text = status, kind, text
-
-
-class _OwnPage(Exception):
-    """A page of the gateway itself: whether it runs, and its metrics."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
 
 
 class _Request(NamedTuple):
@@ -128,16 +112,16 @@ class Gateway:
     # --- one request ----------------------------------------------------------------------------------------------
 
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        started, answer = time.monotonic(), _Answer(send)
+        started, answer = time.monotonic(), ClientAnswer(send)
         self.metrics.running_requests += 1
         label = "none"
         try:
             request = await self._read_request(scope, receive)
             label = request.route.dialect or "proxy"
             await self._run_until_disconnect(self._dispatch(request, answer), receive)
-        except _Answered as own:
+        except GatewayRefusal as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
-        except _OwnPage as page:
+        except OwnPage as page:
             kind = b"text/plain; version=0.0.4; charset=utf-8"
             await answer.send_whole(200, [(b"content-type", kind)], page.text.encode())
         except ClientGone:
@@ -177,22 +161,22 @@ class Gateway:
         self._check_host(headers)
         path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
         if sum(len(name) + len(value) for name, value in raw_headers) > self._settings.max_header_bytes:
-            raise _Answered(431, "invalid_request_error", "The headers are too large.")
+            raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
         if path == "/healthz":
-            raise _OwnPage("ok\n")
+            raise OwnPage("ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
         token = self._check_token(headers, route.upstream)
         if path == "/metrics":
-            raise _OwnPage(self.metrics.render())
+            raise OwnPage(self.metrics.render())
         if headers.get("upgrade", "").lower() == "websocket":
-            raise _Answered(426, "invalid_request_error", "WebSocket is not supported; use HTTP with SSE.")
+            raise GatewayRefusal(426, "invalid_request_error", "WebSocket is not supported; use HTTP with SSE.")
         try:
             body = await read_body(receive, self._settings.max_body, self._settings.body_timeout)
         except BodyTooLarge:
             text = f"The request has more than {self._settings.max_body:,} bytes."
-            raise _Answered(413, "request_too_large", text) from None
+            raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
-            raise _Answered(408, "invalid_request_error", "The request did not arrive in time.") from None
+            raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
         scope_name = f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
         return _Request(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
 
@@ -200,7 +184,9 @@ class Gateway:
         """Without a token only this machine may ask, and no web page that points its own name at this machine."""
         name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
         if not self._settings.tokens and name and not is_loopback(name) and name != self._settings.host:
-            raise _Answered(403, "permission_error", "Address the gateway as localhost or 127.0.0.1, or set a token.")
+            raise GatewayRefusal(
+                403, "permission_error", "Address the gateway as localhost or 127.0.0.1, or set a token."
+            )
 
     def _check_token(self, headers: dict[str, str], upstream: Upstream) -> str:
         """The token of the client. The client's key header may carry it only if the gateway has the upstream's key."""
@@ -213,9 +199,9 @@ class Gateway:
             for token in self._settings.tokens:
                 if hmac.compare_digest(shown.encode(), token.encode()):
                     return token
-        raise _Answered(401, "authentication_error", "The gateway wants its token in the header x-tidegate-token.")
+        raise GatewayRefusal(401, "authentication_error", "The gateway wants its token in the header x-tidegate-token.")
 
-    async def _dispatch(self, request: _Request, answer: "_Answer") -> None:
+    async def _dispatch(self, request: _Request, answer: ClientAnswer) -> None:
         route = request.route
         client = self._read_client_request(request) if route.handling != "proxy" else None
         if client is None:
@@ -231,9 +217,9 @@ class Gateway:
             text = decompress(request.body, encoding, self._settings.max_body) if encoding else request.body
         except BodyTooLarge:
             words = f"The request has more than {self._settings.max_body:,} bytes."
-            raise _Answered(413, "request_too_large", words) from None
+            raise GatewayRefusal(413, "request_too_large", words) from None
         except BadInput as bad:
-            raise _Answered(400, "invalid_request_error", str(bad)) from None
+            raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
         client = read_client_request(request.route.dialect, text, request.route.model)
         return None if client is None or client.host.reason or not client.items else client
 
@@ -266,7 +252,7 @@ class Gateway:
             self._log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
 
-    async def _manage(self, request: _Request, client: ClientRequest, answer: "_Answer") -> None:
+    async def _manage(self, request: _Request, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
         if exchange is None:
             await self._proxy(request, answer, request.body)
@@ -299,14 +285,14 @@ class Gateway:
             self._log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
                 text = "The gateway cannot log this request, and is set to refuse what it cannot log."
-                raise _Answered(503, "api_error", text) from failure
+                raise GatewayRefusal(503, "api_error", text) from failure
             self.metrics.count("unlogged_requests")
             return None
         if followed.branched:
             self.metrics.count("branches")
         return _Exchange(conversation, client, followed)
 
-    async def _exchange(self, request: _Request, exchange: _Exchange, answer: "_Answer") -> None:
+    async def _exchange(self, request: _Request, exchange: _Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again."""
         while True:
             body = self._write_body(request, exchange)
@@ -352,7 +338,7 @@ class Gateway:
         self.metrics.count("overflows", dialect=exchange.client.dialect)
         return True
 
-    async def _pass_on(self, exchange: _Exchange, response: httpx.Response, answer: "_Answer") -> bool:
+    async def _pass_on(self, exchange: _Exchange, response: httpx.Response, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream)
@@ -377,7 +363,7 @@ class Gateway:
         except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
             self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
-                raise _Answered(502, "api_error", "The upstream's answer broke off.") from None
+                raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
             answer.is_broken = True
         finally:
             await asyncio.shield(self._record_rest(exchange, copy))
@@ -424,7 +410,7 @@ class Gateway:
 
     # --- the upstream ---------------------------------------------------------------------------------------------
 
-    async def _proxy(self, request: _Request, answer: "_Answer", body: bytes) -> None:
+    async def _proxy(self, request: _Request, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
         async with await self._send(request, body) as response:
             await answer.start(response.status_code, answer_headers(response.headers.raw))
@@ -436,7 +422,7 @@ class Gateway:
                 answer.is_broken = True
             await answer.finish()
 
-    async def _send(self, request: _Request, body: bytes) -> "_OpenResponse":
+    async def _send(self, request: _Request, body: bytes) -> OpenResponse:
         upstream = request.route.upstream
         without = ["content-encoding"] if body is not request.body else []
         headers = forward_headers(request.raw_headers, without=[*without, *(_KEY_HEADERS if upstream.key else ())])
@@ -452,13 +438,13 @@ class Gateway:
         except (httpx.HTTPError, OSError) as failure:
             self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
             text = f"The upstream {upstream.name} did not answer ({type(failure).__name__})."
-            raise _Answered(502, "api_error", text) from None
+            raise GatewayRefusal(502, "api_error", text) from None
         if 300 <= response.status_code < 400:
             await response.aclose()
-            raise _Answered(
+            raise GatewayRefusal(
                 502, "api_error", f"The upstream {upstream.name} answered with a redirect; none is followed."
             )
-        return _OpenResponse(response)
+        return OpenResponse(response)
 
     def _client_for(self, upstream: Upstream) -> httpx.AsyncClient:
         client = self._clients.get(upstream.name)
@@ -480,53 +466,6 @@ class Gateway:
             if size > self._settings.max_answer:
                 raise BodyTooLarge
             yield piece
-
-
-class _OpenResponse:
-    """Closes the answer of an upstream at the end, also if the client is gone."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-
-    async def __aenter__(self) -> httpx.Response:
-        return self._response
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self._response.aclose())
-
-
-class _Answer:
-    """The answer to the client. `status` is 0 until something was sent."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status = 0
-        self.sent = 0
-        self.is_broken = False
-
-    async def start(self, status: int, headers: RawHeaders) -> None:
-        self.status = status
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def send_piece(self, piece: bytes) -> None:
-        self.sent += len(piece)
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def finish(self) -> None:
-        """End the answer. One that broke off is not ended properly: the client must notice."""
-        if self.is_broken:
-            raise ConnectionResetError("the upstream's answer broke off")
-        await self._send({"type": "http.response.body", "body": b""})
-
-    async def send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
-        self.sent += len(body)
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def send_json(self, status: int, value: object) -> None:
-        if self.status:
-            raise ConnectionResetError("the answer broke off")
-        await self.send_whole(status, [(b"content-type", b"application/json")], msgspec.json.encode(value))
 
 
 def _load_counter(model: str) -> None:

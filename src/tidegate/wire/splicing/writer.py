@@ -5,7 +5,7 @@ replaced: the text of a block, the content of a result, the arguments of a call.
 so do its marks for the provider's cache.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import msgspec
 
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, result_of, text_of
 from tidegate.wire.parsing import decode_object
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import HostUnit
@@ -288,21 +289,40 @@ def _output_text(said: Sequence[Text]) -> dict[str, object]:
     return {"type": "output_text", "text": "\n\n".join(part.text for part in said), "annotations": []}
 
 
+class _BlockRules(NamedTuple):
+    """How a dialect with blocks writes them. `wrapped_result_paths`: where a result is an object with the text in it;
+    else it is the `content` of its block. `bound_types` are blocks that the provider refuses after a changed prefix."""
+
+    key: str
+    blocks_key: str
+    assistant_role: str
+    encode_text: Callable[[str], bytes]
+    encode_result: Callable[[Result], bytes]
+    is_result: Callable[[JsonObject], bool]
+    call_paths: tuple[tuple[str, ...], ...]
+    wrapped_result_paths: tuple[tuple[str, ...], ...]
+    bound_types: tuple[str, ...] = ()
+
+
 class _BlockForm(_Form):
     """Anthropic and Gemini: an item has a list of blocks, and the results of a turn are blocks of one user item."""
 
+    def __init__(self, rules: _BlockRules) -> None:
+        self._rules = rules
+        self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
+
+    def encode_text_block(self, text: str) -> bytes:
+        return self._rules.encode_text(text)
+
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
-        return self._encode_blocks(role, [self.encode_text_block(part.text) for part in parts])
+        written = self.assistant_role if role == "assistant" else role
+        return self._encode_blocks(written, [self.encode_text_block(part.text) for part in parts])
 
     def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
         return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
 
     def encode_result_item(self, result: Result) -> bytes:
-        return self._encode_blocks("user", [self.encode_result_block(result)])
-
-    def encode_result_block(self, result: Result) -> bytes:
-        found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
-        return _encode(found | {"content": _join_result_text(result), "is_error": result.error})
+        return self._encode_blocks("user", [self._rules.encode_result(result)])
 
     def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         found: list[_OutputItem] = []
@@ -355,11 +375,16 @@ class _BlockForm(_Form):
 
     def is_bound(self, part: Part) -> bool:
         """Whether the provider refuses this part after a prefix that was changed."""
-        return False
+        kind = decode_object(part.block).get("type") if isinstance(part, Thinking) and part.block else None
+        return kind in self._rules.bound_types
 
     def rewrite_result_block(self, block: bytes, result: Result, unit: HostUnit) -> bytes:
-        old = result_of(unit.message)
-        return replace_value(block, ("content",), self._encode_result_content(block, "content", result, old))
+        if not self._rules.wrapped_result_paths:
+            old = result_of(unit.message)
+            return replace_value(block, ("content",), self._encode_result_content(block, "content", result, old))
+        for path in self._rules.wrapped_result_paths:
+            block = replace_value(block, path, _encode(_wrap_result(result)))
+        return block
 
     def _match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
         calls = [(part.id, block) for part, block in zip(old, blocks, strict=False) if isinstance(part, Call)]
@@ -377,7 +402,9 @@ class _BlockForm(_Form):
         return found
 
     def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
-        return replace_value(block, ("input",), call.arguments.encode())
+        for path in self._rules.call_paths:
+            block = replace_value(block, path, call.arguments.encode())
+        return block
 
     def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
         blocks = [*self._blocks_of(first.text), *self._blocks_of(second.text)]
@@ -386,7 +413,7 @@ class _BlockForm(_Form):
         return [_OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
 
     def is_result_block(self, block: bytes) -> bool:
-        return decode_object(block.decode()).get("type") == "tool_result"
+        return self._rules.is_result(decode_object(block.decode()))
 
 
 def _read_content(text: bytes, key: str = "content") -> object:
@@ -404,45 +431,45 @@ class _Roled(msgspec.Struct):
     role: str = "user"
 
 
-class _AnthropicForm(_BlockForm):
-    def is_bound(self, part: Part) -> bool:
-        kind = decode_object(part.block).get("type") if isinstance(part, Thinking) else None
-        return kind in ("thinking", "redacted_thinking")
+def _encode_anthropic_result(result: Result) -> bytes:
+    found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
+    return _encode(found | {"content": _join_result_text(result), "is_error": result.error})
 
 
-class _GeminiForm(_BlockForm):
-    key = "contents"
-    blocks_key = "parts"
-    assistant_role = "model"
-
-    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
-        return super().encode_item("model" if role == "assistant" else role, parts)
-
-    def encode_text_block(self, text: str) -> bytes:
-        return _encode({"text": text})
-
-    def encode_result_block(self, result: Result) -> bytes:
-        answer = {"error" if result.error else "output": _join_result_text(result)}
-        return _encode({"functionResponse": {"name": result.call_id, "response": answer}})
-
-    def is_result_block(self, block: bytes) -> bool:
-        return not decode_object(block.decode()).keys().isdisjoint(("functionResponse", "function_response"))
-
-    def rewrite_result_block(self, block: bytes, result: Result, unit: HostUnit) -> bytes:
-        answer = _encode({"error" if result.error else "output": _join_result_text(result)})
-        text = replace_value(block, ("functionResponse", "response"), answer)
-        return replace_value(text, ("function_response", "response"), answer)
-
-    def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
-        text = replace_value(block, ("functionCall", "args"), call.arguments.encode())
-        return replace_value(text, ("function_call", "args"), call.arguments.encode())
+def _encode_gemini_result(result: Result) -> bytes:
+    return _encode({"functionResponse": {"name": result.call_id, "response": _wrap_result(result)}})
 
 
+def _wrap_result(result: Result) -> dict[str, str]:
+    return {"error" if result.error else "output": _join_result_text(result)}
+
+
+_ANTHROPIC = _BlockRules(
+    key="messages",
+    blocks_key="content",
+    assistant_role="assistant",
+    encode_text=lambda text: _encode({"type": "text", "text": text}),
+    encode_result=_encode_anthropic_result,
+    is_result=lambda block: block.get("type") == "tool_result",
+    call_paths=(("input",),),
+    wrapped_result_paths=(),
+    bound_types=("thinking", "redacted_thinking"),
+)
+_GEMINI = _BlockRules(
+    key="contents",
+    blocks_key="parts",
+    assistant_role="model",
+    encode_text=lambda text: _encode({"text": text}),
+    encode_result=_encode_gemini_result,
+    is_result=lambda block: "functionResponse" in block or "function_response" in block,
+    call_paths=(("functionCall", "args"), ("function_call", "args")),
+    wrapped_result_paths=(("functionResponse", "response"), ("function_response", "response")),
+)
 _FORMS: Mapping[str, _Form] = MappingProxyType(
     {
-        "anthropic": _AnthropicForm(),
+        "anthropic": _BlockForm(_ANTHROPIC),
         "openai_chat": _Form(),
         "openai_responses": _ResponsesForm(),
-        "gemini": _GeminiForm(),
+        "gemini": _BlockForm(_GEMINI),
     }
 )
