@@ -241,3 +241,17 @@ def test_a_long_list_is_stored_in_one_step() -> None:
     added = [event for event in log.read() if isinstance(event.payload, HostMessageAdded)]
     assert len(added) == 200
     assert 200 in log.batches
+
+
+def test_a_request_that_is_sent_again_is_the_same_although_its_answer_is_in_the_log() -> None:
+    """A client that did not receive the answer asks again. What the answer taught must not change the request."""
+    following = follow(window=16_000)
+    history = [user("start")]
+    for number in range(12):
+        history += step(number)
+        first = following.prepare(items_of(*history))
+        reply = Message("assistant", (Text(f"lost answer {number}"),))
+        following.record_reply(first, reply, {"prompt_tokens": int(first.tokens * 1.3), "completion_tokens": 9})
+        again = following.prepare(items_of(*history))
+        assert again.branched
+        assert (again.tokens, shown_texts(again)) == (first.tokens, shown_texts(first))

@@ -77,8 +77,8 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
                 while span is not None and span.last < event.seq:
                     span = next(spans, None)
                 if span is not None and event.seq >= span.first:
-                    view.pass_over(event)
-                elif isinstance(what, BranchStarted):
+                    continue  # on another branch: also its reports, so that a repeated request has the same bytes
+                if isinstance(what, BranchStarted):
                     if hidden is None:
                         hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
                         raise RefoldNeeded

@@ -302,23 +302,14 @@ class View:
         """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
         self.head = self.edited_seq = self.prefix_seq = event.seq
 
-    def pass_over(self, event: Event) -> None:
-        """Take from an event of another branch what is true on every branch: how the provider counts."""
-        if isinstance(event.payload, UsageReported):
-            self._learn_scale(event.payload)
-
-    def _learn_scale(self, used: UsageReported) -> bool:
-        """Calibrate the counter for a model. False if the report is not about the request that was counted."""
+    def _use(self, used: UsageReported) -> None:
         if not is_plausible_report(used.counted_tokens, used.input_tokens):
-            return False
+            return
         ratio = self.scale_by_model.get(used.model)
         if ratio is None:  # a first report says little if the request was short: most of it was framing
             ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted_tokens + _FIRST_REPORT_PRIOR)
         self.scale_by_model[used.model] = calibrate_ratio(ratio, used.counted_tokens, used.input_tokens)
-        return True
-
-    def _use(self, used: UsageReported) -> None:
-        if self._learn_scale(used) and used.log_head >= self.edited_seq:
+        if used.log_head >= self.edited_seq:
             self.usage = used
             later = list(self.items_after(used.log_head))
             self.tokens_since_report = sum(item.tokens for item in later)
