@@ -1,7 +1,7 @@
 """tidegate keeps an LLM agent's context window from flooding.
 
-Everything said is kept for ever in an append-only log; what the model sees is a view computed from it that fits the
-window and is valid for the provider. Start with `Session`; `core/messages`, `core/view`, `core/plan` tell the rest.
+Every message is kept in an append-only log. The model sees a view, computed from the log, that fits the window and is
+valid for the provider. Start with `Session`; ARCHITECTURE.md explains how it works.
 """
 
 from importlib import import_module
@@ -75,7 +75,7 @@ __all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - names, all of th
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name's module when it is first asked for: importing tidegate costs nothing until it is used."""
+    """Import the module of a name when the name is first used, so that importing tidegate is cheap."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     return getattr(import_module(f"tidegate.{_HOME_OF[name]}"), name)

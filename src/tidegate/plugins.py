@@ -40,7 +40,7 @@ class Plugin(NamedTuple):
         return f"the package {self.package}" if self.package else f"the module {self.target.partition(':')[0]}"
 
     def load(self) -> object:
-        """Import the plugin. Raise BadInput if that fails, whatever its code does."""
+        """Import the plugin. Raise BadInput for any error of its code."""
         try:
             module, _, path = self.target.partition(":")
             return reduce(getattr, filter(None, path.split(".")), import_module(module))

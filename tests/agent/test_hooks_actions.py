@@ -149,7 +149,7 @@ def test_nothing_to_compact_is_said() -> None:
     session = opened()
     session.add(asks("ask-1"))
     (done,) = fired(HookRunner([Hook("h", Always(), CompactContext("truncate", 4), "turn_start")]), session)
-    assert "nothing compacted" in done.text
+    assert "nothing was compacted. There is nothing to do." in done.text
     assert not done.is_error
 
 

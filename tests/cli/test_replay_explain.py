@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.calling import called
 from tests.lab.recordings import record
+from tidegate.datafolder.archive.transfer import export_session
+from tidegate.datafolder.data_folder import DataFolder
 
 FORM = re.compile(r"  \d+ (\w+): [\d,]+ -> [\d,]+ tokens, [\d,]+ (?:freed|added); ")
 COMMON = ("--window", 4_000, "--count", "chars/4", "--jobs", 1)
@@ -24,9 +26,9 @@ def test_what_is_told_is_what_was_counted(tmp_path: Path, policy: str) -> None:
         told = done.stdout.split(f"\n{session['name']}\n")[1].split("\n\n")[0].splitlines()
         assert Counter(found[1] for line in told if (found := FORM.match(line))) == session["edits"]
         assert told[-1].startswith("  recalled: 0 found, 0 not; fetched again what could have been recalled: ")
-        assert ("a sweep comes at" in told[-2]) == (policy == "default")
+        assert ("The next sweep comes at" in told[-2]) == (policy == "default")
     swept = [line for line in done.stdout.splitlines() if " sweep: " in line]
-    assert all(" read again x " in line and " calls expected; prices read " in line for line in swept)
+    assert all(" cached again x " in line and " more calls are expected; " in line for line in swept)
     assert bool(swept) == (policy == "default")
 
 
@@ -36,3 +38,17 @@ def test_it_is_for_people(tmp_path: Path) -> None:
     assert both.returncode != 0
     assert "Give one of them." in both.stderr
     assert "--explain" in called("replay", "--help").stdout
+
+
+def test_an_export_is_replayed_like_a_recording(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path / "data")
+    with data.open("build") as session:
+        for number in range(4):
+            session.add({"role": "user", "content": f"Question {number}?"}, {"role": "assistant", "content": "Yes."})
+    export_session(data, "build", tmp_path / "build.tidegate")
+    data.close()
+    for given in (tmp_path / "build.tidegate", tmp_path):
+        done = called("replay", given, "--window", 8_000, "--jobs", 1, "--json")
+        assert done.returncode == 0, done.stderr
+        (session_report,) = json.loads(done.stdout)["sessions"]
+        assert (session_report["name"], session_report["requests"]) == ("build", 4)

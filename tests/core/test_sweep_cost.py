@@ -1,6 +1,7 @@
 """The arithmetic of a sweep: what is read again, what is held, when it pays."""
 
 import math
+import re
 from itertools import pairwise
 
 import pytest
@@ -30,8 +31,9 @@ def test_the_sum_is_what_it_says() -> None:
     worth = 1.2 * 0.7 * 16_000 * math.log(1 + 20_000 / 16_000)
     assert (total.calls, total.held) == (20, 20_000)
     assert total.rate == pytest.approx(12_000 * 1.15 / 20 + 0.1 * 20_000 - worth)
-    assert "12,000 read again x 1.15) / 20 calls + 20,000 held x 0.1 - 10,899 they are worth = -8,209 a call" in str(
-        total
+    assert str(total).startswith(
+        "from 27,000 down to 13,000 tokens costs -8,209 input tokens per call = (12,000 tokens cached again x 1.15)"
+        " / 20 calls + 20,000 tokens kept x 0.1 - 10,899 for their value; "
     )
 
 
@@ -59,7 +61,7 @@ def test_the_knob_only_ever_keeps_more() -> None:
 def test_thinking_that_would_be_lost_is_in_the_sum() -> None:
     without, signed = compute_sweep_cost(13_000, ROOM, market()), compute_sweep_cost(13_000, ROOM, market(), lost=2_000)
     assert signed.rate - without.rate == pytest.approx(2_000 * 1.25 / 20)
-    assert "+ 2,000 signed x 1.25" in str(signed)
+    assert "+ 2,000 tokens of signed thinking x 1.25" in str(signed)
 
 
 def test_a_token_worth_its_price_is_held_until_the_window_forces() -> None:
@@ -89,7 +91,7 @@ def test_a_cold_cache_makes_a_sweep_that_is_near_free() -> None:
 
 
 def test_unknown_prices_are_said() -> None:
-    assert "assumed, for they are not known" in str(market())
+    assert "(assumed: the prices of the model are not known)" in str(market())
     assert "assumed" not in str(market(known=True))
 
 
@@ -113,12 +115,12 @@ def test_explain_prints_the_arithmetic_of_what_was_done_and_of_what_was_not() ->
     session = worked([0.0], 4)
     assert session.edit_counts == {}
     waited = str(session.explain())
-    assert "not due > 1 (is 0." in waited
-    assert "tokens come with a call" in waited
+    assert re.search(r"sweep did not act: The history \([\d,]+ tokens\) has not reached the [\d,]+ tokens at", waited)
+    assert re.search(r"a call adds [\d,]+ tokens on average", waited)
     session = worked([0.0], 30)
     made = next(event for event in session.log.read() if getattr(event.payload, "stage", "") == "sweep")
-    assert "read again x 1.15)" in made.payload.why  # type: ignore[union-attr]
-    assert "a call; " in made.payload.why  # type: ignore[union-attr]
+    assert "cached again x 1.15)" in made.payload.why  # type: ignore[union-attr]
+    assert "input tokens per call = " in made.payload.why  # type: ignore[union-attr]
 
 
 def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_full() -> None:

@@ -52,7 +52,6 @@ def test_wherever_it_was_torn_it_is_mended_to_the_same_bytes(path: Path) -> None
             path.write_bytes(whole[: len(whole) - cut] + rubbish)
             trace = Trace(path, "s")
             trace.append_missing(session.log)
-            trace.close()
             assert path.read_bytes() == whole, cut
 
 
@@ -64,7 +63,6 @@ def test_rubbish_of_any_size_is_cut_off(path: Path) -> None:
             path.write_bytes(good + rubbish)
             trace = Trace(path, "s")
             trace.append_missing(session.log)
-            trace.close()
             assert path.read_bytes() == whole
 
 
@@ -81,7 +79,6 @@ def test_opening_reads_the_end_only(path: Path) -> None:
     before = read_so_far()
     trace.append_missing(session.log)
     assert read_so_far() - before < 50_000
-    trace.close()
     assert path.stat().st_size > 5_000_000
 
 
@@ -103,7 +100,6 @@ def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) 
         assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
     with full_disk(path.stat().st_size):
         turn(session, 9)
-    trace.close()
     trace = Trace(path, "s")
     trace.append_missing(session.log)
     assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
@@ -121,7 +117,6 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
         session.history.observe(trace)
         turn(session, 1)
         assert trace.last_error, name
-        trace.close()
     assert (tmp_path / "victim").read_text() == "untouched"
 
 

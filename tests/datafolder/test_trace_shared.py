@@ -129,7 +129,6 @@ def test_a_log_that_is_behind_the_trace_takes_nothing_from_it(path: Path) -> Non
         if known == 0:
             trace(next(session.log.read(1)))
             assert path.read_bytes() == whole
-        trace.close()
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 200])

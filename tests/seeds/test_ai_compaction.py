@@ -253,10 +253,10 @@ def test_start_and_end_of_a_compaction_are_events(preset: Preset) -> None:
 
 
 def estimate(session: Session) -> int:
-    """The document's estimate, read off the trigger that uses it: pressure is the estimate over 10,000."""
+    """The document's estimate, read off the trigger that uses it: pressure is the estimate over 10,000 tokens."""
     session.run_rules("turn_end", Scribe())
     line = fate(session, "auto_compact")
-    return round(float(line.partition("pressure >= 1 (is ")[2].partition(")")[0]) * 10_000)
+    return int(line.partition("The request (")[2].partition(" of 10,000 usable tokens")[0].replace(",", ""))
 
 
 @pytest.mark.seed("AI-10", fields={"meter": "chars/3"})

@@ -50,7 +50,7 @@ def test_a_dearer_layer_waits_until_the_cheaper_ones_are_not_enough(preset: Pres
     cleared.prepare(scribe)
     assert stages(cleared) == ["clear_results"]
     assert scribe.asked == []
-    assert "did not act: not window_share >= 0.85" in fate(cleared, SUMMARISE)
+    assert "%) has not reached the limit of 85%." in fate(cleared, SUMMARISE)
 
     summarised = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
     summarised.add(*turns(1, 12, (2_000,), reply=29_000), asks("ask-13"))
@@ -68,7 +68,7 @@ def test_all_layers_and_the_caller_see_the_same_size(preset: Preset) -> None:
     for _ in range(2):
         assert session.explain().tokens == session.tokens == request.tokens
         for rule in (CLEAR, SUMMARISE):
-            assert f"(is {request.tokens / WINDOW:g})" in fate(session, rule)
+            assert f"The request ({request.tokens:,} of the {WINDOW:,} tokens of the window" in fate(session, rule)
         session.record({"prompt_tokens": 40_000, "completion_tokens": 30})
         session.add(replies("reply-5", 400))
         request = session.prepare()

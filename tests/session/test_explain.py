@@ -53,13 +53,13 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     away = coming.threshold_tokens - coming.current_tokens
     assert coming.calls_away == math.ceil(away / coming.market.pace.growth)
     told = (
-        f"a sweep comes at {coming.threshold_tokens:,} tokens, {coming.current_tokens:,} are there: {away:,} to go,"
-        f" about {coming.calls_away}"
+        f"The next sweep comes at {coming.threshold_tokens:,} tokens; the history has {coming.current_tokens:,}"
+        f" ({away:,} tokens to go, about {coming.calls_away} calls)"
     )
     for text in (explained(session), str(session.explain())):
         assert told in text
-        assert "prices read 0.1, write 1.25 assumed, for they are not known; fidelity 1.5" in text
-    assert "the cache is warm, 10 of its 300 seconds" in explained(session)
+        assert "1.25 input tokens (assumed: the prices of the model are not known); fidelity 1.5" in text
+    assert "the provider's cache is warm (10 of its 300 seconds have passed)." in explained(session)
     [due] = [each for each in list_thresholds(session) if each.metric == "due" and each.moment == "before_call"]
     assert due.tokens_away == away
 
@@ -90,9 +90,9 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     text = explained(session)
     assert foretold.sweep_arithmetic in text
     assert f"{foretold.freed_tokens:,} tokens freed\n    {foretold.sweep_arithmetic}" in text
-    assert "read again x 0)" in foretold.sweep_arithmetic, "with a cold cache that costs nothing"
-    assert "prices read 0.5, write 1; the cache is cold" in foretold.sweep_arithmetic
-    level, full = re.findall(r"a sweep to ([\d,]+) of ([\d,]+) tokens", foretold.sweep_arithmetic)[0]
+    assert "cached again x 0)" in foretold.sweep_arithmetic, "with a cold cache that costs nothing"
+    assert "a token written to the cache 1 input tokens; the provider's cache has expired" in foretold.sweep_arithmetic
+    full, level = re.findall(r"A sweep from ([\d,]+) down to ([\d,]+) tokens costs", foretold.sweep_arithmetic)[0]
     assert int(level.replace(",", "")) < int(full.replace(",", ""))
 
 
@@ -104,11 +104,12 @@ def test_every_transaction_of_a_session_is_told() -> None:
     edits = [event for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     lines = describe_edits(session)
     assert len(lines) == len(edits) + 1
-    assert lines[-1].startswith("now: a sweep comes at ")
+    assert lines[-1].startswith("now: The next sweep comes at ")
     swept = [line for line in lines if " sweep: " in line]
     assert len(swept) == session.edit_counts["sweep"] > 1
     for line in swept:
-        assert re.search(r"tokens, [\d,]+ freed; due > 1 \(is [\d.]+\); a sweep to .* read again x 1\.15\) / ", line)
+        reached = r"The history \([\d,]+ tokens\) has reached the [\d,]+ tokens at which a sweep pays"
+        assert re.search(rf"tokens, [\d,]+ freed; {reached}; a sweep from .* cached again x 1\.15\) / ", line)
 
 
 def test_a_policy_without_prices_has_no_outlook() -> None:

@@ -17,7 +17,7 @@ _DELTA_KINDS = ("text", "thinking", "call")
 
 
 class PluginProvider:
-    """A provider of another package. Whatever it raises or sends wrongly becomes a ProviderError with its name."""
+    """A provider of another package. Every error and every wrong value becomes a ProviderError with its name."""
 
     def __init__(self, plugin: Plugin, provider: Provider) -> None:
         self._plugin = plugin

@@ -21,12 +21,16 @@ TOOL_SUMMARY = "tool_summary"
 SUMMARY = "summary"
 REMINDER = "reminder"
 NOTE = "note"
+INSTRUCTION = "instruction"
+"""A system message of whoever wrote the configuration. It is sent as part of the system prompt."""
 INTERRUPTED = "interrupted"
 MENTIONED_FILE = "[file "
 """The beginning of the text of a mentioned file."""
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
+    """Plain text. `opaque` is what a provider wants back with it."""
+
     text: str
     opaque: str = ""
 
@@ -81,6 +85,8 @@ class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", o
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result", omit_defaults=True):
+    """The result of a tool call; `error` says that the call failed."""
+
     call_id: str
     parts: tuple[Text | MarkedText | Image, ...] = ()
     error: bool = False
@@ -139,6 +145,11 @@ def common_mark(parts: Iterable[Part]) -> bool | None:
     return False if False in marks else None if None in marks or not marks else True
 
 
+def is_instruction(message: Message) -> bool:
+    """Whether a message is sent as part of the system prompt. Other system messages are labeled user text."""
+    return message.role == "system" and message.kind == INSTRUCTION
+
+
 def calls_of(message: Message) -> list[Call]:
     if message.role != "assistant":
         return []
@@ -174,3 +185,13 @@ def text_of(message: Message) -> str:
         if isinstance(only, Text):
             return only.text
     return "\n".join(texts_of(message))
+
+
+def encode_into_bytes(encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder, value: object) -> bytes:
+    """The same as `encoder.encode(value)`, but if memory runs out it raises MemoryError.
+
+    `encode` of msgspec 0.22 and earlier crashes the interpreter then. Costs one microsecond more.
+    """
+    buffer = bytearray()
+    encoder.encode_into(value, buffer)
+    return bytes(buffer)

@@ -23,7 +23,7 @@ from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, user_message
+from tidegate.core.messages import Message, Thinking, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -35,6 +35,7 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
@@ -63,6 +64,10 @@ class CommitEdits(NamedTuple):
 _RETRY_SHARE = 0.1
 """The share of a refused request that must leave before it is sent again."""
 
+_MOMENTS_IN_LOOP = ("tool_result", "before_call")
+_WAITS_FOR_LOOP = "waits for the end of the tool loop, whose signed thinking the edit would make invalid"
+_LOOP_WITHOUT_THINKING = "the signed thinking of the running tool loop is lost: its requests go without `thinking`"
+
 PlanStep = AskSummary | RunEffect | CommitEdits
 StepAnswer = str | None
 
@@ -74,18 +79,23 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     acted: bool
-    reason: str | TriggerReading
+    cause: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
     failed: bool = False
 
     @property
-    def why(self) -> str:
-        return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
+    def reason(self) -> str:
+        """Why the rule acted or did not, as a sentence. It is made from `cause` when it is read: few are."""
+        return make_sentence(str(self.cause)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):
     """The input of a run. `fruitless_runs` has rules that freed nothing, each with `View.changed_seq` at that time.
+
+    `thinking_origin` is the `Message.origin` of signed thinking with which the provider wants a running tool loop to
+    begin, or "". `signed_loop` is then the index of the last message with such thinking in the loop, or -1. An edit at
+    or before it makes the thinking invalid, so rules wait for the end of the loop, and the guard drops whole groups.
 
     `mask` replaces secrets in texts that go to a file. The preview in the view is then made from the masked text.
     """
@@ -96,6 +106,8 @@ class PlanContext(NamedTuple):
     now: float
     fruitless_runs: set[tuple[str, int]]
     mask: Callable[[str], str] = str
+    thinking_origin: str = ""
+    signed_loop: int = -1
 
 
 PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
@@ -107,17 +119,21 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
     if view.orphans or view.unanswered:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
+    if at.thinking_origin and moment in _MOMENTS_IN_LOOP:
+        at = at._replace(signed_loop=_find_signed_loop(view, at.thinking_origin))
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
-    occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
+    later = len(view.items_since_reply()) if moment == "turn_end" else 0
+    size = measure_for_triggers(at.policy, view, at.budget)
+    occasion = TriggerContext(view, at.budget, at.policy, size, 0, recovery, later)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.tokens_after < decision.tokens_before
             size = measure_for_triggers(at.policy, view, at.budget)
-            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery)
+            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery, later)
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
@@ -126,6 +142,34 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         if target is not None:
             decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
+
+
+def _find_signed_loop(view: View, origin: str) -> int:
+    """The index of the last message with signed thinking since the newest request, or -1."""
+    for place in range(len(view.items) - 1, -1, -1):
+        item = view.items[place]
+        if item.message.id == view.newest_request:
+            break
+        signed = item.signed and item.message.origin == origin
+        if signed and any(isinstance(part, Thinking) and part.block for part in item.message.parts):
+            return place
+    return -1
+
+
+def _breaks_signed_loop(edits: Sequence[Edit], requests: Sequence[SummaryRequest], at: PlanContext) -> bool:
+    """Whether these edits and summaries change the view at or before the last signed thinking of a running loop."""
+    if at.signed_loop < 0:
+        return False
+    kept = {item.message.id for item in at.view.items[at.signed_loop + 1 :]}
+    touched = {request.after_id for request in requests}
+    for edit in edits:
+        if isinstance(edit, Drop):
+            touched.update(edit.ids)
+        elif isinstance(edit, Replace):
+            touched.add(edit.id)
+        elif isinstance(edit, Insert):
+            touched.add(edit.after_id)
+    return not touched <= kept
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -146,9 +190,12 @@ def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> 
     """
     view, room = at.view, at.budget.room
     over = count_excess(view, at.budget)
+    fits = retry_target is None or view.tokens <= retry_target
+    if fits and not over:
+        return None
     newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
-    if retry_target is None or view.tokens <= retry_target:
-        return min(room, max(view.tokens - over, MIN_ROOM, newest)) if over else None
+    if retry_target is None or fits:
+        return min(room, max(view.tokens - over, MIN_ROOM, newest))
     half = view.tokens if compacted else newest + (view.tokens - newest) // 2
     return min(room, retry_target, max(half - over, newest, MIN_ROOM))
 
@@ -160,20 +207,23 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
     newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
     spare = target - newest if newest <= target else target // 2
     limit = min(ledger_allowance(at.policy, view, at.budget), spare // 2)
-    outcome = guard_history(seen, at.budget, target=target - min(held, limit))
+    outcome = guard_history(seen, at.budget, target=target - min(held, limit), whole_groups=at.signed_loop >= 0)
     if outcome.empty and held <= limit:
         return []
     edits = _with_token_counts(outcome.edits, at)
     rest = seen.tokens + _token_change(seen, edits)
     kept = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
-    return [(yield from _commit("guard", moment, "", _with_tally(outcome, kept), at, kept.edits, newest=True))]
+    outcome = _with_tally(outcome, kept)
+    if _breaks_signed_loop(kept.edits, (), at):
+        outcome = msgspec.structs.replace(outcome, why=f"{outcome.why}; {_LOOP_WITHOUT_THINKING}")
+    return [(yield from _commit("guard", moment, "", outcome, at, kept.edits, newest=True))]
 
 
 def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
     if kept.tally is None:
         return outcome
-    return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
+    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, str(kept.tally)))
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
@@ -181,15 +231,21 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
-        return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
+        return Decision(
+            moment, rule.name, rule.stage, False, "it freed nothing on this same view before", tokens, tokens
+        )
     try:
         outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
     except StageFailed as failed:
         return Decision(moment, rule.name, rule.stage, False, f"{failed}; nothing was changed", tokens, tokens, True)
     if outcome.empty:
-        return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
-    because = "; ".join(filter(None, (why, outcome.why)))
-    decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
+        return Decision(
+            moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
+        )
+    if _breaks_signed_loop(outcome.edits, outcome.requests, at):
+        return Decision(moment, rule.name, rule.stage, False, make_sentence(why, _WAITS_FOR_LOOP), tokens, tokens)
+    outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
+    decision = yield from _carry_out(rule, moment, outcome, at)
     if not decision.acted:
         at.fruitless_runs.add(key)
     return decision
@@ -206,14 +262,14 @@ def _carry_out(
 
     least = _with_token_counts(outcome.edits, at)
     if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
-        return refused(f"{outcome.why}; would free nothing")
+        return refused(make_sentence(outcome.why, "it would free nothing"))
     for effect in outcome.effects:
         if isinstance(effect, Flush):
             text = yield from _obtain_summary(effect.request, at.budget)
             effect = Flush(effect.request, text)
         failed = yield RunEffect(effect)
         if failed is not None:
-            return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
+            return refused(make_sentence(outcome.why, f"it was not done because saving failed: {failed}"))
     texts = []
     for request in outcome.requests:
         texts.append((yield from _obtain_summary(request, at.budget)))
@@ -225,14 +281,15 @@ def _carry_out(
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
-        return refused(f"{outcome.why}; would not fit")
+        return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
-        return refused(f"{outcome.why}; would free {freed} tokens only")
+        return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
     if not outcome.grows:
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
-            return refused(f"{outcome.why}; would free too little to keep the rules of the user")
-        outcome, edits = _with_tally(outcome, kept), kept.edits
+            return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
+        if not _breaks_signed_loop(kept.edits, (), at):
+            outcome, edits = _with_tally(outcome, kept), kept.edits
     origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 

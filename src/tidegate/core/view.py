@@ -27,6 +27,7 @@ from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import (
     BRANCH,
     Event,
+    HostMessageAdded,
     HostNote,
     MessageAdded,
     NoteAdded,
@@ -44,6 +45,7 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    is_instruction,
     is_user_request,
     result_of,
 )
@@ -183,10 +185,7 @@ class View:
         # Of the whole log: tokens of all messages, replies of the model, time of the last reply.
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
-        self.head = self.said_seq = 0
-        self.prefix_seq = 0
-        self.edited_seq = 0
-        self.recoveries = 0
+        self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -217,7 +216,7 @@ class View:
             if what.message.role == "assistant":
                 self.reply_count += 1
                 self.last_reply_time = event.time
-            self._say(what.message, what.tokens)
+            self._say(what.message, what.tokens, isinstance(what, HostMessageAdded))
         elif isinstance(what, ViewEdited):
             if event.seq not in self.skipped_edits:
                 self._edit(what, event)
@@ -226,7 +225,7 @@ class View:
         else:
             self._note(what)
 
-    def _say(self, message: Message, tokens: int) -> None:
+    def _say(self, message: Message, tokens: int, by_host: bool) -> None:
         self.said_seq = self.head
         if is_user_request(message):
             self.total_turns += 1
@@ -240,12 +239,14 @@ class View:
             self._answer(item)
             return
         self._append(item)
+        if is_instruction(seen):
+            self._fixed_changed(by_host)
         calls = calls_of(seen)
         if calls:
             self.unanswered[seen.id] = [call.id for call in calls]
 
     def _answer(self, item: Item) -> None:
-        """Put a result behind its call. Unless its group is the last one, later items move."""
+        """Put a result after its call. Unless its group is the last one, later items move."""
         result = result_of(item.message)
         wanted = result.call_id if result else ""
         for caller in reversed(self.unanswered):
@@ -291,7 +292,10 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        self._rebuild(result.items, result.first)
+        before, after = (
+            [each for each in items if is_instruction(each.message)] for items in (self.items, result.items)
+        )
+        self._rebuild(result.items, result.first if before == after else 0)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
@@ -319,12 +323,12 @@ class View:
         tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
         if noted.topic == "system":
             self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
-            self._fixed_changed(noted)
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "tools":
             self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
-            self._fixed_changed(noted)
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "unsigned":
-            self._fixed_changed(noted)
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "clear":
             self.orphans = []
             self._moved()
@@ -355,13 +359,13 @@ class View:
         self.last_reply_time = 0.0
         self.recoveries = 0
 
-    def _fixed_changed(self, noted: NoteAdded) -> None:
-        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more.
+    def _fixed_changed(self, by_host: bool) -> None:
+        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid.
 
         A host that changes them itself also decides what it sends back signed.
         """
         self._moved()
-        if not isinstance(noted, HostNote):
+        if not by_host:
             self._rebuild(self.items, 0)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
@@ -452,10 +456,12 @@ class View:
 
     @property
     def fixed_tokens(self) -> int:
+        """The tokens of the system prompt and the tool definitions."""
         return self.system_tokens + self.tools_tokens
 
     @property
     def message_count(self) -> int:
+        """The number of messages that the model sees."""
         return len(self.items)
 
     @property

@@ -21,6 +21,7 @@ from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View
@@ -33,7 +34,7 @@ from tidegate.store.log import Log
 SNAPSHOT_INTERVAL = 64
 """Events between two saves: the most that must be folded after a process was killed."""
 _BYTES_PER_EVENT = 64 * 1024
-"""A snapshot of so many bytes adds an event to the interval: a very large view is saved less often."""
+"""For each this many bytes of a snapshot the interval grows by an event: a large view is saved less often."""
 _MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 _MAGIC = b"tidegate view 3\n"
 _SEAL = struct.Struct(">QI")
@@ -80,9 +81,8 @@ class Snapshots:
         search = self.secret_search(key)
         gaps = search.find_gaps(view)
         frozen = memoryview(freeze_view(view, **censor_fields(view, gaps)))
-        body = _encoder.encode(
-            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
-        )
+        record = _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
+        body = encode_into_bytes(_encoder, record)
         try:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
@@ -115,7 +115,7 @@ class Snapshots:
     def remove(self, key: str) -> None:
         """Remove the snapshot of a session whose log is removed or rewritten, and unfinished files of killed saves.
 
-        Nobody may have the session open meanwhile.
+        No process may have the session open meanwhile.
         """
         self._saved_seqs.pop(key, None)
         self._secret_searches.pop(key, None)

@@ -34,7 +34,7 @@ from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer
 from tidegate.session.unconfirmed import MakePayloads
-from tidegate.wire.parsing import repair_message_unicode, repair_unicode
+from tidegate.wire.parsing import repair_message_texts, repair_unicode
 
 HostObject = TypeVar("HostObject")
 _ROOT = ""
@@ -266,7 +266,7 @@ class FollowingSession(Generic[HostObject]):
         return [*notes, *(self._make_payload(item.message, item.key) for item in items)]
 
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
-        message = repair_message_unicode(message) if not _is_encodable(message) else message
+        message = repair_message_texts(message) if not _is_encodable(message) else message
         seen, session = resolve_visibility(message), self.session
         thinking = session.dialect.capabilities.plain_thinking
         tokens = 0 if seen is None else count_message(seen, session.counter, thinking=thinking)

@@ -1,14 +1,16 @@
-"""A request, ready to be sent."""
+"""Requests: the next one, ready to be sent, and past ones, rendered again from the log."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from tidegate.core.budget import make_budget, measure_request
+from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.log_fold import fold_log
+from tidegate.core.plan import Decision
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.store.log import LogReader
 from tidegate.wire.registry import resolve_dialect
@@ -16,34 +18,54 @@ from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Request:
-    """What the model would be asked, as the session stood when it was prepared.
+    """A request, as the session was when it was prepared.
 
-    `body` is the whole request for the provider's SDK, `messages` its messages, `to_bytes()` the JSON as it would be
-    sent; `tokens` is the measured size; `shared` tells how many leading messages are those of the request before.
+    `model` and `dialect_name` say whom it is for, `tokens` is its size and `window` the limit (None: unknown).
+    `decisions` says what each rule of the policy did to make it fit. `shared_messages` is the number of leading
+    messages that are the same as in the request before, which the provider may have cached. `allows_thinking` is False
+    if the running tool loop no longer begins with its signed thinking: the provider refuses such a request with
+    thinking turned on, so `body` leaves it out.
     """
 
-    def __init__(self, rendering: RequestRenderer, tokens: int) -> None:
+    def __init__(
+        self, rendering: RequestRenderer, tokens: int, *, window: int | None = None, decisions: Sequence[Decision] = ()
+    ) -> None:
         self._rendered = rendering.freeze()
+        self.model = rendering.options.model
         self.dialect_name = rendering.dialect.name
         self.tokens = tokens
+        self.window = window
+        self.decisions = tuple(decisions)
         self.shared_messages = rendering.shared
+        self.allows_thinking = rendering.allows_thinking
+
+    def __repr__(self) -> str:
+        window = f" of {self.window:,}" if self.window else ""
+        edits = [decision.stage for decision in self.decisions if decision.acted]
+        return (
+            f"<Request {self.model or 'no model'} ({self.dialect_name}): {self.tokens:,}{window} tokens,"
+            f" {len(self._rendered.messages):,} messages, edits: {', '.join(edits) or 'none'}>"
+        )
 
     @property
     def messages(self) -> list[dict[str, Any]]:
+        """The messages, in the provider's format."""
         return self._rendered.messages
 
     @property
     def body(self) -> dict[str, Any]:
+        """The whole request as keyword arguments of the provider's SDK, or as the JSON body of its HTTP API."""
         return self._rendered.body()
 
     def to_bytes(self) -> bytes:
+        """The body as JSON, as it would be sent."""
         return self._rendered.to_bytes()
 
 
-# Past requests, rendered again from the log alone: the view is a fold of the log, so its first events give it back.
+# Past requests are rendered again from the log alone: the view is a fold of the log, so its first events restore it.
 
 _MAX_EVENTS_TO_REPORT = 50
-"""Events between a request and the record of it, at most: notes, and the answer if it was said first."""
+"""The most events between a request and its usage report: notes, and the answer if it was added first."""
 
 
 class SentRequest(msgspec.Struct, frozen=True):
@@ -60,7 +82,7 @@ class SentRequest(msgspec.Struct, frozen=True):
 
 
 class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which model was asked, in which dialect, and for what beside the content."""
+    """The model, the dialect, and the options of a request."""
 
     model: str = ""
     wire: str = ""
@@ -69,14 +91,15 @@ class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
     top_p: float | None = None
     window: int = 0
     cache: bool = False
+    extra: dict[str, Any] = {}
 
 
 def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str = "") -> Request:
-    """The request as it was, or would have been, sent when the log ended with event `seq`.
+    """Render the request as it was, or would have been, sent when the log ended with event `seq`.
 
-    Model and dialect are those the log names, where it names them; what is given here comes first. What was forgotten
-    since is not in it. Where the marks for a prompt cache stood depends on the request before, which only one that was
-    answered tells of: another has the mark at its end, and not the one further up.
+    Model and dialect are taken from the arguments, else from the log. Content that was forgotten since is missing. The
+    positions of prompt-cache marks depend on the previous request, which is known only for a request that was answered;
+    any other has only the mark at its end.
     """
     if not 0 <= seq <= log.head:
         raise BadInput(f"There is no event {seq}: the log ends with {log.head}.", f"Give a number up to {log.head}.")
@@ -90,15 +113,16 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
         temperature=asked.temperature,
         top_p=asked.top_p,
         cache=asked.cache,
+        extra=asked.extra,
     )
     rendering.update(view)
     rendering.shared = _find_shared_messages(log, seq)
-    budget = make_budget(view, window=None, reserve=0, counter=TokenEstimator(), model=model)
+    budget = make_budget(view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=model)
     return Request(rendering, measure_request(view, budget))
 
 
 def _find_shared_messages(log: LogReader, seq: int) -> int:
-    """Of the request with this head: it was recorded before anything else was said."""
+    """Return the usage report of the request with this head: it was recorded before any other message was added."""
     for event in islice(log.read(seq + 1), _MAX_EVENTS_TO_REPORT):
         if isinstance(event.payload, UsageReported) and event.payload.log_head == seq:
             return event.payload.shared_messages
@@ -106,7 +130,7 @@ def _find_shared_messages(log: LogReader, seq: int) -> int:
 
 
 def parse_model_note(note: str) -> ModelNote:
-    """What `View.model_note` says; empty names where it says nothing, or where someone wrote a note of their own."""
+    """Parse `View.model_note`; the names are empty if it is missing or not written by tidegate."""
     try:
         return msgspec.json.decode(note, type=ModelNote)
     except (msgspec.DecodeError, UnicodeError):
@@ -114,7 +138,7 @@ def parse_model_note(note: str) -> ModelNote:
 
 
 def list_sent_requests(log: LogReader) -> list[SentRequest]:
-    """The requests whose cost was recorded, oldest first. Others can be rendered, too, by their place."""
+    """Return the requests with a usage report, oldest first. Others can be rendered by their seq."""
     return [
         SentRequest(used.log_head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)
         for event in log.read()

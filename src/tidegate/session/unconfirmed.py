@@ -54,7 +54,8 @@ class UnconfirmedAppends:
         """Learn from an event of the log whether the append for this place was stored."""
         for append in self._appends:
             if append.stored is None and append.first_seq == event.seq:
-                append.stored = encode_event(append.events[0]) == encode_event(event)
+                mine = append.events[0]
+                append.stored = mine.time == event.time and encode_event(mine) == encode_event(event)
 
     def confirm(self, kind: type[EventPayload], repeated: UnconfirmedAppend | None) -> None:
         """An append succeeded. If it repeated no failed one, the caller has gone on: what failed before is not repeated

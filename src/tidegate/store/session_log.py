@@ -69,7 +69,9 @@ class KeptLog:
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
 
     def _newest(self) -> tuple[int, bytes]:
-        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        """Return the number of the last record and the record; 0 if it cannot be read (reading it reports the
+        damage).
+        """
         with suppress(DamagedData, SessionNotFound):
             for record in self._store.read(self.session_name, self._head) if self._head else ():
                 return self._head, record
@@ -77,15 +79,20 @@ class KeptLog:
 
     @property
     def head(self) -> int:
+        """The seq of the last event that this process knows; 0 if the log is empty."""
         return self._head
 
     def append(self, *events: Event) -> None:
+        """Append events in one step. StaleHead if others appended since the head was read."""
         records = self._make_records(events)
         self._advance(self._store.append(self.session_name, self._head, records), records)
 
     async def append_async(self, *events: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
-        records = self._make_records(events)
+        if self._blobs is None:
+            records = self._make_records(events)
+        else:
+            records = await asyncio.to_thread(self._make_records, events)  # it may write a blob
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, records)
         if head <= self._head:
@@ -103,8 +110,9 @@ class KeptLog:
         self._known_record = (head, records[-1])
 
     def _move_to_blob(self, record: bytes) -> bytes:
-        """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
-        made: look first."""
+        """Store a large record in a blob and return the record that refers to it.
+
+        The head is checked first: a blob whose record cannot be appended would be left over."""
         if self._blobs is None:
             return record
         there = self._store.head(self.session_name)
@@ -113,6 +121,7 @@ class KeptLog:
         return store_if_large(record, self.session_name, self._blobs)
 
     def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events from this seq up to the known head."""
         head = self._head
         if start > head:
             return

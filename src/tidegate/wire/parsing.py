@@ -1,4 +1,4 @@
-"""Reading messages and requests that callers hand in.
+"""Reading messages and requests that callers pass in.
 
 Input is not trusted to have the right type: every step checks it, and refuses it with a cause and a remedy. Nothing is
 dropped silently; content that has no place in a `Message` is refused.
@@ -11,10 +11,12 @@ from typing import NoReturn
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
+from tidegate.wire.sdk_objects import to_plain_json
 
+_JSON_ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 200
 
 
@@ -44,6 +46,8 @@ def _type_name(value: object) -> str:
 
 def repair_unicode(text: str) -> str:
     """Return valid Unicode: adjacent halves of a surrogate pair are joined, a single half becomes U+FFFD."""
+    if type(text) is not str:
+        text = str.__str__(text)  # the content of a subclass, whatever its own __str__ returns
     if text.isascii():
         return text
     try:
@@ -65,12 +69,12 @@ def repair_json_unicode(value: object, depth: int = 0) -> object:
         return [repair_json_unicode(inner, depth + 1) for inner in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise_bad_input(f"A {_type_name(value)} is not JSON.", "Hand in plain dicts, lists, strings and numbers.")
+    raise_bad_input(f"A {_type_name(value)} is not JSON.", "Pass plain dicts, lists, strings and numbers.")
 
 
 def encode_json_text(value: object) -> str:
     """Encode a JSON value as text that is valid Unicode."""
-    return msgspec.json.encode(repair_json_unicode(value)).decode()
+    return encode_into_bytes(_JSON_ENCODER, repair_json_unicode(value)).decode()
 
 
 def _reject_constant(text: str) -> NoReturn:
@@ -132,19 +136,19 @@ def read_call_arguments(value: object) -> str:
 
 def require_object(value: object, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not an object.", "Hand in one JSON object.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not an object.", "Pass one JSON object.")
     return value
 
 
 def require_list(value: object, what: str) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Hand in a list.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Pass a list.")
     return value
 
 
 def require_text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not a text.", "Hand in a string.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a text.", "Pass a string.")
     return repair_unicode(value)
 
 
@@ -245,8 +249,10 @@ def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Mes
 # --- messages nobody has parsed -----------------------------------------------------------------------------------
 
 
-def normalize_message_arguments(message: Message) -> Message:
-    """Return the message with call arguments as a parser would have made them: the text of a JSON object."""
+def normalize_message(message: Message) -> Message:
+    """Return the message as a parser would have made it: plain strings, and call arguments that are a JSON object."""
+    if _has_string_subclass(message):
+        message = repair_message_texts(message)
     if not any(isinstance(part, Call) for part in message.parts):
         return message
     parts = tuple(
@@ -256,6 +262,13 @@ def normalize_message_arguments(message: Message) -> Message:
     return msgspec.structs.replace(message, parts=parts)
 
 
-def repair_message_unicode(message: Message) -> Message:
-    """Return the message with valid Unicode in every text."""
-    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message)), Message)
+def _has_string_subclass(value: object) -> bool:
+    if isinstance(value, str):
+        return type(value) is not str
+    inner = msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value
+    return isinstance(inner, tuple) and any(map(_has_string_subclass, inner))
+
+
+def repair_message_texts(message: Message) -> Message:
+    """Return the message with valid Unicode in every text, and subclasses of `str` as plain strings."""
+    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message, enc_hook=to_plain_json)), Message)

@@ -13,7 +13,7 @@ from tidegate.wire.validation.json_checks import is_tool_name
 
 
 class PluginTool:
-    """A tool of another package. Whatever it raises or returns wrongly becomes a result that says so."""
+    """A tool of another package. Every error and every wrong value becomes a result that says so."""
 
     def __init__(self, plugin: Plugin, tool: AgentTool) -> None:
         self._plugin = plugin

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import UNLIMITED, Budget
+from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.ledger.lines import (
     LEDGER,
@@ -113,7 +113,7 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     tokens = min(
         int(budget.room * share),
         MAX_LEDGER_TOKENS,
-        (budget.window or UNLIMITED) // (10 if ledger_share_of(policy) else 1),
+        (budget.window or budget.capacity) // (10 if ledger_share_of(policy) else 1),
     )
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
 

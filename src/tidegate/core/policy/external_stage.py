@@ -70,7 +70,7 @@ def find_outcome_problem(outcome: object) -> str:
         for effect in effects:
             _check_fields(effect, type(effect))
         _check_fields([outcome.why, outcome.grows], tuple[str, bool])
-    except Exception as bad:  # noqa: BLE001 - whatever cannot be encoded and read again cannot be stored
+    except Exception as bad:  # noqa: BLE001 - a value that cannot be encoded and decoded cannot be stored
         return f"an Outcome that cannot be stored ({bad})"
     return ""
 

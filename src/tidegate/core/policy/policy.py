@@ -13,6 +13,7 @@ import msgspec
 
 from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
+from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger
 from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SessionPace, SweepMarket, sweep_urgency
 from tidegate.core.view import View
 
@@ -39,6 +40,10 @@ class Trigger(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.metric} {self.op} {self.value:,.10g}"
+
+
+THREAD_PLACEHOLDER = "{thread}"
+"""In a text of a rule: the name of the conversation, see `Policy.for_thread`."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -72,7 +77,10 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
-    `window` overrides the model's window; `unknown_window` and `unknown_limit` apply if that is not known.
+    `aliases` are other names of its settings, such as those of the system that a preset describes.
+    `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
+    `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
+    `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
@@ -80,15 +88,41 @@ class Policy(msgspec.Struct, frozen=True):
     name: str
     moments: Mapping[str, tuple[Rule, ...]]
     settings: Mapping[str, Any] = {}
+    aliases: Mapping[str, str] = {}
     reserve: int = 0
     meter: str = ""
     window: int | None = None
+    default_window: int | None = None
     unknown_window: int | None = None
     unknown_limit: int | None = None
     recoveries: int = 2
     retention: int = 0
     about: str = ""
     context: PolicyContext | None = None
+
+    def choose_window(self, model_window: int | None) -> int | None:
+        """The window to plan with. `model_window` is the model's own, None if it is not known.
+
+        A default window may be larger than the model's only by what is reserved for the answer: requests fit both.
+        """
+        if self.window:
+            return self.window
+        if self.default_window and (model_window is None or self.default_window - self.reserve <= model_window):
+            return self.default_window
+        return model_window or self.unknown_window
+
+    def for_thread(self, name: str) -> "Policy":
+        """The policy of one conversation: `{thread}` in texts of its rules, as in names of files, is this name."""
+
+        def fill(rule: Rule) -> Rule:
+            filled = {
+                key: value.replace(THREAD_PLACEHOLDER, name) if isinstance(value, str) else value
+                for key, value in rule.settings.items()
+            }
+            return rule if filled == rule.settings else msgspec.structs.replace(rule, settings=filled)
+
+        moments = {moment: tuple(map(fill, rules)) for moment, rules in self.moments.items()}
+        return self if moments == self.moments else msgspec.structs.replace(self, moments=moments)
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -101,7 +135,10 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class TriggerContext(NamedTuple):
-    """The input of triggers. `tokens` is the size of the next request, measured once."""
+    """The input of triggers. `tokens` is the size of the next request, measured once.
+
+    `later_messages` came after the turn that ends: its rules may run only before the next call, and do not count them.
+    """
 
     view: View
     budget: Budget
@@ -109,6 +146,7 @@ class TriggerContext(NamedTuple):
     tokens: int
     compacted: int = 0
     recovery: int = 0
+    later_messages: int = 0
 
 
 def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
@@ -119,6 +157,14 @@ def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
 def measure_fill(o: TriggerContext) -> int:
     """How much of the room is used, by our own count or by the provider's report, whichever is more."""
     return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
+
+
+def trigger_sizes_of(o: TriggerContext) -> TriggerSizes:
+    """The sizes that triggers are put into words with."""
+    budget = o.budget
+    return TriggerSizes(
+        o.tokens, budget.capacity, budget.window, o.view.tokens, budget.room, measure_fill(o), budget.prices.cold
+    )
 
 
 def sweep_market_of(o: TriggerContext) -> SweepMarket:
@@ -141,17 +187,17 @@ def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarke
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
-    "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
+    "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
-    "messages": lambda o: o.view.message_count,
+    "messages": lambda o: o.view.message_count - o.later_messages,
     "tool_results": lambda o: o.view.tool_result_count,
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
     "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
-    "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
+    "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 
 
@@ -167,54 +213,69 @@ def effective_threshold(trigger: Trigger, budget: Budget) -> float:
 
 
 class TriggerReading(NamedTuple):
-    """Conditions and the values of their metrics. It is made at every call, so it is put into words only on demand.
+    """Conditions, the values of their metrics and the limits. `str()` puts it into words.
 
-    `market` is the input of the metric `due`.
+    It is made at every call and rarely shown, so it holds numbers, not text.
     """
 
     conditions: tuple[tuple[Trigger, ...], ...]
     values: tuple[float, ...]
-    market: SweepMarket | None = None
+    limits: tuple[float, ...]
+    sizes: TriggerSizes
 
     def __str__(self) -> str:
-        values = iter(self.values)
-        said = " or ".join(
-            " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
-            for condition in self.conditions
-        )
-        return f"{said}; {self.market}" if self.market is not None else said
+        """All triggers of a condition that holds; else, of each condition, the triggers that do not hold."""
+        numbers = iter(zip(self.values, self.limits, strict=True))
+        alternatives = []
+        for condition in self.conditions:
+            read = [(trigger, *next(numbers)) for trigger in condition]
+            failing = [each for each in read if not COMPARISONS[each[0].op](each[1], each[2])]
+            clauses = [
+                describe_trigger(trigger.metric, trigger.op, value, limit, not failing, self.sizes)
+                for trigger, value, limit in failing or read
+            ]
+            alternatives.append(" and ".join(clauses))
+        return ", and ".join(alternatives)
 
 
 class Verdict(NamedTuple):
+    """Whether a rule fires, and why or why not. `why` is empty for a rule without a condition."""
+
     fires: bool
     why: str | TriggerReading
 
 
 def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
     """Whether a rule fires now, and why or why not."""
-    why: str | TriggerReading = "always"
+    why: str | TriggerReading = ""
     if rule.when:
-        values: list[float] = []
-        for condition in rule.when:
-            readings = [METRICS[trigger.metric](occasion) for trigger in condition]
-            pairs = zip(condition, readings, strict=True)
-            if all(
-                COMPARISONS[trigger.op](value, effective_threshold(trigger, occasion.budget))
-                for trigger, value in pairs
-            ):
-                why = TriggerReading((condition,), tuple(readings))
-                break
-            values += readings
-        else:
-            priced = any(trigger.metric == "due" for condition in rule.when for trigger in condition)
-            return Verdict(
-                False, TriggerReading(rule.when, tuple(values), sweep_market_of(occasion) if priced else None)
-            )
+        reading, fires = _read_triggers(rule.when, occasion)
+        if not fires:
+            return Verdict(False, reading)
+        why = reading
     last = occasion.view.last_fired.get(rule.name)
     if last is not None:
         turns = occasion.view.total_turns - last.turn
         if rule.cooldown_turns and turns <= rule.cooldown_turns:
-            return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
+            return Verdict(
+                False, f"it is cooling down: {turns} of {rule.cooldown_turns} turns have passed since it last acted"
+            )
         if rule.cooldown_seconds and 0 <= now - last.time < rule.cooldown_seconds:  # a clock may have been set back
-            return Verdict(False, f"cooling down: {now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds passed")
+            seconds = f"{now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds"
+            return Verdict(False, f"it is cooling down: {seconds} have passed since it last acted")
     return Verdict(True, why)
+
+
+def _read_triggers(
+    conditions: tuple[tuple[Trigger, ...], ...], occasion: TriggerContext
+) -> tuple[TriggerReading, bool]:
+    """The first condition that holds and True, else all conditions and False."""
+    values, limits = list[float](), list[float]()
+    for condition in conditions:
+        read = [METRICS[trigger.metric](occasion) for trigger in condition]
+        bounds = [effective_threshold(trigger, occasion.budget) for trigger in condition]
+        if all(COMPARISONS[each.op](value, limit) for each, value, limit in zip(condition, read, bounds, strict=True)):
+            return TriggerReading((condition,), tuple(read), tuple(bounds), trigger_sizes_of(occasion)), True
+        values += read
+        limits += bounds
+    return TriggerReading(conditions, tuple(values), tuple(limits), trigger_sizes_of(occasion)), False

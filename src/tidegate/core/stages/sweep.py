@@ -7,6 +7,7 @@ newest groups whole. Every shortened message says how to recall the rest.
 from collections.abc import Mapping, Sequence
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
@@ -34,10 +35,10 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = DEFAULT_FIDELITY,
-    tail: float = 0.05,
+    tail: Share = 0.05,
     words: int = 2_000,
-    ledger: float = 0.0,
-    most: float = 1.0,
+    ledger: Share = 0.0,
+    most: Share = 1.0,
 ) -> Outcome:
     """Shorten everything old down to the level that costs least per call, and to at most `most` of the room.
 

@@ -52,8 +52,9 @@ class CachePrices(NamedTuple):
         return 0.0 if self.cold else self.write - self.read
 
     def __str__(self) -> str:
-        told = f"read {self.read:g}, write {self.write:g}" + ("" if self.known else " assumed, for they are not known")
-        return f"{told}; the cache is cold" if self.cold else told
+        prices = f"a cached token costs {self.read:g} and a token written to the cache {self.write:g} input tokens"
+        prices += "" if self.known else " (assumed: the prices of the model are not known)"
+        return f"{prices}; the provider's cache has expired" if self.cold else prices
 
 
 ASSUMED_PRICES: Final = CachePrices()
@@ -93,8 +94,8 @@ class SweepMarket(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.pace.growth:,.0f} tokens come with a call, {self.pace.calls:,} calls expected;"
-            f" prices {self.prices}; fidelity {self.fidelity:g}"
+            f"a call adds {self.pace.growth:,.0f} tokens on average, and {self.pace.calls:,} more calls are expected;"
+            f" {self.prices}; fidelity {self.fidelity:g}"
         )
 
 
@@ -112,11 +113,12 @@ class SweepCost(NamedTuple):
 
     def __str__(self) -> str:
         prices = self.market.prices
-        lost = f" + {self.lost:,} signed x {prices.write:g}" if self.lost else ""
+        lost = f" + {self.lost:,} tokens of signed thinking x {prices.write:g}" if self.lost else ""
         return (
-            f"to {self.level:,} of {self.full:,} tokens: ({self.reread:,} read again x {prices.again:.3g}{lost})"
-            f" / {self.calls:,.0f} calls + {self.held:,} held x {prices.read:g} - {self.market.worth(self.held):,.0f}"
-            f" they are worth = {self.rate:,.0f} a call; {self.market}"
+            f"from {self.full:,} down to {self.level:,} tokens costs {self.rate:,.0f} input tokens per call ="
+            f" ({self.reread:,} tokens cached again x {prices.again:.3g}{lost}) / {self.calls:,.0f} calls"
+            f" + {self.held:,} tokens kept x {prices.read:g} - {self.market.worth(self.held):,.0f} for their value;"
+            f" {self.market}"
         )
 
 

@@ -1,11 +1,11 @@
-"""Look through a data folder: every record, every pair, every file; mend what can be mended, and say what cannot.
+"""Examines a data folder: every record, every pair, every file. Repairs what can be repaired and reports the rest.
 
     for finding in examine(data, repair=True):
         print(finding)
 
-Without `repair` nothing is changed. With it, what can be made again is made again, what belongs to nobody is set aside,
-and records that are damaged are replaced by a note that says so: the session then opens with all its other messages,
-and what was left of the damaged ones is in `damaged/`. A session that is in use is looked at and not touched.
+Without `repair` nothing is changed. With it, derived data is rebuilt, data that belongs to no session is moved away,
+and damaged records are replaced by a note: the session then opens with all its other messages, and the remains of the
+damaged ones are in `damaged/`. A session that is in use is examined but not changed.
 """
 
 import os
@@ -36,6 +36,7 @@ from tidegate.datafolder.doctor.session_log import (
 )
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
+from tidegate.datafolder.unfinished import list_unfinished
 from tidegate.disk.atomic_files import write_atomically
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
@@ -47,9 +48,9 @@ from tidegate.store.store import RewritableStore, SessionInfo
 __all__ = ["Finding", "Severity", "examine_folder"]
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Is told what comes next, how many were done, and how many there are."""
+"""Called with what is examined next, how many are done, and how many there are."""
 
-_RESCUE_REMEDY = "Run `tidegate doctor --repair` when nobody has it open: it rebuilds the file."
+_RESCUE_REMEDY = "Close all sessions and run `tidegate doctor --repair`: it rebuilds the file."
 _RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
 
 
@@ -59,7 +60,8 @@ def _ignore_progress(what: str, done: int, of: int) -> None: ...
 def examine_folder(
     data: FolderContents, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
 ) -> Iterator[Finding]:
-    yield from _report_hindrance(files.check_unfinished_removals(data, repair))
+    yield from _report_hindrance(files.check_unfinished_changes(data, repair))
+    unfinished = {change.session for change in list_unfinished(data)}
     sure, needed = True, set[str]()
     if isinstance(data.store, SqliteStore):
         faults = find_structure_faults(data.store.path)
@@ -75,7 +77,7 @@ def examine_folder(
         sure, infos = False, []
     for done, info in enumerate(infos):
         progress(info.name, done, len(infos))
-        looked = _examine_session(data, info, repair)
+        looked = _examine_session(data, info, repair, is_unfinished=info.name in unfinished)
         sure = sure and looked.is_listed_correctly
         needed |= looked.needed_blobs
         yield from looked.findings
@@ -87,7 +89,9 @@ def examine_folder(
         files.check_permissions(data, repair),
     ]
     if sure:
-        steps[:0] = [strays.check_orphaned_files(data, repair), strays.check_unclaimed_blobs(data, needed, repair)]
+        steps[:0] = [strays.check_orphaned_files(data, unfinished, repair)]
+        if not unfinished:
+            steps.insert(1, strays.check_unclaimed_blobs(data, needed, repair))
     else:
         yield Finding("", "Which sessions there are is not sure: no file of any was touched.", "fine")
     for step in steps:
@@ -110,16 +114,16 @@ class _SessionReport(NamedTuple):
     is_listed_correctly: bool = True
 
 
-def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _SessionReport:
+def _examine_session(data: FolderContents, info: SessionInfo, repair: bool, *, is_unfinished: bool) -> _SessionReport:
     """Examine one session under a lock: an exclusive one for repairs, else one that only prevents its removal."""
     name = info.name
     used = repair and data.locks.is_in_use(name)
     try:
         if repair and not used:
             with data.locks.exclusive(name):
-                return _SessionExamination(data, info, repair=True).run()
+                return _SessionExamination(data, info, repair=True, is_unfinished=is_unfinished).run()
         with data.locks.hold(name):
-            looked = _SessionExamination(data, info, repair=False).run()
+            looked = _SessionExamination(data, info, repair=False, is_unfinished=is_unfinished).run()
         if used:
             looked.findings.append(Finding(name, "It is in use: examined, not repaired.", "fine"))
         return looked
@@ -130,13 +134,17 @@ def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _
 
 
 class _SessionExamination:
-    """The checks of one session: its records first, then what is derived from them. Each needs the one before."""
+    """The checks of one session: its records first, then what is derived from them. Each needs the one before.
 
-    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool) -> None:
+    `is_unfinished`: a change of it was interrupted, so that its claims and its trace need not fit its log yet.
+    """
+
+    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool, is_unfinished: bool) -> None:
         self._data = data
         self._name, self._key = info.name, session_file_key(info.name)
         self._repair = repair
         self._head = info.head
+        self._is_unfinished = is_unfinished
         self._findings: list[Finding] = []
 
     def run(self) -> _SessionReport:
@@ -147,13 +155,15 @@ class _SessionExamination:
             return _SessionReport(self._findings, is_listed_correctly=False)
         if found.faults:
             found = self._mend_records(found)
-        self._check_claims(found)
+        if not self._is_unfinished:
+            self._check_claims(found)
         if not found.faults:
             log = data.open_log(self._name)
             self._check_values(log)
             self._check_events(log)
             self._check_snapshot(log)
-            self._check_trace(log)
+            if not self._is_unfinished:
+                self._check_trace(log)
         return _SessionReport(self._findings, found.blob_hashes)
 
     def _add(self, what: str, severity: Severity, remedy: str = "") -> None:
@@ -181,7 +191,7 @@ class _SessionExamination:
                 self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
             return found
         for fault, place in zip(repairable, places, strict=True):
-            self._add(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
+            self._add(f"{_describe_fault(fault)} They are lost; the other records are intact.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
 
     def _save_remains(self, fault: RecordFault) -> str:
@@ -255,10 +265,9 @@ class _SessionExamination:
         if os.path.lexists(self._data.trace_path(self._name)):
             trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
             trace.rewrite(log)
-            trace.close()
         self._add(which, "mended")
 
-    # --- what they mean -------------------------------------------------------------------------------------------
+    # --- meaning -------------------------------------------------------------------------------------------
 
     def _check_events(self, log: KeptLog) -> None:
         judged = check_log(log)
@@ -273,7 +282,7 @@ class _SessionExamination:
             self._add(
                 f"{len(judged.unlawful_seqs)} edits (events {which}) were not lawful for the view of their time.",
                 "fine",
-                "The view is mended before each request.",
+                "The view is repaired before each request.",
             )
         for fault in islice(find_request_faults(judged.view), 3):
             self._add(f"Its next request would be refused: {fault}", "broken", _FORK_REMEDY)
@@ -310,7 +319,6 @@ class _SessionExamination:
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
             trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
-            trace.close()
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 

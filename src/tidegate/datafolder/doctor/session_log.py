@@ -129,7 +129,8 @@ def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
     return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
 
 
-# --- what cannot be ---------------------------------------------------------------------------------------------------
+# --- impossible values
+# ---------------------------------------------------------------------------------------------------
 
 
 class Wrong(NamedTuple):
@@ -201,7 +202,7 @@ def _corrected(event: Event, time: float) -> Event:
     return msgspec.structs.replace(event, payload=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
 
 
-# --- what follows from what -------------------------------------------------------------------------------------------
+# --- consistency -------------------------------------------------------------------------------------------
 
 
 class LogCheck(NamedTuple):

@@ -1,10 +1,11 @@
 """Forgetting: the only way to remove content from a log. Removes a session, messages of it, or a phrase.
 
 Removed content is replaced by a tombstone, and an event says which records were changed. The content is also removed
-from everything derived from the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
+from everything derived from the log: blobs, files, trace, notes, snapshot, index. No process may have the session open.
 
-Each step can be repeated: if a run is interrupted, the log is valid and opens, and the same call finishes the rest.
-What is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
+Each step can be repeated: if a run is interrupted, the log is valid, and the next opening of a session of this folder
+finishes the rest (`datafolder/completion.py`); so does the same call.
+Data that is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
 A fork is a separate session: content from before the fork must be forgotten there, too.
 """
@@ -46,6 +47,7 @@ from tidegate.datafolder.removal import (
     remove_session,
 )
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.datafolder.unfinished import UnfinishedChange, note_change
 from tidegate.disk.atomic_files import make_write_error
 from tidegate.session.recall import recall_message
 from tidegate.store.memory import session_not_found
@@ -90,9 +92,9 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
 
 class _LogChanges(NamedTuple):
-    """What a look through the log brings: the records to put in, the messages among them, and what tells of them.
+    """The result of reading the log: the records to replace, the messages among them, and summaries of them.
 
-    `marked` are tombstones of earlier that no event tells of: the run that made them was cut short.
+    `marked` are earlier tombstones without an event: the run that made them was interrupted.
     """
 
     changes: dict[int, Event]
@@ -123,7 +125,7 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
     ids = frozenset(idents)
     if not ids:
         raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
-    with _locked_log(data, name, step) as log:
+    with _locked_log(data, UnfinishedChange(name, "forget", message_ids=tuple(sorted(ids))), step) as log:
         messages = [recall_message(log, ident) for ident in sorted(ids)]
         files = rewrite_files(
             data.session_files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
@@ -157,7 +159,7 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
         )
     if PhraseRemover(text).matches(TOMBSTONE):
         raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
-    with _locked_log(data, name, step) as log:
+    with _locked_log(data, UnfinishedChange(name, "forget", phrase=text), step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
         found = _find_changes(log, words.remove_from_event)
         blobs = _rewrite_log(data, name, found, step)
@@ -174,19 +176,25 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
 
 
 @contextmanager
-def _locked_log(data: FolderContents, name: str, step: StepCallback) -> Iterator[KeptLog]:
-    """Lock the session and open its log. Its snapshot is removed first: it contains what is to be forgotten."""
+def _locked_log(data: FolderContents, change: UnfinishedChange, step: StepCallback) -> Iterator[KeptLog]:
+    """Lock the session, note the change, and open the log. The snapshot is removed first: it contains what is to be
+    forgotten."""
+    name = change.session
     _get_rewritable_store(data)
     with data.locks.exclusive(name):
         log = data.open_log(name)
         if not log.head:
             raise session_not_found(name)
-        try:
-            data.remove_snapshot(name)
-        except OSError as failure:
-            raise make_write_error("The removal of the snapshot", failure) from failure
-        step("snapshot removed")
-        yield log
+        for ident in change.message_ids:
+            recall_message(log, ident)  # an error if there is no such message
+        with note_change(data, change):
+            step("intent written")
+            try:
+                data.remove_snapshot(name)
+            except OSError as failure:
+                raise make_write_error("The removal of the snapshot", failure) from failure
+            step("snapshot removed")
+            yield log
 
 
 def _get_rewritable_store(data: FolderContents) -> RewritableStore:
@@ -235,7 +243,7 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
 def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
     """Rewrite all records at once; then append the event that says so; then delete blobs no record refers to."""
     records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
-    # Also without changes: an earlier run may have died before the disk was cleared of what it replaced.
+    # Also without changes: an earlier run may have been killed before the replaced records were erased from the disk.
     _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
@@ -255,12 +263,8 @@ def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: Step
 def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
     """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
-        trace = Trace(data.trace_path(name), name, data.mask)
-        try:
-            trace.rewrite(data.open_log(name))
-            sync_file(data.trace_path(name))
-        finally:
-            trace.close()
+        Trace(data.trace_path(name), name, data.mask).rewrite(data.open_log(name))
+        sync_file(data.trace_path(name))
         step("trace made again")
     if (search := data.open_existing_search()) is not None:
         search.refresh()

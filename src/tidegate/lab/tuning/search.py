@@ -34,7 +34,7 @@ _PARALLEL_TRIALS: Final = 4
 _COST_PENALTY: Final = 2.0
 """What a cost above that of the beginning takes from the worth, for each time it is as dear again."""
 _BROKEN_PENALTY: Final = 1.0
-_REPORTED_KEYS: Final = (*FIDELITY_KEYS, "far_strict", "anchors_strict", "cost", "billed_ratio", "summaries")
+_REPORTED_KEYS: Final = (*FIDELITY_KEYS, "far", "anchors", "cost", "billed_ratio", "summaries")
 
 
 class SessionSplit(NamedTuple):
@@ -206,7 +206,7 @@ def _create_study(seed: int) -> "Study":
     try:
         import optuna  # noqa: PLC0415 - an extra: only who tunes needs it
     except ImportError:
-        raise BadInput("The optimiser is not installed.", "Run: pip install 'tidegate[tune]'") from None
+        raise BadInput("The optimizer is not installed.", "Run: pip install 'tidegate[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 

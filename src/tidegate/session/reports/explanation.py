@@ -18,6 +18,7 @@ from tidegate.core.policy.policy import (
     measure_sweep_urgency,
     sweep_market_of,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.sweep.cost_model import SweepMarket
 from tidegate.core.view import View
 from tidegate.store.log import LogReader
@@ -53,6 +54,7 @@ class Explanation(msgspec.Struct, frozen=True):
         edits: Mapping[str, int],
         now: float | None = None,
     ) -> "Explanation":
+        """Explain a view under its policy and budget."""
         shares: Tally[str] = Tally()
         shares["system"] = view.system_tokens
         shares["tools"] = view.tools_tokens
@@ -75,10 +77,10 @@ class Explanation(msgspec.Struct, frozen=True):
         lines = [f"{self.tokens:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.budget_lines)]
         lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.tokens_by_kind.items())
         for decision in self.decisions:
-            mark = "did" if decision.acted else "did not"
+            mark = "acted" if decision.acted else "did not act"
             change = f" ({decision.tokens_before:,} -> {decision.tokens_after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
-            lines.append(f"  {name} {mark} act{change}: {decision.why}")
+            lines.append(f"  {name} {mark}{change}: {decision.reason}")
         if self.next_sweep is not None:
             lines.append(f"  {self.next_sweep}")
         if self.edit_counts:
@@ -117,16 +119,17 @@ class SweepOutlook(msgspec.Struct, frozen=True):
             away = (
                 "it is due"
                 if self.current_tokens >= self.threshold_tokens
-                else "it is due, for the cache is cold and it costs nothing"
+                else "it is due now, because the provider's cache has expired and a sweep costs nothing extra"
             )
         else:
             calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
-            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {calls}"
+            away = f"{self.threshold_tokens - self.current_tokens:,} tokens to go, about {calls}"
         cache = ""
         if self.seconds_since_reply is not None and not prices.cold:
-            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds"
-        reached = f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there"
-        return f"{reached}: {away}; {self.market}{cache}"
+            age = f"{self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds have passed"
+            cache = f"; the provider's cache is warm ({age})"
+        reached = f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
+        return make_sentence(f"{reached} ({away})", f"{self.market}{cache}")
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:

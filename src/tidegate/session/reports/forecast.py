@@ -17,6 +17,7 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import hide_ledger
 from tidegate.core.outcome import Spill
 from tidegate.core.plan import AskSummary, Decision, PlanContext, RunEffect, run_moment
+from tidegate.core.policy.external_stage import StageFailed
 from tidegate.core.policy.policy import (
     COMPARISONS,
     METRICS,
@@ -29,7 +30,9 @@ from tidegate.core.policy.policy import (
     effective_threshold,
     judge_rule,
     measure_for_triggers,
+    trigger_sizes_of,
 )
+from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
 from tidegate.core.turns import split_turns
 from tidegate.core.view import View
 from tidegate.session.reports.explanation import DUE_METRIC, forecast_sweep
@@ -55,11 +58,13 @@ class Threshold(msgspec.Struct, frozen=True):
     limit: float
     current: float
     is_due: bool
+    sizes: TriggerSizes
     tokens_away: int | None = None
     turns_away: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.op} {self.limit:,.6g} (is {self.current:,.6g})"
+        holds = COMPARISONS[self.op](self.current, self.limit)
+        return describe_trigger(self.metric, self.op, self.current, self.limit, holds, self.sizes)
 
 
 class RuleForecast(msgspec.Struct, frozen=True):
@@ -88,23 +93,25 @@ def forecast_rules(session: Session) -> Iterator[RuleForecast]:
     """Yield a forecast for every rule, in the order of the moments. Each is computed when it is asked for."""
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
-            yield _forecast_rule(rule, moment, session._plan_context(session.policy)._replace(fruitless_runs=set()))
+            yield _forecast_rule(
+                rule, moment, session._runner.plan_context(session.policy)._replace(fruitless_runs=set())
+            )
 
 
 def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     budget = priced_now(at.view, at.budget, at.now)
     verdict = judge_rule(rule, _trigger_context(at.policy, at.view, budget, moment), at.now)
-    why = str(verdict.why) if verdict.fires or isinstance(verdict.why, str) else f"not {verdict.why}"
+    why = make_sentence(str(verdict.why)) or "It has no condition."
     alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
     policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
     plan = run_moment("manual", at._replace(policy=policy))
-    edited, summarised, saves = None, 0, list[str]()
+    edited, summarized, saves = None, 0, list[str]()
     decisions: list[Decision] = []
     try:
         while True:
             step = plan.send(None)
             if isinstance(step, AskSummary):
-                summarised += len(step.request.messages)
+                summarized += len(step.request.messages)
             elif isinstance(step, RunEffect):
                 saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
             elif step.edited.rule == rule.name:  # other edits are repairs, which belong to no rule
@@ -113,7 +120,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.why.removeprefix("always; ")
+        told = "" if saves and made.acted else made.reason
         return RuleForecast(
             moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
         )
@@ -125,10 +132,10 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         why,
         _dropped_ids(edited),
         tuple(edit.id for edit in edited.edits if isinstance(edit, Replace)),
-        summarised,
+        summarized,
         tuple(saves),
         edited.tokens_before - edited.tokens_after,
-        sweep_arithmetic=edited.why.removeprefix("always; ") if rule.stage == _SWEEP_STAGE else "",
+        sweep_arithmetic=edited.why if rule.stage == _SWEEP_STAGE else "",
     )
 
 
@@ -157,24 +164,24 @@ def list_thresholds(session: Session) -> list[Threshold]:
             rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
         )
     ]
-    if budget.window is not None or budget.fallback_limit is not None:
-        size = measure_request(view, budget)
-        left = max(0, budget.capacity - size)
-        over = size > budget.capacity
-        found.append(
-            Threshold(
-                "guard",
-                "before_call",
-                "guard",
-                "tokens",
-                ">",
-                budget.capacity,
-                size,
-                over,
-                left,
-                _estimate_turns(left, pace),
-            )
+    size = measure_request(view, budget)
+    left = max(0, budget.capacity - size)
+    over = size > budget.capacity
+    found.append(
+        Threshold(
+            "guard",
+            "before_call",
+            "guard",
+            "tokens",
+            ">",
+            budget.capacity,
+            size,
+            over,
+            trigger_sizes_of(TriggerContext(view, budget, policy, size)),
+            left,
+            _estimate_turns(left, pace),
         )
+    )
     return found
 
 
@@ -194,6 +201,7 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
                 effective_threshold(trigger, at.budget),
                 METRICS[trigger.metric](at),
                 due,
+                trigger_sizes_of(at),
                 tokens,
                 _turns_away(trigger, at) if tokens is None else _estimate_turns(tokens, pace),
             )
@@ -256,11 +264,14 @@ def find_removing_rules(session: Session) -> dict[str, str]:
     seen, takers = hide_ledger(view), dict[str, str]()
     for moment in AUTOMATIC_MOMENTS:
         for rule in policy.moments.get(moment, ()):
-            outcome = rule.run(seen, budget, **rule.settings)
+            try:
+                outcome = rule.run(seen, budget, **rule.settings)
+            except StageFailed:  # a plugin: `explain` shows the error
+                continue
             reading = judge_rule(rule, _trigger_context(policy, view, budget, moment), session._clock())
-            waits = str(reading.why) if rule.when else "its moment"
+            waits = str(reading.why) if rule.when else "at its moment"
             for edit in outcome.edits:
                 ids = edit.ids if isinstance(edit, Drop) else (edit.id,) if isinstance(edit, Replace) else ()
                 for ident in ids:
-                    takers.setdefault(ident, f"{rule.name}: {waits}")
+                    takers.setdefault(ident, f"{rule.name} acts ({waits})")
     return takers

@@ -43,9 +43,9 @@ def _is_occupied(folder: Path) -> bool:
 
 
 class SqliteStore:
-    """Threads and tasks may share it. A process that forks opens its own afterwards.
+    """A store in one SQLite file. Threads and tasks may share it. A forked process must open its own.
 
-    `limit` caps the database file, in bytes; an append that would exceed it is refused whole.
+    `limit` caps the database file, in bytes; an append that would exceed it is refused as a whole.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SqliteStore:
         return self._commits.commit(self._make_append(session, after, records))
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """Append while the event loop goes on. Tasks and threads that wait share a commit."""
+        """Append without blocking the event loop. Waiting tasks and threads share a commit."""
         return await self._commits.commit_async(self._make_append(session, after, records))
 
     def _make_append(self, session: str, after: int, records: Sequence[bytes]) -> Append:
@@ -117,7 +117,7 @@ class SqliteStore:
         try:
             self._change(session, work)
         finally:
-            # Also if there is no such session: a caller who was killed here before comes back for this.
+            # Also if there is no such session: a caller that was killed here before repeats the call.
             with suppress(TidegateError):
                 self._run_vacuum(session)
 
@@ -149,7 +149,7 @@ class SqliteStore:
 
     @contextmanager
     def clean_up_once(self) -> Iterator[None]:
-        """Vacuum once, at the end, for everything that is deleted in this block: many take as long as one."""
+        """Run VACUUM once, at the end of this block, for all deletions in it."""
         with self._vacuum.postpone():
             yield
         self._run_vacuum("all sessions")
@@ -164,7 +164,7 @@ class SqliteStore:
             return self._read_records(self._tables.get(session), max(1, start))
 
     def _read_records(self, session: SessionRow, number: int) -> Iterator[bytes]:
-        """Yield records, some rows at a time, with nothing held open between them: others may write meanwhile."""
+        """Yield records, some rows at a time. No transaction is open between them, so others may write meanwhile."""
         while number <= session.head:
             with self._locked(session.name), read_transaction(self._db):
                 session = self._tables.refresh(session)

@@ -12,7 +12,8 @@ MAX_TYPED_CHARS: Final = 200
 
 
 MAX_DRAFT_PIECES: Final = 6
-"""A request puts an empty line between at most so many texts of one message. A draft in more pieces counts as pasted.
+"""A request puts an empty line between the texts of one message up to this number of texts. A draft in more pieces
+counts as pasted.
 """
 
 
@@ -57,7 +58,7 @@ class MessageDraft(NamedTuple):
         for line in self.text.split("\n"):
             typed = not any(start < place + len(line) and end > place for start, end in self.pasted)
             place += len(line) + 1
-            if not line.strip():  # belongs to what stands before it, or to the first line
+            if not line.strip():  # belongs to the text before it, or to the first line
                 (runs[-1][0] if runs else blank).append(line)
             elif runs and runs[-1][1] == typed:
                 runs[-1][0].append(line)

@@ -1,4 +1,4 @@
-"""The screen behind F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
+"""The screen of F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
 
 import asyncio
 from concurrent.futures import Future

@@ -43,10 +43,9 @@ class AnthropicValidator(MessageListValidator):
         self._tool_blocks = False
         self._void_at = -1  # index of the latest message if it is an empty assistant message
         self._ragged = False  # the latest message ends in white space
-        self._loop = ToolLoop()
+        self._loop = ToolLoop() if is_thinking_enabled(head) else None
         self._marks = 0
         self._media: MediaTally | None = None
-        self._thinks = is_thinking_enabled(head)
         self._tools = bool(head.get("tools"))
         self._read_head(head)
 
@@ -117,9 +116,10 @@ class AnthropicValidator(MessageListValidator):
             self._tell("blank", f"messages.{at}", at=at)
         if role == "user":
             self._others = True
-            self._loop.start_turn()
+            if self._loop:
+                self._loop.start_turn()
             self._only_results(f"messages.{at}")
-        else:
+        elif self._loop:
             self._loop.add_assistant_message("text", at, calls=False)
 
     def _empty(self, role: str, at: int) -> None:
@@ -145,9 +145,9 @@ class AnthropicValidator(MessageListValidator):
                 self._user_block(block, kind, at, n)
             else:
                 self._model_block(block, kind, at, n)
-        if role == "assistant":
+        if self._loop and role == "assistant":
             self._loop.add_assistant_message(kinds[0] if kinds else "", at, calls="tool_use" in kinds)
-        elif "tool_result" not in kinds:
+        elif self._loop and "tool_result" not in kinds:
             self._loop.start_turn()
 
     def _user_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
@@ -250,7 +250,7 @@ class AnthropicValidator(MessageListValidator):
             yield RequestFault("AN8", known.NO_PREFILL_TEXT, last)
         elif self._role == "assistant" and self._ragged:
             yield RequestFault("AN8", "messages: final assistant content cannot end with trailing whitespace", last)
-        if self._thinks:
+        if self._loop:
             yield from self._loop.end_faults()
         if self._marks > known.MAX_CACHE_MARKERS:
             yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")

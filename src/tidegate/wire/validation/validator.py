@@ -6,14 +6,16 @@ validator, fork it, and feed the new messages to the fork.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
+from tidegate.core.messages import encode_into_bytes
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 MAX_STRING_CHARS = 10_485_760
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class RequestValidator(Protocol):
@@ -80,7 +82,7 @@ class MessageListValidator(ABC):
 
     @property
     def faults(self) -> list[RequestFault]:
-        """The faults that no later message can cure."""
+        """The faults that no later message can correct."""
         return self._found.all()
 
     def feed(self, message: object, /) -> None:
