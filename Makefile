@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,19 @@ FAST = tests/core tests/wire tests/session tests/memory tests/disk tests/command
 
 test-fast: $(STAMP) ## run the quick tests of the engine, for the inner loop
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST) $(ARGS)
+
+# Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
+CLIENTS = @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0
+
+test-clients: $(STAMP) ## run real Claude Code and Codex through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
+	@npm install --silent --no-audit --no-fund --prefix .envs/clients $(CLIENTS) || echo "npm cannot install the clients"
+	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+
+gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
+	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py
+
+gateway-bench: $(STAMP) ## what the gateway adds to a request, beside other gateways (ARGS="--only tidegate")
+	@$(BIN)/python bench/gateway.py $(ARGS)
 
 check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

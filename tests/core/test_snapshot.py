@@ -12,9 +12,10 @@ from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import meter
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Call, Text, user_message
 from tidegate.core.snapshot import SNAPSHOT_VERSION, freeze_view, thaw_view
-from tidegate.core.view import RefoldNeeded, View, fold_log
+from tidegate.core.view import RefoldNeeded, View
 
 CODE = {"meter"}
 """What a snapshot cannot hold."""

@@ -10,11 +10,12 @@ from tests.store.sqlite_files import change
 from tidegate import MemoryLog, Session, SessionStorage
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
+from tidegate.core.log_fold import fold_log
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.stages import STAGES
-from tidegate.core.view import View, fold_log
+from tidegate.core.view import View
 from tidegate.datafolder.snapshots import SNAPSHOT_INTERVAL, Snapshots, make_snapshot_watcher
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.log import Log

@@ -11,9 +11,10 @@ from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.view import View, fold_log
+from tidegate.core.view import View
 from tidegate.store.log import MemoryLog
 from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.registry import DIALECTS

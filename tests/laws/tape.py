@@ -11,8 +11,9 @@ import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import TOOL_RESULT, Message, calls_of, is_user_request, result_of
-from tidegate.core.view import RefoldNeeded, View, fold_log
+from tidegate.core.view import RefoldNeeded, View
 
 
 def rough(message: Message) -> int:

@@ -9,9 +9,10 @@ from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import Tape, check_view, shown, snapshot
 from tidegate.core.edit_check import check_edits
 from tidegate.core.events import Event, ViewEdited, decode_event, encode_event
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user_message
 from tidegate.core.stages.repair import repair_view
-from tidegate.core.view import Item, View, fold_log
+from tidegate.core.view import Item, View
 
 ANY = conversations(broken=False, huge=2_000)
 WHOLE = whole_conversations(broken=False, huge=2_000)

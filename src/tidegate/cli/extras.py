@@ -15,6 +15,9 @@ _EXTRAS = {
     "psycopg": "postgres",
     "opentelemetry": "otel",
     "xllamacpp": "local",
+    "httptools": "gateway",
+    "uvicorn": "gateway",
+    "zstandard": "gateway",
 }
 """The extra that installs a package, by the name under which it is imported."""
 

@@ -23,6 +23,7 @@ from tidegate.cli import (
     replay,
     run,
     seeds,
+    serve,
     sessions,
     show,
     trace,
@@ -34,7 +35,7 @@ from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
 _COMMANDS = (
-    *(chat, run, demo),
+    *(chat, run, serve, demo),
     *(sessions, show, trace, view, recall, memory),
     *(undo, clear, fork, forget, export, import_, doctor),
     *(lab, replay, tune, policies, seeds),

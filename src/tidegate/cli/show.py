@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
 def _print_outline(log: "KeptLog") -> None:
     """Print what happened to the view, and where requests were sent."""
     from tidegate.core.events import NoteAdded, ViewEdited
+    from tidegate.core.log_fold import fold_log
     from tidegate.core.text.terminal_text import clean_line
-    from tidegate.core.view import fold_log
     from tidegate.session.request import list_sent_requests, parse_model_note
 
     view = fold_log(log.read)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result
 
 MAX_TIME: Final = 253_370_764_800.0
@@ -71,6 +71,8 @@ def _check_report(seq: int, used: UsageReported) -> str:
 
 
 def _check_note(seq: int, noted: NoteAdded) -> str:
+    if isinstance(noted, BranchStarted) and not (noted.text.isdecimal() and noted.edit < seq):
+        return "it continues the conversation after an event that is not before it"
     if noted.topic == "weighed":
         head, _, rest = noted.text.partition(" ")
         counted = rest.partition(" ")[0]

@@ -18,6 +18,15 @@ class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="
     tokens: int
 
 
+class HostMessageAdded(MessageAdded, frozen=True, gc=False, array_like=True, tag="host_said"):
+    """A message of a host that keeps its own list of messages (`session/following.py`).
+
+    `key` is how the message is recognized when the host sends its list again.
+    """
+
+    key: str
+
+
 class ViewEdited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited"):
     """One transaction on the view: all its edits or none. `rule` is the rule of the policy that caused it."""
 
@@ -70,11 +79,28 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 
     @property
     def edit(self) -> int:
-        """The seq of the edit that an `undo` or `redo` names, or 0."""
+        """The seq of the event that an `undo`, a `redo` or a branch names, or 0."""
         return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
 
-EventPayload = MessageAdded | ViewEdited | UsageReported | NoteAdded
+BRANCH = "branch"
+
+
+class BranchStarted(NoteAdded, frozen=True, gc=False, array_like=True, tag="branched", omit_defaults=True):
+    """The conversation continues from an earlier event (`edit`): everything since then is on another branch.
+
+    It is a separate struct, not only a topic, so that versions that do not know branches refuse the log instead of
+    showing both branches as one conversation.
+    """
+
+    topic: str = BRANCH
+
+
+class HostNote(NoteAdded, frozen=True, gc=False, array_like=True, tag="host_noted", omit_defaults=True):
+    """A `system` or `tools` note about a change that the host made itself: signed data stays as the host sends it."""
+
+
+EventPayload = MessageAdded | ViewEdited | UsageReported | NoteAdded | HostMessageAdded | BranchStarted | HostNote
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -50,8 +50,16 @@ class MarkedText(Text, frozen=True, gc=False, array_like=True, tag="marked", omi
     typed: bool = False
 
 
+OPAQUE_MEDIA = "application/json"
+"""The media type of content that the engine does not know: `Image.data` is then its JSON."""
+
+
 class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image", omit_defaults=True):
-    """Base64 `data` or a `url`. Width and height are pixels, 0 if unknown. Its token count depends on them."""
+    """Base64 `data` or a `url`. Width and height are pixels, 0 if unknown. Its token count depends on them.
+
+    A document, or content of a client that the engine does not know, is carried in the same way under its own media
+    type: it is never cut inside, and dialects that cannot send it name it by a placeholder.
+    """
 
     media: str = "image/png"
     data: str = ""

@@ -13,8 +13,12 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
-SNAPSHOT_VERSION = 4
-"""Raise it with every change of the fields or of the fold: older snapshots are then refused."""
+SNAPSHOT_VERSION = 5
+"""Raise it with every change of the fields or of the fold: older snapshots are then refused.
+
+Version 5 has the fields of version 4. It is another number so that versions that do not know branches refuse it.
+"""
+_READABLE_VERSIONS = (4, SNAPSHOT_VERSION)
 
 
 class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -148,7 +152,7 @@ def _decode(data: bytes | memoryview) -> _Frozen:
         frozen = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise _make_error(str(fault)) from fault
-    if frozen.version != SNAPSHOT_VERSION:
+    if frozen.version not in _READABLE_VERSIONS:
         raise _make_error(f"it is of version {frozen.version}, not {SNAPSHOT_VERSION}")
     return frozen
 

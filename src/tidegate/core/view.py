@@ -16,7 +16,7 @@ The fold keeps three laws:
 - *`prefix_seq` says what the renderer may reuse*: it is the seq of the last event that changed anything but the end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +24,17 @@ import msgspec
 from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
-from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, read_tools
+from tidegate.core.events import (
+    BRANCH,
+    Event,
+    HostMessageAdded,
+    HostNote,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
+    read_tools,
+)
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
@@ -136,7 +146,7 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
     return _AppliedEdits(items, first)
 
 
-REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten"})
+REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten", BRANCH})
 
 _FIRST_REPORT_PRIOR = 500
 """Tokens assumed to be counted exactly when the first report comes."""
@@ -150,7 +160,8 @@ class RuleFiring(msgspec.Struct, frozen=True):
 
 
 class RefoldNeeded(Exception):
-    """The view must be folded again from the start: an edit was undone or redone, or a message was forgotten."""
+    """The view must be folded again from the start: an edit was undone or redone, a message was forgotten, or the
+    conversation continues on another branch."""
 
 
 class View:
@@ -196,7 +207,7 @@ class View:
         except RefoldNeeded:
             raise
         except Exception as fault:  # a log may hold anything
-            raise _does_not_follow(event.seq, type(fault).__name__) from fault
+            raise fold_error(event.seq, type(fault).__name__) from fault
 
     def _fold(self, event: Event) -> None:
         self.head = event.seq
@@ -205,7 +216,7 @@ class View:
             if what.message.role == "assistant":
                 self.reply_count += 1
                 self.last_reply_time = event.time
-            self._say(what.message, what.tokens)
+            self._say(what.message, what.tokens, isinstance(what, HostMessageAdded))
         elif isinstance(what, ViewEdited):
             if event.seq not in self.skipped_edits:
                 self._edit(what, event)
@@ -214,7 +225,7 @@ class View:
         else:
             self._note(what)
 
-    def _say(self, message: Message, tokens: int) -> None:
+    def _say(self, message: Message, tokens: int, by_host: bool) -> None:
         self.said_seq = self.head
         if is_user_request(message):
             self.total_turns += 1
@@ -229,7 +240,7 @@ class View:
             return
         self._append(item)
         if is_instruction(seen):
-            self._fixed_changed()
+            self._fixed_changed(by_host)
         calls = calls_of(seen)
         if calls:
             self.unanswered[seen.id] = [call.id for call in calls]
@@ -291,6 +302,10 @@ class View:
         self.edited_seq = self.head
         self.usage = None
 
+    def start_branch(self, event: Event) -> None:
+        """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
+        self.head = self.edited_seq = self.prefix_seq = event.seq
+
     def _use(self, used: UsageReported) -> None:
         if not is_plausible_report(used.counted_tokens, used.input_tokens):
             return
@@ -308,12 +323,12 @@ class View:
         tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
         if noted.topic == "system":
             self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
-            self._fixed_changed()
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "tools":
             self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
-            self._fixed_changed()
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "unsigned":
-            self._fixed_changed()
+            self._fixed_changed(isinstance(noted, HostNote))
         elif noted.topic == "clear":
             self.orphans = []
             self._moved()
@@ -344,10 +359,14 @@ class View:
         self.last_reply_time = 0.0
         self.recoveries = 0
 
-    def _fixed_changed(self) -> None:
-        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid."""
+    def _fixed_changed(self, by_host: bool) -> None:
+        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid.
+
+        A host that changes them itself also decides what it sends back signed.
+        """
         self._moved()
-        self._rebuild(self.items, 0)
+        if not by_host:
+            self._rebuild(self.items, 0)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
 
@@ -466,37 +485,8 @@ class View:
         return self.items[start:end]
 
 
-def _does_not_follow(seq: int, why: str) -> BadLog:
+def fold_error(seq: int, why: str) -> BadLog:
     return BadLog(
         f"Record {seq} does not follow from those before it ({why}).",
         f"Run `tidegate doctor` to see what is wrong. A fork at record {seq - 1} has everything before it.",
     )
-
-
-def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
-    """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
-
-    Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
-    """
-    skip: frozenset[int] = frozenset()
-    seen = 0
-    while True:
-        view = View(meter, skip)
-        try:
-            for event in read():
-                what = event.payload
-                if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
-                    view.head = event.seq
-                    view._moved()
-                    view._rebuild(view.items, 0)
-                    if event.seq > seen and what.topic != "forgotten":
-                        seen, seq = event.seq, what.edit
-                        if not seq:
-                            raise _does_not_follow(seen, "it names no edit")
-                        skip = skip | {seq} if what.topic == "undo" else skip - {seq}
-                        raise RefoldNeeded
-                else:
-                    view.fold(event)
-            return view
-        except RefoldNeeded:
-            continue

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from tidegate.core.log_fold import fold_log
 from tidegate.core.policy.policy import Policy
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import fold_log
 from tidegate.datafolder.completion import complete_unfinished
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.effects import DataFolderEffects

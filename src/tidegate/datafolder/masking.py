@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
-from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.events import Event, EventPayload, MessageAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 
 _MASK = "[masked]"
@@ -61,7 +61,8 @@ class EventMasker:
         before = self.count
         if isinstance(what, MessageAdded):
             message = self._mask_message(what.message)
-            changed: EventPayload = MessageAdded(message, self._raise_count(what.tokens, before))
+            tokens = self._raise_count(what.tokens, before)
+            changed: EventPayload = msgspec.structs.replace(what, message=message, tokens=tokens)
         elif isinstance(what, ViewEdited):
             edits = tuple(self._mask_edit(edit) for edit in what.edits)
             changed = msgspec.structs.replace(what, why=self.mask_text(what.why), edits=edits)
@@ -69,7 +70,7 @@ class EventMasker:
             return what
         else:
             text = self.mask_json(what.text) if what.topic in _JSON_TOPICS else self.mask_text(what.text)
-            changed = NoteAdded(what.topic, text, self._raise_count(what.tokens, before))
+            changed = msgspec.structs.replace(what, text=text, tokens=self._raise_count(what.tokens, before))
         return changed if self.count > before else what
 
     def _raise_count(self, tokens: int, before: int) -> int:

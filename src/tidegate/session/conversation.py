@@ -10,9 +10,10 @@ import msgspec
 
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
-from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
+from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
 from tidegate.session.serial_calls import SerialCalls
@@ -284,21 +285,23 @@ class LiveConversation:
 
         None, which a provider returns if it counted nothing, is ignored.
         """
-        if usage is None:
-            return
-        head, counted = self._last_request
-        read = read_usage(require_object(to_plain_json(usage), "The usage"))
-        self._append(
-            UsageReported(
-                self.model,
-                head,
-                counted,
-                read.input_tokens,
-                read.output_tokens,
-                read.cache_read,
-                read.cache_write,
-                self._shared_messages,
-            )
+        if usage is not None:
+            plain = require_object(to_plain_json(usage), "The usage")
+            self._append(self.build_usage_report(plain, self._last_request))
+
+    def build_usage_report(self, usage: Mapping[str, object], measured: tuple[int, int]) -> UsageReported:
+        """The event for a provider's report. `measured` is the head of the log and our count for that request."""
+        head, counted = measured
+        read = read_usage(usage)
+        return UsageReported(
+            self.model,
+            head,
+            counted,
+            read.input_tokens,
+            read.output_tokens,
+            read.cache_read,
+            read.cache_write,
+            self._shared_messages,
         )
 
     def _refresh(self) -> None:

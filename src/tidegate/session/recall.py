@@ -10,6 +10,7 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import Message
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query
@@ -198,7 +199,7 @@ def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
     """Return the edit that the next undo reverts, or that the next redo repeats."""
     made: list[int] = []
     undone: list[int] = []
-    for event in log.read():
+    for event in iterate_current_branch(log.read):
         what = event.payload
         if isinstance(what, ViewEdited):
             made.append(event.seq)

@@ -9,9 +9,9 @@ import msgspec
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
+from tidegate.core.log_fold import fold_log
 from tidegate.core.plan import Decision
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import fold_log
 from tidegate.store.log import LogReader
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer

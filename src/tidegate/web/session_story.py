@@ -15,8 +15,9 @@ import msgspec
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
+from tidegate.core.log_fold import fold_log
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import RefoldNeeded, View, fold_log
+from tidegate.core.view import RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.store.log import Log

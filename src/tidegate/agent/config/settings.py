@@ -201,6 +201,33 @@ class McpServerSettings(msgspec.Struct, frozen=True):
     headers: dict[str, SecretText] = {}
 
 
+class UpstreamSettings(msgspec.Struct, frozen=True):
+    """An upstream of the gateway. With `key_env`, the gateway supplies the key from this environment variable."""
+
+    url: str
+    key_env: VariableName | None = None
+
+
+class GatewayFileSettings(msgspec.Struct, frozen=True):
+    """`tidegate serve`. Keys of `upstreams` are path prefixes; `windows` are by model, `policies` by model or client.
+
+    `token_envs` name environment variables with the tokens that clients must show. `retention_days` is how long
+    sessions are kept; 0 keeps them.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8484
+    upstreams: dict[str, UpstreamSettings] = {}
+    window: PositiveInt | None = None
+    windows: dict[str, PositiveInt] = {}
+    policy: str = ""
+    policies: dict[str, str] = {}
+    token_envs: tuple[VariableName, ...] = ()
+    on_store_failure: Literal["forward", "refuse"] = "forward"
+    retention_days: NonNegativeInt = 0
+    max_body: PositiveInt = 64_000_000
+
+
 class FileSettings(msgspec.Struct, frozen=True):
     """A whole file. Without `modules` every tool is offered. `window`, in tokens, is for models without a window.
 
@@ -223,6 +250,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
+    gateway: GatewayFileSettings = GatewayFileSettings()
     allow_env: tuple[VariableName, ...] = ()
 
 

@@ -4,13 +4,14 @@ The caller passes a `TokenCounter` (exact vocabularies are in `tidegate.models.t
 is counted, also opaque data, and adding a part never lowers the sum.
 """
 
+import binascii
 import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tidegate.core.errors import BadPolicy
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
 
@@ -25,6 +26,7 @@ __all__ = [
     "TokenCounter",
     "TokenEstimator",
     "calibrate_ratio",
+    "count_document_pages",
     "count_image",
     "count_message",
     "count_system",
@@ -40,6 +42,10 @@ REQUEST_OVERHEAD = 16  # what a chat template adds once: begin, end, the assista
 LABEL_OVERHEAD = 4  # a system message in mid-conversation is shown as a labeled user text
 TOOL_OVERHEAD = 8  # braces and keywords around a tool definition
 UNKNOWN_IMAGE_TOKENS = 1200  # a picture of unknown size
+_DOCUMENT_PAGE_TOKENS = 3_000  # text and picture of a page; providers name 1,500 to 3,000
+_DOCUMENT_PAGE_BYTES = 100_000  # a page is rarely larger, unless it is scanned
+_PDF_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_ENCODED_DATA = re.compile(r"[A-Za-z0-9+/=_-]{4000,}")
 RENAMED_TOOL_OVERHEAD = 8  # a name that no provider takes is sent under a longer one
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
@@ -124,8 +130,28 @@ def _count_part(part: Part, counter: TokenCounter, thinking: bool) -> int:
         if part.block:
             return counter.count_text(part.block)
         return counter.count_text(part.text) if thinking else 0
+    if not part.media.startswith("image/"):
+        return _count_attachment(part, counter)
     # A count by characters is a document's own convention, and that says one price for every picture.
     return UNKNOWN_IMAGE_TOKENS if isinstance(counter, CharsPerToken) else count_image(part)
+
+
+def _count_attachment(attachment: Image, counter: TokenCounter) -> int:
+    """A document by its pages, anything else by its text. Encoded data in it is never read as text by a model."""
+    if attachment.media == OPAQUE_MEDIA:
+        data = _ENCODED_DATA.findall(attachment.data)
+        text = _ENCODED_DATA.sub("", attachment.data) if data else attachment.data
+        return counter.count_text(text) + UNKNOWN_IMAGE_TOKENS * len(data)
+    return _DOCUMENT_PAGE_TOKENS * count_document_pages(attachment.data)
+
+
+def count_document_pages(base64_data: str) -> int:
+    """The pages of a PDF, at least 1. Where they are compressed, their number is estimated from the size."""
+    try:
+        data = binascii.a2b_base64(base64_data)
+    except ValueError:
+        return 1
+    return max(1, len(_PDF_PAGE.findall(data)), len(data) // _DOCUMENT_PAGE_BYTES)
 
 
 def count_tools(tools: Iterable[Tool], counter: TokenCounter) -> int:
@@ -190,7 +216,17 @@ def fits_its_length(tokens: int, message: Message) -> bool:
     exception, so a count that fails is counted again, not refused.
     """
     size, pictures = _extent(message.parts)
-    return size // 8 <= tokens <= 4 * size + 5_000 * pictures + 64
+    return size // 8 <= tokens <= 4 * size + 5_000 * pictures + 64 or _has_attachment(message.parts)
+
+
+def _has_attachment(parts: Iterable[Part]) -> bool:
+    """Whether there is a document or unknown content: its length says little about its count."""
+    return any(
+        _has_attachment(part.parts)
+        if isinstance(part, Result)
+        else isinstance(part, Image) and not part.media.startswith("image/")
+        for part in parts
+    )
 
 
 def _extent(parts: Iterable[Part]) -> tuple[int, int]:

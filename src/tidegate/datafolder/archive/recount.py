@@ -44,7 +44,8 @@ class EventRecounter:
             if message.role == "system":
                 self._labelled.add(message.id)
             seen = resolve_visibility(message)
-            return _with(event, MessageAdded(message, 0 if seen is None else self._count(seen)))
+            tokens = 0 if seen is None else self._count(seen)
+            return _with(event, msgspec.structs.replace(what, message=message, tokens=tokens))
         if isinstance(what, ViewEdited):
             return _with(event, msgspec.structs.replace(what, edits=tuple(map(self._edit, what.edits))))
         if isinstance(what, NoteAdded) and what.topic in ("system", "tools", "model"):

@@ -23,7 +23,7 @@ import msgspec
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.event_check import is_possible_count
 from tidegate.core.events import Event, NoteAdded, encode_event
-from tidegate.core.view import View
+from tidegate.core.view import REFOLD_TOPICS, View
 from tidegate.datafolder.archive.distrust import without_rules
 from tidegate.datafolder.archive.format import (
     ARCHIVE_FORMAT,
@@ -267,7 +267,7 @@ def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
 
 def _fold(view: View, event: Event) -> None:
     what = event.payload
-    if isinstance(what, NoteAdded) and what.topic in ("undo", "redo", "forgotten"):
+    if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
         return  # the fold is made as if these had been known from the start
     try:
         view.fold(event)

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.events import NoteAdded, encode_event
+from tidegate.core.log_fold import fold_log
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
-from tidegate.core.view import View, fold_log
+from tidegate.core.view import View
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays

@@ -20,10 +20,11 @@ from tidegate.core.events import (
     decode_event,
     encode_event,
 )
+from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Text
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
-from tidegate.core.view import RefoldNeeded, View, fold_log, resolve_visibility
+from tidegate.core.view import RefoldNeeded, View, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter
 from tidegate.session.request import parse_model_note
 from tidegate.store.blobs import Blobs

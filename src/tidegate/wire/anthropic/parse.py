@@ -32,13 +32,13 @@ def parse_message(obj: object) -> list[Message]:
     message = require_object(obj, "A message")
     role, content = message.get("role"), message.get("content")
     if role == "assistant":
-        return [Message("assistant", read_parts(content, "the assistant message", _read_assistant_part), origin=FAMILY)]
+        return [Message("assistant", read_parts(content, "the assistant message", read_assistant_part), origin=FAMILY)]
     if role == "system":
-        return [Message("system", read_parts(content, "the system message", _read_user_part))]
+        return [Message("system", read_parts(content, "the system message", read_user_part))]
     if role != "user":
         raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use user or assistant.")
     if not isinstance(content, list | tuple):
-        return [Message("user", read_parts(content, "the user message", _read_user_part))]
+        return [Message("user", read_parts(content, "the user message", read_user_part))]
     results: list[Message] = []
     rest: list[object] = []
     for each in content:
@@ -47,17 +47,17 @@ def parse_message(obj: object) -> list[Message]:
         else:
             rest.append(each)
     if rest or not results:
-        results.append(Message("user", read_parts(rest, "the user message", _read_user_part)))
+        results.append(Message("user", read_parts(rest, "the user message", read_user_part)))
     return results
 
 
 def _read_result(block: JsonObject) -> Message:
     call_id = require_field(block, "tool_use_id", "A tool_result")
-    parts = read_parts(block.get("content"), "a tool_result", _read_user_part)
+    parts = read_parts(block.get("content"), "a tool_result", read_user_part)
     return build_tool_message(call_id, parts, bool(block.get("is_error")))
 
 
-def _read_user_part(block: JsonObject, what: str) -> Part:
+def read_user_part(block: JsonObject, what: str) -> Part:
     kind = block.get("type")
     if kind == "text":
         return Text(require_text(block.get("text"), f"A text of {what}"))
@@ -70,10 +70,10 @@ def _read_user_part(block: JsonObject, what: str) -> Part:
     return image_from_base64(require_field(source, "data", "The source of an image"), media)
 
 
-def _read_assistant_part(block: JsonObject, what: str) -> Part:
+def read_assistant_part(block: JsonObject, what: str) -> Part:
     kind = block.get("type")
     if kind in ("text", "image"):
-        return _read_user_part(block, what)
+        return read_user_part(block, what)
     if kind == "tool_use":
         call_id = read_optional_text(block.get("id"), "The id of a tool_use")
         return Call(call_id, require_field(block, "name", "A tool_use"), read_call_arguments(block.get("input")))
@@ -85,14 +85,14 @@ def _read_assistant_part(block: JsonObject, what: str) -> Part:
 def parse_body(body: object) -> ParsedRequest:
     request = require_object(body, "The body")
     listed = require_list(request.get("messages"), "messages")
-    system = join_text_parts(read_parts(request.get("system"), "the system text", _read_user_part))
+    system = join_text_parts(read_parts(request.get("system"), "the system text", read_user_part))
     tools = require_list(request.get("tools") or [], "tools")
     return build_parsed_request(
-        (message for obj in listed for message in parse_message(obj)), system, map(_read_tool, tools)
+        (message for obj in listed for message in parse_message(obj)), system, map(read_tool, tools)
     )
 
 
-def _read_tool(value: object) -> Tool:
+def read_tool(value: object) -> Tool:
     tool = require_object(value, "A tool")
     if tool.get("type", "custom") != "custom":
         label = abbreviate_value(tool.get("type"))

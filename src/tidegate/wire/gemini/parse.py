@@ -43,11 +43,11 @@ def _read_content(obj: object, pending: list[Call]) -> list[Message]:
     role = content.get("role", "user")
     parts = [require_object(part, "A part") for part in require_list(content.get("parts"), "parts")]
     if role == "model":
-        return [Message("assistant", tuple(map(_read_model_part, parts)), origin=FAMILY)]
+        return [Message("assistant", tuple(map(read_model_part, parts)), origin=FAMILY)]
     if role not in ("user", "function", "system"):
         raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use user or model.")
-    results = [_read_response(part, pending) for part in parts if _get_field(part, "functionResponse") is not None]
-    rest = tuple(_read_user_part(part) for part in parts if _get_field(part, "functionResponse") is None)
+    results = [read_response(part, pending) for part in parts if _get_field(part, "functionResponse") is not None]
+    rest = tuple(read_user_part(part) for part in parts if _get_field(part, "functionResponse") is None)
     if rest or not results:
         results.append(Message("system" if role == "system" else "user", rest))
     return results
@@ -62,7 +62,7 @@ def _to_camel_case(part: JsonObject) -> JsonObject:
     return {_UNDERSCORED.sub(lambda found: found[1].upper(), key): value for key, value in part.items()}
 
 
-def _read_model_part(part: JsonObject) -> Part:
+def read_model_part(part: JsonObject) -> Part:
     signature = read_optional_text(_get_field(part, "thoughtSignature"), "A thoughtSignature")
     signature = "" if signature == SIGNATURE_PLACEHOLDER else signature
     called = _get_field(part, "functionCall")
@@ -76,11 +76,11 @@ def _read_model_part(part: JsonObject) -> Part:
     if not part.get("thought") and isinstance(part.get("text"), str):
         return Text(require_text(part["text"], "A text"), signature)
     if _get_field(part, "inlineData") is not None or _get_field(part, "fileData") is not None:
-        return _read_user_part(part)
+        return read_user_part(part)
     return Thinking(block=encode_json_text(_to_camel_case(part)))
 
 
-def _read_user_part(part: JsonObject) -> Part:
+def read_user_part(part: JsonObject) -> Part:
     if isinstance(part.get("text"), str):
         return Text(require_text(part["text"], "A text"))
     inline, stored = _get_field(part, "inlineData"), _get_field(part, "fileData")
@@ -94,7 +94,7 @@ def _read_user_part(part: JsonObject) -> Part:
     raise unknown_part_error(next(iter(part), None) if not found else media, "the content")
 
 
-def _read_response(part: JsonObject, pending: list[Call]) -> Message:
+def read_response(part: JsonObject, pending: list[Call]) -> Message:
     given = require_object(_get_field(part, "functionResponse"), "A functionResponse")
     name = require_field(given, "name", "A functionResponse")
     call_id = read_optional_text(given.get("id"), "The id of a functionResponse")
@@ -112,7 +112,7 @@ def _read_response(part: JsonObject, pending: list[Call]) -> Message:
     elif response is not None:
         found = [Text(encode_json_text(response))]
     inner = given.get("parts")
-    found += [_read_user_part(require_object(each, "A part")) for each in require_list(inner or [], "parts")]
+    found += [read_user_part(require_object(each, "A part")) for each in require_list(inner or [], "parts")]
     return build_tool_message(call_id or name, found, error)
 
 
@@ -129,11 +129,11 @@ def parse_body(body: object) -> ParsedRequest:
     given = _get_field(request, "systemInstruction")
     if given is not None:
         parts = require_list(require_object(given, "systemInstruction").get("parts"), "The parts of systemInstruction")
-        system = join_text_parts(_read_user_part(require_object(part, "A part")) for part in parts)
-    return build_parsed_request(messages, system, _read_tools(request.get("tools")))
+        system = join_text_parts(read_user_part(require_object(part, "A part")) for part in parts)
+    return build_parsed_request(messages, system, read_tools(request.get("tools")))
 
 
-def _read_tools(value: object) -> list[Tool]:
+def read_tools(value: object) -> list[Tool]:
     found: list[Tool] = []
     for each in require_list(value or [], "tools"):
         listed = _get_field(require_object(each, "A tool"), "functionDeclarations")

@@ -39,7 +39,7 @@ def parse_message(obj: object) -> list[Message]:
     if role is None:
         label = abbreviate_value(message.get("role"))
         raise_bad_input(f"The role '{label}' is unknown.", "Use system, developer, user, assistant or tool.")
-    content = read_parts(message.get("content"), f"the {role} message", _read_part)
+    content = read_parts(message.get("content"), f"the {role} message", read_part)
     if role == "tool":
         return [build_tool_message(require_field(message, "tool_call_id", "A tool message"), content)]
     if role != "assistant":
@@ -57,7 +57,7 @@ def parse_message(obj: object) -> list[Message]:
     return [Message("assistant", tuple(parts), origin=FAMILY)]
 
 
-def _read_part(part: JsonObject, what: str) -> Part:
+def read_part(part: JsonObject, what: str) -> Part:
     kind = part.get("type")
     if kind in ("text", "refusal"):
         return Text(require_text(part.get(str(kind)), f"A text of {what}"))
@@ -84,11 +84,11 @@ def parse_body(body: object) -> ParsedRequest:
     listed = require_list(request.get("messages"), "messages")
     tools = require_list(request.get("tools") or [], "tools")
     return build_parsed_request(
-        (message for obj in listed for message in parse_message(obj)), "", map(_read_tool, tools)
+        (message for obj in listed for message in parse_message(obj)), "", map(read_tool, tools)
     )
 
 
-def _read_tool(value: object) -> Tool:
+def read_tool(value: object) -> Tool:
     tool = require_object(value, "A tool")
     if tool.get("type", "function") != "function":
         raise_bad_input(

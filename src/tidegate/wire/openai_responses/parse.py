@@ -36,7 +36,7 @@ def parse_message(obj: object) -> list[Message]:
     if kind == "message":
         return [_read_message(item)]
     if kind in _OUTPUT_TYPES:
-        output = read_parts(item.get("output"), "a tool output", _read_part)
+        output = read_parts(item.get("output"), "a tool output", read_part)
         return [build_tool_message(require_field(item, "call_id", "A tool output"), output)]
     part: Part
     if kind == "function_call":
@@ -59,11 +59,11 @@ def _read_message(item: JsonObject) -> Message:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use system, developer, user or assistant.")
-    parts = read_parts(item.get("content"), f"the {role} message", _read_part)
+    parts = read_parts(item.get("content"), f"the {role} message", read_part)
     return Message(_ROLES[role], parts, origin=FAMILY if role == "assistant" else "")
 
 
-def _read_part(part: JsonObject, what: str) -> Part:
+def read_part(part: JsonObject, what: str) -> Part:
     kind = part.get("type")
     if kind in ("input_text", "output_text", "text"):
         return Text(require_text(part.get("text"), f"A text of {what}"))
@@ -87,10 +87,10 @@ def parse_body(body: object) -> ParsedRequest:
             messages += parse_message(obj)
     system = read_optional_text(request.get("instructions"), "The instructions")
     tools = require_list(request.get("tools") or [], "tools")
-    return build_parsed_request(merge_adjacent_messages(messages, "assistant"), system, map(_read_tool, tools))
+    return build_parsed_request(merge_adjacent_messages(messages, "assistant"), system, map(read_tool, tools))
 
 
-def _read_tool(value: object) -> Tool:
+def read_tool(value: object) -> Tool:
     tool = require_object(value, "A tool")
     if tool.get("type") != "function":
         raise_bad_input(

@@ -1,0 +1,212 @@
+"""What the gateway adds to a streamed Anthropic request: beside a direct request, and beside other gateways.
+
+    python bench/gateway.py                               # direct and tidegate
+    python bench/gateway.py --peer litellm=http://127.0.0.1:4000 --peer headroom=http://127.0.0.1:8787
+
+The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
+the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
+`--upstream-port` names. Only ratios of one run mean something.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+SMALL, LARGE = 1_000, 193_000
+ANSWER = "".join(
+    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+    for event in (
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-opus-4-6",
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": {"input_tokens": 100, "output_tokens": 1},
+            },
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"word {number} "}}
+            for number in range(20)
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": 40},
+        },
+        {"type": "message_stop"},
+    )
+).encode()
+
+
+async def serve_upstream(port: int) -> asyncio.Server:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                top = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(top.split(b"content-length:")[1].split(b"\r\n")[0]) if b"content-length:" in top else 0
+                await reader.readexactly(length)
+                writer.write(head + ANSWER)
+                await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(serve, "127.0.0.1", port)
+
+
+class GrowingConversation:
+    """A conversation of about `size` bytes that grows with every answer, as that of a client does."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self.name = name
+        answer, words = "some words of an answer " * 20, "more words of a person " * 60
+        pairs = max(0, (size - 300) // (len(answer) + len(words) + 80))
+        self._messages: list[dict[str, Any]] = [{"role": "user", "content": f"conversation {name}"}]
+        for _ in range(pairs):
+            self._messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": words}]
+
+    def make_body(self) -> bytes:
+        body = {"model": "claude-opus-4-6", "max_tokens": 1000, "stream": True, "messages": self._messages}
+        return json.dumps(body).encode()
+
+    def take_answer(self) -> None:
+        said = "".join(f"word {number} " for number in range(20))
+        self._messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "go on"}]
+
+
+async def ask(http: httpx.AsyncClient, url: str, conversation: GrowingConversation) -> tuple[float, float]:
+    """Seconds to the first byte and to the end of the answer."""
+    headers = {"x-api-key": "key-of-nobody", "content-type": "application/json", "anthropic-version": "2023-06-01"}
+    body = conversation.make_body()
+    started = time.perf_counter()
+    first = 0.0
+    async with http.stream(
+        "POST", f"{url}/v1/messages", content=body, headers={**headers, "x-tidegate-session": conversation.name}
+    ) as response:
+        async for _ in response.aiter_raw():
+            first = first or time.perf_counter() - started
+    assert response.status_code == 200, response.status_code
+    took = time.perf_counter() - started
+    conversation.take_answer()
+    return first, took
+
+
+async def measure(targets: dict[str, str], size: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Interleaved single requests, each of which extends the conversation before."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
+    conversations = {name: GrowingConversation(size, f"{size}-{name}") for name in targets}
+    async with httpx.AsyncClient(timeout=60) as http:
+        for number in range(-3, rounds):
+            for name, url in targets.items():
+                took = await ask(http, url, conversations[name])
+                if number >= 0:
+                    found[name].append(took)
+    return found
+
+
+async def measure_load(url: str, size: int, seconds: float) -> float:
+    """Requests per second of eight clients with a conversation each."""
+    done = 0
+    started = time.perf_counter()
+    end = started + seconds
+
+    async def work(number: int) -> None:
+        nonlocal done
+        conversation = GrowingConversation(size, f"load-{size}-{number}-{started}")
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:  # nothing here is https
+            while time.perf_counter() < end:
+                await ask(http, url, conversation)
+                done += 1
+
+    await asyncio.gather(*map(work, range(8)))
+    return done / (time.perf_counter() - started)
+
+
+async def start_gateway(folder: str, port: int, upstream: int) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", folder, "--port", str(port)]
+    command += ["--upstream", f"anthropic=http://127.0.0.1:{upstream}"]
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder)
+    async with httpx.AsyncClient() as http:
+        for _ in range(600):
+            with suppress(httpx.HTTPError):
+                await http.get(f"http://127.0.0.1:{port}/healthz")
+                return process
+            await asyncio.sleep(0.1)
+    raise SystemExit("the gateway did not start")
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Seconds of CPU of a process: unlike the time that passes, they do not depend on what else runs."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(size: int, found: dict[str, list[tuple[float, float]]], loads: dict[str, list[float]]) -> None:
+    direct = statistics.median(whole for _, whole in found["direct"])
+    first_direct = statistics.median(first for first, _ in found["direct"])
+    print(f"\n{size:,} bytes     p50 ms   p99 ms   added p50   first byte added   requests/s at 8")
+    for name, times in found.items():
+        whole = sorted(each for _, each in times)
+        middle, late = statistics.median(whole), whole[int(len(whole) * 0.99) - 1]
+        first = statistics.median(each for each, _ in times) - first_direct
+        rate = statistics.median(loads[name])
+        print(
+            f"  {name:<12} {middle * 1e3:7.1f}  {late * 1e3:7.1f}  {(middle - direct) * 1e3:10.1f}"
+            f"  {first * 1e3:17.1f}  {rate:16.0f}"
+        )
+
+
+async def run(options: argparse.Namespace) -> None:
+    upstream = await serve_upstream(options.upstream_port)
+    port = upstream.sockets[0].getsockname()[1]
+    peers = dict(text.split("=", 1) for text in options.peer)
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = await start_gateway(folder, options.port, port)
+        targets = {"direct": f"http://127.0.0.1:{port}", "tidegate": f"http://127.0.0.1:{options.port}", **peers}
+        try:
+            for size in (SMALL, LARGE):
+                before = read_cpu_seconds(gateway.pid)
+                found = await measure(targets, size, options.rounds)
+                spent = (read_cpu_seconds(gateway.pid) - before) / (options.rounds + 3)
+                loads: dict[str, list[float]] = {name: [] for name in targets}
+                for _ in range(3):
+                    for name, url in targets.items():
+                        loads[name].append(await measure_load(url, size, options.seconds))
+                report(size, found, loads)
+                print(f"  the gateway used {spent * 1e3:.1f} ms of CPU for a request")
+        finally:
+            gateway.terminate()
+            await gateway.wait()
+    upstream.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100, help="single requests to each target")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each load, three times")
+    parser.add_argument("--port", type=int, default=18484, help="of the gateway")
+    parser.add_argument("--upstream-port", type=int, default=18485, help="of the upstream")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="another gateway that runs")
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

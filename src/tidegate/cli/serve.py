@@ -1,0 +1,121 @@
+"""`tidegate serve`: the gateway between clients and their providers."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from tidegate.cli.extras import require_packages
+from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_positive_int
+from tidegate.terminal.exit_codes import EXIT_OK
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.agent.config.settings import GatewayFileSettings
+    from tidegate.gateway.settings import GatewaySettings
+
+_ABOUT = """\
+Start a gateway: point any client at it by its base URL. The whole conversation is kept in a log, and the provider gets
+a view of it that fits the window. A request that needs no edit is forwarded byte for byte. docs/gateway.md has the
+set-up for each client. The same settings can be in the section `gateway:` of tidegate.yaml; options come first.
+"""
+_EPILOG = """\
+The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
+it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored.
+
+examples:
+  tidegate serve
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
+  tidegate serve --window 32000 --upstream openai=http://127.0.0.1:8080/v1
+  tidegate serve --host 0.0.0.0 --token-env GATEWAY_TOKEN
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(
+        subparsers, "serve", run, summary="a gateway for any client, by base URL", description=_ABOUT, epilog=_EPILOG
+    )
+    add = parser.add_argument
+    add("--host", default="", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
+    add("--port", type=_parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
+    add(
+        "--upstream",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="where requests go: anthropic=URL, openai=URL or gemini=URL; openai-NAME=URL adds another one",
+    )
+    add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="the window of every model")
+    add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
+    add("--token-env", action="append", default=[], metavar="NAME", help="the variable with a token clients must show")
+    add(
+        "--on-store-failure",
+        choices=("forward", "refuse"),
+        default=None,
+        help="what happens to requests that cannot be logged (default: forward)",
+    )
+    add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
+    add("--quiet", action="store_true", help="no line per request")
+    add_data_options(parser)
+
+
+def _parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    require_packages("uvicorn", "httptools", "zstandard")
+
+    from pathlib import Path
+
+    from tidegate.agent.config.files import locate_config_files
+    from tidegate.agent.config.launch import LaunchOptions
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.gateway.app import Gateway
+    from tidegate.gateway.server import print_log_line, run_gateway
+    from tidegate.gateway.settings import check_settings
+    from tidegate.presets import load
+
+    files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
+    written = LaunchOptions(files, os.environ).load_config().config.settings.gateway
+    settings = make_gateway_settings(options, written)
+    check_settings(settings)
+    for policy in (settings.policy, *settings.policies.values()):
+        load(policy)  # a faulty policy is wrong usage: report it before anything is opened
+    secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
+    with open_data_folder(options, create=True, secrets=secrets) as data:
+        gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
+        print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
+        run_gateway(gateway, settings)
+    return EXIT_OK
+
+
+def make_gateway_settings(options: argparse.Namespace, written: "GatewayFileSettings") -> "GatewaySettings":
+    """The settings of the command line over those of the file. BadInput for a variable that is not set."""
+    from tidegate.core.errors import BadInput
+    from tidegate.gateway.settings import GatewaySettings, parse_upstream
+
+    def read_variable(name: str) -> str:
+        value = os.environ.get(name, "")
+        if not value:
+            raise BadInput(f"The environment variable {name} is not set.", f"Set {name}, or name another one.")
+        return value
+
+    keys = {name: read_variable(each.key_env) for name, each in written.upstreams.items() if each.key_env}
+    urls = {name: each.url for name, each in written.upstreams.items()}
+    urls |= dict(text.split("=", 1) if "=" in text else (text, "") for text in options.upstream)
+    given = [parse_upstream(f"{name}={url}", keys) for name, url in urls.items()]
+    return GatewaySettings(
+        host=options.host or written.host,
+        port=written.port if options.port is None else options.port,
+        upstreams=tuple(given),
+        window=options.window or written.window,
+        windows=written.windows,
+        policy=options.policy or written.policy or "default",
+        policies=written.policies,
+        tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
+        on_store_failure=options.on_store_failure or written.on_store_failure,
+        retention_days=written.retention_days,
+        max_body=written.max_body,
+    )

@@ -1,0 +1,100 @@
+"""The fold of a whole log, and its branches: which events belong to the conversation as it is now.
+
+A log is a line of events. `BranchStarted` at event B with the number S says: from here on the conversation continues
+after event S, so the events between S and B are on another branch. S may itself be on a branch that was left before;
+that branch is then continued. Nothing is ever removed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from tidegate.core.events import BranchStarted, Event, NoteAdded
+from tidegate.core.view import REFOLD_TOPICS, Meter, RefoldNeeded, View, fold_error
+
+
+class BranchPoint(NamedTuple):
+    """The event `seq` continues the conversation after the event `after`."""
+
+    seq: int
+    after: int
+
+
+class EventSpan(NamedTuple):
+    first: int
+    last: int
+
+
+def find_branch_points(events: Iterable[Event]) -> list[BranchPoint]:
+    return [BranchPoint(event.seq, event.payload.edit) for event in events if isinstance(event.payload, BranchStarted)]
+
+
+def hidden_spans(points: list[BranchPoint]) -> list[EventSpan]:
+    """The events that are not on the current branch, as spans in ascending order."""
+    hidden: list[EventSpan] = []
+    end: int | None = None  # the last event still to be classified; None: the end of the log
+    for point in reversed(points):
+        if end is not None and point.seq > end:
+            continue  # this branch point is itself on a branch that was left
+        if point.after + 1 < point.seq:
+            hidden.append(EventSpan(point.after + 1, point.seq - 1))
+        end = point.after
+    return hidden[::-1]
+
+
+def iterate_current_branch(read: Callable[[], Iterable[Event]]) -> Iterator[Event]:
+    """The events of a log that are on its current branch, with the branch events themselves."""
+    spans = hidden_spans(find_branch_points(read()))
+    for event in read():
+        while spans and spans[0].last < event.seq:
+            spans.pop(0)
+        if not spans or event.seq < spans[0].first:
+            yield event
+
+
+def _check_branch_points(points: list[BranchPoint]) -> list[BranchPoint]:
+    for point in points:
+        if not 0 <= point.after < point.seq:
+            raise fold_error(point.seq, "it names no event before it")
+    return points
+
+
+def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
+    """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
+
+    Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
+    With the first branch that is read, the fold starts over and passes over the events of the other branches.
+    """
+    skip: frozenset[int] = frozenset()
+    seen = 0
+    hidden: list[EventSpan] | None = None
+    while True:
+        view = View(meter, skip)
+        spans = iter(hidden or ())
+        span = next(spans, None)
+        try:
+            for event in read():
+                what = event.payload
+                while span is not None and span.last < event.seq:
+                    span = next(spans, None)
+                if span is not None and event.seq >= span.first:
+                    continue  # on another branch: also its reports, so that a repeated request has the same bytes
+                if isinstance(what, BranchStarted):
+                    if hidden is None:
+                        hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
+                        raise RefoldNeeded
+                    view.start_branch(event)
+                elif isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
+                    view.head = event.seq
+                    view._moved()
+                    view._rebuild(view.items, 0)
+                    if event.seq > seen and what.topic != "forgotten":
+                        seen, seq = event.seq, what.edit
+                        if not seq:
+                            raise fold_error(seen, "it names no edit")
+                        skip = skip | {seq} if what.topic == "undo" else skip - {seq}
+                        raise RefoldNeeded
+                else:
+                    view.fold(event)
+            return view
+        except RefoldNeeded:
+            continue

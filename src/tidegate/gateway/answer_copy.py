@@ -1,0 +1,95 @@
+"""A copy of an answer for the log, assembled while the answer is passed on. It never disturbs the answer itself."""
+
+from typing import Final
+
+import msgspec
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.messages import Message, Text
+from tidegate.models.errors.classification import ProviderError, classify_frame
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.units import read_reply
+from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
+from tidegate.wire.streaming.reply import Reply
+
+_MAX_COPY_BYTES: Final = 32_000_000
+_OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
+
+
+_ERROR_TYPES: Final = frozenset(("error", "response.failed"))
+
+
+class AnswerCopy:
+    """Feed it the bytes of an answer. `is_whole`: nothing is missing. `error` is the upstream's error in the stream.
+
+    `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
+    """
+
+    def __init__(self, dialect: str, *, is_stream: bool) -> None:
+        self._dialect = dialect
+        self._reader = SseReader() if is_stream else None
+        self._assembler = create_assembler(dialect)
+        self._body = bytearray()
+        self._texts: list[str] = []
+        self._size = 0
+        self._is_broken = False
+        self.has_begun = False
+        self.error: ProviderError | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return not self._is_broken and self._assembler.done
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._is_broken:
+            return
+        try:
+            if self._size > _MAX_COPY_BYTES:
+                self._is_broken = True
+            elif self._reader is None:
+                self._body += data
+            else:
+                for frame in self._reader.feed(data):
+                    value = decode_frame(frame)
+                    if value is not None:
+                        self._take(value)
+        except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError):
+            self._is_broken = self.has_begun = True
+
+    def end(self) -> None:
+        """The answer has ended: read it if it was no stream of events."""
+        if self._reader is not None or self._is_broken:
+            return
+        try:
+            value = msgspec.json.decode(bytes(self._body))
+            for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
+                frames = [each] if isinstance(value, list) else frames_from_response(self._dialect, each)
+                for frame in frames:
+                    self._take(frame)
+        except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError, AttributeError, TypeError):
+            self._is_broken = True
+
+    def _take(self, frame: JsonObject) -> None:
+        self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
+        if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
+            self.error = classify_frame(frame)
+        for delta in self._assembler.feed(frame):
+            if delta.kind == "text":
+                self._texts.append(delta.text)
+
+    def read(self) -> tuple[Message | None, JsonObject]:
+        """The answer and its usage. TidegateError if it is not whole."""
+        reply: Reply = self._assembler.finish()
+        return read_reply(self._dialect, reply.messages), reply.usage
+
+    def read_partial(self) -> Message | None:
+        """The text that arrived of an answer that was cut off."""
+        text = "".join(self._texts)
+        return Message("assistant", (Text(text),)) if text.strip() else None
+
+    def read_usage(self) -> JsonObject:
+        try:
+            return self._assembler.finish().usage
+        except TidegateError:
+            return {}

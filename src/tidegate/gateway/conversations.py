@@ -1,0 +1,189 @@
+"""Which session a request belongs to, and the sessions that are open.
+
+A client's id names the session. Without one, a session is found by the messages: its name is the hash of the messages
+of its first request, and a later request belongs to it if it begins with these messages and with an answer that the
+session gave. So two conversations with the same first message stay two sessions.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from tidegate.core.errors import TidegateError
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.routing import ClientId
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.presets import load
+from tidegate.session.following import FollowingSession, HostItem
+from tidegate.wire.splicing.units import HostUnit
+
+_MAX_ALIKE: Final = 64
+"""Sessions whose first requests are the same; beyond that the newest is not told apart any more."""
+_MAX_KNOWN_CHAINS: Final = 20_000
+PARENT_TOPIC: Final = "parent"
+
+
+class Conversation:
+    """An open session of a client. `users` counts the requests that are using it now."""
+
+    def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.following = following
+        self.users = 0
+
+    @property
+    def model(self) -> str:
+        return self.following.session.model
+
+
+class Conversations:
+    def __init__(self, data: DataFolder, settings: GatewaySettings, metrics: Metrics) -> None:
+        self._data = data
+        self._settings = settings
+        self._metrics = metrics
+        self._open: OrderedDict[str, Conversation] = OrderedDict()
+        self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
+        self.learned_windows: dict[str, int] = {}
+
+    def find(
+        self,
+        client: ClientId,
+        scope: str,
+        model: str,
+        dialect: str,
+        items: Sequence[HostItem[HostUnit]],
+        *,
+        has_tools: bool,
+        create: bool = True,
+    ) -> Conversation | None:
+        """The conversation of a request; None for a side request, which has none. Not `create`: only a known one."""
+        keys = [item.key for item in items]
+        if not client.name:
+            return self._find_by_messages(scope, model, dialect, items, create)
+        name = scope + client.name
+        if not create and not self._exists(name):
+            return None
+        if not client.is_explicit and not has_tools and not self._shares_prefix(name, model, dialect, keys):
+            return None
+        conversation = self._get(name, model, dialect, client.client)
+        if client.parent and conversation.following.session.log.head <= 2:
+            conversation.following.session.history.add_note(PARENT_TOPIC, scope + client.parent)
+        return conversation
+
+    def _shares_prefix(self, name: str, model: str, dialect: str, keys: Sequence[str]) -> bool:
+        if not self._exists(name):
+            return False
+        return bool(self._get(name, model, dialect, "").following.tree.match(keys[:1]))
+
+    def _exists(self, name: str) -> bool:
+        return name in self._open or self._data.store.head(name) > 0
+
+    def _find_by_messages(
+        self, scope: str, model: str, dialect: str, items: Sequence[HostItem[HostUnit]], create: bool
+    ) -> Conversation | None:
+        keys = [item.key for item in items]
+        chains = chain_keys(f"{scope}{dialect}", keys)
+        answers = [place for place, item in enumerate(items) if item.message.role == "assistant"]
+        best: tuple[int, Conversation] | None = None
+        for place in (len(keys), *reversed(answers)):
+            for name in self._names_by_chain(scope, chains[place]):
+                conversation = self._get(name, model, dialect, "")
+                matched = conversation.following.tree.match(keys)
+                is_retry = len(matched) == len(keys) and matched[-1:] == [conversation.following.tree.tip]
+                if (len(matched) > place or is_retry) and (best is None or len(matched) > best[0]):
+                    best = len(matched), conversation
+            if best is not None:
+                break
+        if best is None and not create:
+            return None
+        found = best[1] if best else self._create_by_messages(scope, chains[-1], model, dialect)
+        self._remember_chain(chains[-1], found.name)
+        return found
+
+    def _names_by_chain(self, scope: str, chain: str) -> list[str]:
+        """Sessions in which a request with these messages was seen, and those that began with such a request."""
+        found = list(self._by_chain.get(chain, ()))
+        base = f"{scope}auto-{chain}"
+        for number in range(1, _MAX_ALIKE + 1):
+            name = base if number == 1 else f"{base}-{number}"
+            if name not in found:
+                if not self._exists(name):
+                    break
+                found.append(name)
+        return found
+
+    def _create_by_messages(self, scope: str, chain: str, model: str, dialect: str) -> Conversation:
+        base = f"{scope}auto-{chain}"
+        names = (base if number == 1 else f"{base}-{number}" for number in range(1, _MAX_ALIKE + 1))
+        name = next((name for name in names if not self._exists(name)), f"{base}-{_MAX_ALIKE}")
+        return self._get(name, model, dialect, "")
+
+    def _remember_chain(self, chain: str, name: str) -> None:
+        names = self._by_chain.setdefault(chain, [])
+        self._by_chain.move_to_end(chain)
+        if name not in names:
+            names.append(name)
+            del names[:-_MAX_ALIKE]
+        while len(self._by_chain) > _MAX_KNOWN_CHAINS:
+            self._by_chain.popitem(last=False)
+
+    def _get(self, name: str, model: str, dialect: str, client: str) -> Conversation:
+        known = self._open.get(name)
+        if known is not None and (known.users or (known.model == model and known.dialect == dialect)):
+            self._open.move_to_end(name)
+            return known
+        if known is not None:
+            self._close(name)
+        settings = self._settings
+        policy = load(settings.policy_for(model, client))
+        if settings.retention_days:
+            policy = msgspec.structs.replace(policy, retention=settings.retention_days)
+        session = self._data.open(
+            name,
+            model,
+            policy=policy,
+            window=settings.window_for(model) or self.learned_windows.get(model),
+            wire=dialect,
+            restore=False,
+        )
+        conversation = Conversation(name, dialect, FollowingSession(session))
+        self._open[name] = conversation
+        self._close_idle()
+        return conversation
+
+    def _close_idle(self) -> None:
+        """Close the sessions that were not used for the longest time. What is open never grows without bound."""
+        for name in list(self._open)[:-1]:
+            if len(self._open) <= self._settings.open_sessions:
+                break
+            if not self._open[name].users:
+                self._close(name)
+        self._metrics.open_sessions = len(self._open)
+
+    def _close(self, name: str) -> None:
+        self._open.pop(name).following.session.close()
+
+    def close(self) -> list[TidegateError]:
+        """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""
+        failed: list[TidegateError] = []
+        for name in list(self._open):
+            try:
+                self._close(name)
+            except TidegateError as failure:
+                failed.append(failure)
+        return failed
+
+
+def chain_keys(start: str, keys: Sequence[str]) -> list[str]:
+    """The hash of every beginning of a list of keys: the entry n is that of the first n keys."""
+    state = blake2b(start.encode(), digest_size=12)
+    found = [state.copy().hexdigest()]
+    for key in keys:
+        state.update(key.encode())
+        found.append(state.copy().hexdigest())
+    return found

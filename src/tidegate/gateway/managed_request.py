@@ -1,0 +1,78 @@
+"""A request of a client with the view of its conversation: what is sent in its place."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadRequest
+from tidegate.session.following import FixedPart, FollowedRequest, HostItem, make_host_item
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
+from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
+from tidegate.wire.splicing.writer import ShownUnit, write_messages
+
+_MIN_OUTPUT = 256
+"""Tokens of output that are always left: less would end every answer at once."""
+
+
+class ClientRequest(NamedTuple):
+    """A request as the client sent it: its bytes (not compressed), its JSON, and its messages."""
+
+    dialect: str
+    text: bytes
+    body: JsonObject
+    host: HostRequest
+    items: list[HostItem[HostUnit]]
+
+    @property
+    def fixed_part(self) -> FixedPart:
+        return FixedPart(self.host.system, self.host.tools)
+
+
+def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
+    """Read a request; None if it is no JSON object, which the upstream shall say."""
+    try:
+        body = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(body, dict):
+        return None
+    host = READERS[dialect](body)
+    if model and not host.model:
+        host = msgspec.structs.replace(host, model=model)
+    return ClientRequest(dialect, text, body, host, [make_host_item(unit, unit.message) for unit in host.units])
+
+
+def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], window: int | None) -> bytes:
+    """The bytes to send: the client's own, or these with the edits of the view.
+
+    BadRequest if an edited request breaks a rule that the client's own did not break.
+    """
+    text = client.text
+    if not followed.is_unchanged:
+        shown = [
+            ShownUnit(
+                each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed
+            )
+            for each in followed.shown
+        ]
+        text = write_messages(client.dialect, text, shown, client.host.fixed_items)
+    if window:
+        text = lower_output(client.dialect, text, client.body, max(window - followed.tokens, _MIN_OUTPUT))
+    return text if followed.is_unchanged else _check_edited(client, text)
+
+
+def _check_edited(client: ClientRequest, text: bytes) -> bytes:
+    model = client.host.model
+    known = Counter(fault.rule for fault in find_request_faults(client.dialect, client.text, model))
+    faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+    if any("must start with a thinking block" in fault.text for fault in faults):
+        text = leave_out_thinking(text)
+        faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+    if faults:
+        raise BadRequest(
+            f"The edited request broke a rule of {client.dialect}: {faults[0].rule} at {faults[0].where}",
+            "The client's own request was sent. This is a defect of tidegate; please report it.",
+        )
+    return text

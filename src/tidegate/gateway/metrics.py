@@ -1,0 +1,41 @@
+"""Counters of the gateway in the text format of Prometheus. No content, no names of sessions."""
+
+from collections import Counter
+from typing import Final
+
+_HELP: Final = {
+    "tidegate_requests_total": "Requests by dialect, handling and status.",
+    "tidegate_edited_requests_total": "Requests that were forwarded with edits.",
+    "tidegate_overflows_total": "Refusals of an upstream for length that were retried inside the gateway.",
+    "tidegate_unlogged_requests_total": "Requests that were forwarded although they could not be logged.",
+    "tidegate_defects_total": "Edited requests that broke a rule of their provider and were not sent.",
+    "tidegate_branches_total": "Conversations that continued from an earlier message.",
+    "tidegate_input_tokens_total": "Input tokens that upstreams reported.",
+    "tidegate_output_tokens_total": "Output tokens that upstreams reported.",
+}
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self.open_sessions = 0
+        self.running_requests = 0
+
+    def count(self, name: str, amount: int = 1, **labels: str) -> None:
+        self._counts[f"tidegate_{name}_total", tuple(sorted(labels.items()))] += amount
+
+    def render(self) -> str:
+        lines: list[str] = []
+        for name, text in _HELP.items():
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} counter"]
+            found = sorted(item for item in self._counts.items() if item[0][0] == name)
+            lines += [f"{name}{_format_labels(labels)} {number}" for (_, labels), number in found]
+            if not found:
+                lines.append(f"{name} 0")
+        for name, number in (("open_sessions", self.open_sessions), ("running_requests", self.running_requests)):
+            lines += [f"# TYPE tidegate_{name} gauge", f"tidegate_{name} {number}"]
+        return "\n".join(lines) + "\n"
+
+
+def _format_labels(labels: tuple[tuple[str, str], ...]) -> str:
+    return "{" + ",".join(f'{key}="{value}"' for key, value in labels) + "}" if labels else ""

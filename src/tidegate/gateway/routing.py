@@ -1,0 +1,134 @@
+"""Where a request belongs: its upstream, its dialect, and the conversation that its headers name. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from tidegate.gateway.settings import Family, Upstream
+
+Handling = Literal["manage", "count", "proxy"]
+
+_SESSION_PREFIX: Final = re.compile(r"/s/([^/]+)(/.*)")
+_GEMINI_METHOD: Final = re.compile(r":(generateContent|streamGenerateContent|rawPredict|streamRawPredict)\Z")
+_MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_ID_CHARS: Final = 80
+
+
+class Route(NamedTuple):
+    """`path` is what is sent to the upstream; `session` is the name of a conversation that the path gives."""
+
+    upstream: Upstream
+    path: str
+    handling: Handling
+    dialect: str = ""
+    session: str = ""
+    model: str = ""
+
+
+def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Sequence[Upstream]) -> Route:
+    """The route of a request, by the prefix of its path, then by path and headers."""
+    session = ""
+    if named := _SESSION_PREFIX.match(path):
+        session, path = clean_id(unquote(named[1])), named[2]
+    first, _, rest = path[1:].partition("/")
+    upstream = next((each for each in upstreams if each.name == first), None)
+    if upstream is not None:
+        path = "/" + rest
+    else:
+        family = _guess_family(path, headers)
+        upstream = next((each for each in upstreams if each.family == family), upstreams[0])
+    handling, dialect = _find_handling(method, path, headers)
+    model = _MODEL_IN_PATH.search(path)
+    target = _join_paths(upstream.url, path)
+    return Route(upstream, target, handling, dialect, session, unquote(model[1]) if model else "")
+
+
+def _join_paths(url: str, path: str) -> str:
+    """The address for a path. A version that both have is written once."""
+    version = path.split("/", 2)[1] if path.count("/") else ""
+    if version and re.fullmatch(r"v\d\w*", version) and url.endswith(f"/{version}"):
+        path = path.removeprefix(f"/{version}")
+    return url + path
+
+
+def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
+    if "/messages" in path or path == "/complete":
+        return "anthropic"
+    if _GEMINI_METHOD.search(path) or path.startswith("/v1beta"):
+        return "gemini"
+    if path.endswith(("/chat/completions", "/responses", "/completions", "/embeddings")) or "/responses/" in path:
+        return "openai"
+    if "anthropic-version" in headers or "x-api-key" in headers:
+        return "anthropic"
+    return "gemini" if "x-goog-api-key" in headers else "openai"
+
+
+def _find_handling(method: str, path: str, headers: Mapping[str, str]) -> tuple[Handling, str]:
+    if method != "POST" or headers.get("authorization", "").startswith("AWS4-"):
+        return "proxy", ""  # a signed request must not be changed
+    if path.endswith("/messages"):
+        return "manage", "anthropic"
+    if path.endswith("/messages/count_tokens"):
+        return "count", "anthropic"
+    if path.endswith("/chat/completions"):
+        return "manage", "openai_chat"
+    if path.endswith("/responses"):
+        return "manage", "openai_responses"
+    method_of = _GEMINI_METHOD.search(path)
+    if method_of and "Content" in method_of[1]:
+        return "manage", "gemini"
+    return ("manage", "anthropic") if method_of and "awPredict" in method_of[1] else ("proxy", "")
+
+
+class ClientId(NamedTuple):
+    """How a request names its conversation. `parent` is the conversation of the agent that started this one.
+
+    `is_explicit`: the user chose the name, so every request with it belongs to the conversation.
+    """
+
+    client: str = ""
+    name: str = ""
+    parent: str = ""
+    is_explicit: bool = False
+
+
+def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
+    """The conversation that the path, our header or the headers of a known client name; an empty one if none does."""
+    if chosen := session or clean_id(headers.get("x-tidegate-session", "")):
+        return ClientId("", chosen, "", True)
+    if main := clean_id(headers.get("x-claude-code-session-id", "")):
+        agent = clean_id(headers.get("x-claude-code-agent-id", ""))
+        if not agent:
+            return ClientId("claude", f"claude-{main}")
+        above = clean_id(headers.get("x-claude-code-parent-agent-id", ""))
+        return ClientId("claude", f"claude-{main}.{agent}", f"claude-{main}.{above}" if above else f"claude-{main}")
+    if main := clean_id(headers.get("session-id", headers.get("session_id", ""))):
+        thread = clean_id(headers.get("thread-id", headers.get("conversation_id", "")))
+        if not thread or thread == main:
+            return ClientId("codex", f"codex-{main}")
+        return ClientId("codex", f"codex-{main}.{thread}", f"codex-{main}")
+    if main := clean_id(headers.get("x-session-id", "")):
+        return ClientId("opencode", f"opencode-{main}")
+    return ClientId()
+
+
+def clean_id(text: str) -> str:
+    return _UNSAFE.sub("_", text)[:_MAX_ID_CHARS]
+
+
+class _Metadata(msgspec.Struct):
+    session_id: str = ""
+
+
+def find_id_in_body(body: Mapping[str, object]) -> str:
+    """The session that Claude Code names in `metadata.user_id`, which is a JSON text."""
+    metadata = body.get("metadata")
+    given = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    try:
+        return clean_id(msgspec.json.decode(given, type=_Metadata).session_id) if isinstance(given, str) else ""
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""

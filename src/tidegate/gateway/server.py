@@ -1,0 +1,117 @@
+"""Running the gateway: uvicorn with limits on slow and large headers, and a shutdown that finishes streams."""
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tidegate.core.errors import BadInput
+from tidegate.gateway.app import Gateway
+from tidegate.gateway.settings import GatewaySettings
+
+_HEADER_TIMEOUT: Final = 15.0
+_KEEP_ALIVE: Final = 75
+_MAX_HEADER_BYTES: Final = 131_072
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """A connection whose headers must arrive in time and be of bounded size, else it is closed."""
+
+    header_timeout = _HEADER_TIMEOUT
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._header_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = self._start_deadline()
+
+    def _start_deadline(self) -> asyncio.TimerHandle:
+        return self.loop.call_later(self.header_timeout, self._close_if_waiting)
+
+    def _is_running(self) -> bool:
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _close_if_waiting(self) -> None:
+        self._deadline = None
+        if not self._is_running():
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_running():
+            self._header_bytes = 0
+            self._stop_deadline()
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self.transport.close()
+        elif self._deadline is None:
+            self._deadline = self._start_deadline()
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_deadline()
+        super().connection_lost(exc)
+
+
+class GatewayServer(uvicorn.Server):
+    """A server that ends normally after a signal, so that sessions and the store are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvicorn.Server:
+    config = uvicorn.Config(
+        gateway,
+        **{
+            "host": settings.host,
+            "port": settings.port,
+            "http": BoundedHttpProtocol,
+            "ws": "none",
+            "lifespan": "on",
+            "log_config": None,
+            "access_log": False,
+            "server_header": False,
+            "date_header": False,
+            "proxy_headers": False,
+            "timeout_keep_alive": _KEEP_ALIVE,
+            "timeout_graceful_shutdown": int(settings.shutdown_timeout),
+            "backlog": 512,
+            **more,
+        },
+    )
+    return GatewayServer(config)
+
+
+def run_gateway(gateway: Gateway, settings: GatewaySettings) -> None:
+    """Serve until a signal; running answers are finished first. BadInput if the address is taken."""
+    try:
+        make_server(gateway, settings).run()
+    except SystemExit as failure:  # uvicorn ends the process if it cannot listen
+        raise BadInput(
+            f"The gateway cannot listen on {settings.host}:{settings.port}.",
+            "Another program may use the port; choose another one with --port.",
+        ) from failure
+
+
+def print_log_line(line: str) -> None:
+    sys.stderr.write(line + "\n")

@@ -1,0 +1,129 @@
+"""The settings of the gateway, from the command line or from the `gateway:` section of tidegate.yaml."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+
+Family = Literal["anthropic", "openai", "gemini"]
+StoreFailure = Literal["forward", "refuse"]
+FAMILIES: Final[tuple[Family, ...]] = ("anthropic", "openai", "gemini")
+DEFAULT_URLS: Final[Mapping[Family, str]] = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+}
+KEY_HEADERS: Final[Mapping[Family, str]] = {
+    "anthropic": "x-api-key",
+    "openai": "authorization",
+    "gemini": "x-goog-api-key",
+}
+DEFAULT_PORT: Final = 8484
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """Where requests go. `name` is the path prefix that chooses it. With a `key` the gateway supplies the key."""
+
+    name: str
+    family: Family
+    url: str
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"Upstream({self.name!r}, {self.url!r})"  # never the key
+
+    @property
+    def key_header(self) -> tuple[str, str]:
+        prefix = "Bearer " if self.family == "openai" else ""
+        return KEY_HEADERS[self.family], prefix + self.key
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
+
+    `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    upstreams: tuple[Upstream, ...] = ()
+    window: int | None = None
+    windows: Mapping[str, int] = {}
+    policy: str = "default"
+    policies: Mapping[str, str] = {}
+    tokens: tuple[str, ...] = ()
+    on_store_failure: StoreFailure = "forward"
+    retention_days: int = 0
+    max_body: int = 64_000_000
+    max_answer: int = 64_000_000
+    max_header_bytes: int = 65_536
+    body_timeout: float = 60.0
+    connect_timeout: float = 10.0
+    answer_timeout: float = 600.0
+    shutdown_timeout: float = 30.0
+    open_sessions: int = 64
+
+    def __repr__(self) -> str:
+        return f"GatewaySettings({self.host}:{self.port}, upstreams={self.upstreams!r})"  # never the tokens
+
+    def window_for(self, model: str) -> int | None:
+        return self.windows.get(model, self.window)
+
+    def policy_for(self, model: str, client: str) -> str:
+        return self.policies.get(model) or self.policies.get(client) or self.policy
+
+
+def parse_upstream(text: str, keys: Mapping[str, str] | None = None) -> Upstream:
+    """An upstream from `NAME=URL`. The name is a family, or begins with one and a hyphen, as in openai-local=URL."""
+    name, equals, url = text.partition("=")
+    family = next((family for family in FAMILIES if name == family or name.startswith(f"{family}-")), None)
+    if not equals or family is None or not name.replace("-", "").isalnum():
+        raise BadInput(
+            f"{name[:40]!r} does not name an upstream.",
+            "Write NAME=URL, where NAME is anthropic, openai or gemini, or begins with one of them and a hyphen.",
+        )
+    return Upstream(name, family, check_upstream_url(url), (keys or {}).get(name, ""))
+
+
+def check_upstream_url(url: str) -> str:
+    """The URL without a slash at its end. BadInput if it is not http or https, or if it contains a key or a query."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound, parts = False, urlsplit("")
+    if not sound:
+        raise BadInput(
+            "The URL of an upstream is no http or https address.", "Give one like https://api.anthropic.com."
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise BadInput("The URL of an upstream holds a name, a key or a query.", "Set its key with key_env instead.")
+    return url.rstrip("/")
+
+
+def complete_upstreams(given: Sequence[Upstream]) -> tuple[Upstream, ...]:
+    """The given upstreams, and the providers themselves for the families that have none."""
+    named = {upstream.name for upstream in given}
+    return (*given, *(Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES if name not in named))
+
+
+def check_settings(settings: GatewaySettings) -> None:
+    """BadInput for settings that would open the gateway to strangers."""
+    if not is_loopback(settings.host) and not settings.tokens:
+        raise BadInput(
+            f"The gateway would listen on {settings.host} without a token: anyone who reaches it could use it.",
+            "Set a token with --token-env NAME, or listen on 127.0.0.1.",
+        )
+    if any(len(token) < 16 for token in settings.tokens):
+        raise BadInput("A token of the gateway has fewer than 16 characters.", "Use a longer random text.")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

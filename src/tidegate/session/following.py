@@ -1,0 +1,394 @@
+"""A session that follows the list of messages which a host keeps itself.
+
+A host (a gateway for HTTP clients, an adapter for a framework) has its own messages and sends all of them with every
+call. Before each call it hands its list to `FollowingSession`:
+
+    following = FollowingSession(session)
+    request = following.prepare([make_host_item(obj, parse(obj)) for obj in host_messages])
+    for shown in request.shown:          # in the host's order
+        ...                              # shown.item.host is the host's own object, untouched; or a replacement
+    following.record_reply(request, reply, usage)
+
+Messages that are known are recognized by their keys; new ones are added to the log. If the host rewrote its past (its
+own compaction, a rewind, an edited message), the log gets a branch event: the conversation continues from the last
+message that both have in common, and the other branch stays in the log. A host that returns to an earlier branch
+continues that one.
+
+Calls on one FollowingSession are serialized: use either the sync or the async methods of an object, not both. A reply
+that arrives when the conversation has meanwhile gone another way is kept in the log but not shown.
+"""
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from tidegate.core.events import BranchStarted, Event, EventPayload, HostMessageAdded, HostNote, MessageAdded
+from tidegate.core.messages import INTERRUPTED, Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.tokens.counting import count_message, count_system, count_tools
+from tidegate.core.view import Item, resolve_visibility
+from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer
+from tidegate.session.unconfirmed import MakePayloads
+from tidegate.wire.parsing import repair_message_texts, repair_unicode
+
+HostObject = TypeVar("HostObject")
+_ROOT = ""
+
+
+# --- recognizing messages -----------------------------------------------------------------------------------------
+
+
+def hash_message(message: Message) -> str:
+    """The key of a message by its content.
+
+    Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
+    two requests. Calls and results count with their ids.
+    """
+    found = [message.role, *filter(None, map(_describe_part, message.parts))]
+    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
+
+
+def _describe_part(part: Part) -> list[object] | None:
+    if isinstance(part, Text):
+        text = part.text.strip()
+        return ["text", text] if text else None
+    if isinstance(part, Image):
+        return ["image", part.data or part.url]
+    if isinstance(part, Call):
+        return ["call", part.id, part.name, _canonical_json(part.arguments)]
+    if isinstance(part, Result):
+        return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
+    return None
+
+
+def _canonical_json(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return text.encode("utf-8", "surrogatepass")
+
+
+class HostItem(NamedTuple, Generic[HostObject]):
+    """A message of the host: its own object, the message as the engine reads it, and the key that identifies it."""
+
+    host: HostObject
+    message: Message
+    key: str
+
+
+def make_host_item(host: HostObject, message: Message, key: str = "") -> HostItem[HostObject]:
+    """An item of the host's list. Without a `key` the content of the message identifies it."""
+    return HostItem(host, message, key or hash_message(message))
+
+
+class _Node(NamedTuple):
+    """A message in the tree of branches: its id in the log."""
+
+    id: str
+    seq: int
+
+
+class HostTree:
+    """All branches of a log as a tree of messages, and where the conversation is now.
+
+    Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
+    """
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._children: dict[tuple[str, str], _Node] = {}
+        self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
+        self._turns: list[int] = [0]  # the events after which the tip is another
+        self._tips: list[str] = [_ROOT]
+        for event in events:
+            self.feed(event)
+
+    @property
+    def tip(self) -> str:
+        """The id of the last message of the current branch; empty before the first."""
+        return self._tips[-1]
+
+    def feed(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, HostMessageAdded):
+            parent = self.tip
+            self._resume.setdefault(parent, event.seq - 1)
+            self._children.setdefault((parent, what.key), _Node(what.message.id, event.seq))
+            self._move(event.seq, what.message.id)
+        elif isinstance(what, BranchStarted):
+            self._resume.setdefault(self.tip, event.seq - 1)
+            self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
+
+    def _move(self, seq: int, tip: str) -> None:
+        self._turns.append(seq)
+        self._tips.append(tip)
+
+    def match(self, keys: Sequence[str]) -> list[str]:
+        """The ids of the messages that these keys name from the start on, as far as any branch has them."""
+        found: list[str] = []
+        at = _ROOT
+        for key in keys:
+            node = self._children.get((at, key))
+            if node is None:
+                break
+            at = node.id
+            found.append(at)
+        return found
+
+    def resume_seq(self, ident: str) -> int:
+        """The event after which a new branch continues that follows this message."""
+        return self._resume[ident]
+
+
+class FixedPart(NamedTuple):
+    """The parts of a request before its messages."""
+
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+
+
+# --- following ----------------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple, Generic[HostObject]):
+    """One item of the view. `kept`: send the host's own object; `replaced`: send `message` in its place; `inserted`:
+    a message of the engine, which the host does not have.
+
+    `signed` is False if something before it was changed: data that a provider signed must not be sent with it.
+    """
+
+    state: Literal["kept", "replaced", "inserted"]
+    item: HostItem[HostObject] | None
+    message: Message
+    signed: bool
+
+
+class FollowedRequest(NamedTuple, Generic[HostObject]):
+    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else."""
+
+    shown: list[Shown[HostObject]]
+    is_unchanged: bool
+    tokens: int
+    tip: str
+    measured: tuple[int, int]
+    branched: bool
+    new_messages: int
+
+
+class FollowingSession(Generic[HostObject]):
+    """Follows a host's list of messages; see the top of this file."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._tree = HostTree(session.log.read())
+        session.history.observe(self._tree.feed)
+        self._lock = threading.RLock()
+        self._async_lock = asyncio.Lock()
+
+    @property
+    def tree(self) -> HostTree:
+        return self._tree
+
+    def _fixed_part_notes(self, fixed_part: FixedPart) -> list[EventPayload]:
+        session, notes = self.session, list[EventPayload]()
+        system, tools = repair_unicode(fixed_part.system), fixed_part.tools
+        if system != session.view.system:
+            notes.append(HostNote("system", system, count_system(system, session.counter)))
+        if tools != session.view.tools:
+            text = msgspec.json.encode(tools).decode()
+            notes.append(HostNote("tools", text, count_tools(tools, session.counter)))
+        return notes
+
+    def prepare(
+        self,
+        items: Sequence[HostItem[HostObject]],
+        summarise: Summarizer | None = None,
+        *,
+        fixed_part: FixedPart | None = None,
+    ) -> FollowedRequest[HostObject]:
+        """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
+
+        `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
+        """
+        with self._lock:
+            self.session.history.refresh()
+            known = self._tree.match([item.key for item in items])
+            if branch := self._find_branch(known):
+                self.session._append_all(_complete([branch]))
+            if added := self._new_events(items[len(known) :], fixed_part):
+                self.session._append_all(_complete(added))
+            self.session.fit(summarise)
+            return self._build_request(items, branch is not None, len(items) - len(known))
+
+    async def prepare_async(
+        self,
+        items: Sequence[HostItem[HostObject]],
+        summarise: AsyncSummarizer | None = None,
+        *,
+        fixed_part: FixedPart | None = None,
+    ) -> FollowedRequest[HostObject]:
+        """The same for async code."""
+        async with self._async_lock:
+            self.session.history.refresh()
+            known = self._tree.match([item.key for item in items])
+            if branch := self._find_branch(known):
+                await self.session._append_all_async(_complete([branch]))
+            if added := self._new_events(items[len(known) :], fixed_part):
+                await self.session._append_all_async(_complete(added))
+            await self.session.fit_async(summarise)
+            return self._build_request(items, branch is not None, len(items) - len(known))
+
+    def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
+        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
+        ids = self._tree.match([item.key for item in items])
+        if not ids or ids[-1] != self._tree.tip:
+            return None
+        shown = arrange_view(self.session.view.items, dict(zip(ids, items, strict=False)))
+        return shown + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
+
+    def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
+        """The view after a provider refused the last request as too long. GiveUp after the policy's last attempt."""
+        with self._lock:
+            self.session.shrink()
+            return self._build_request(items, False, 0)
+
+    def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
+        """The branch event that leads to the last known message, unless the conversation is there already."""
+        last = known[-1] if known else _ROOT
+        return None if last == self._tree.tip else BranchStarted(text=str(self._tree.resume_seq(last)))
+
+    def _new_events(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> list[EventPayload]:
+        notes = self._fixed_part_notes(fixed_part) if fixed_part else []
+        return [*notes, *(self._make_payload(item.message, item.key) for item in items)]
+
+    def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
+        message = repair_message_texts(message) if not _is_encodable(message) else message
+        seen, session = resolve_visibility(message), self.session
+        thinking = session.dialect.capabilities.plain_thinking
+        tokens = 0 if seen is None else count_message(seen, session.counter, thinking=thinking)
+        return HostMessageAdded(message, tokens, key)
+
+    def _build_request(
+        self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
+    ) -> FollowedRequest[HostObject]:
+        session = self.session
+        ids = self._tree.match([item.key for item in items])
+        shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)))
+        unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
+        return FollowedRequest(
+            shown,
+            unchanged,
+            session.tokens,
+            self._tree.tip,
+            session._last_request,
+            branched,
+            new_messages,
+        )
+
+    def record_reply(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None = None,
+        *,
+        key: str = "",
+        partial: bool = False,
+    ) -> None:
+        """Append the answer to a request, and its usage. A `partial` answer is kept, but is not part of the list."""
+        with self._lock:
+            if payloads := self._reply_payloads(request, reply, usage, key, partial):
+                self.session._append_all(_complete(payloads))
+
+    async def record_reply_async(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None = None,
+        *,
+        key: str = "",
+        partial: bool = False,
+    ) -> None:
+        """The same for async code."""
+        async with self._async_lock:
+            if payloads := self._reply_payloads(request, reply, usage, key, partial):
+                await self.session._append_all_async(_complete(payloads))
+
+    def _reply_payloads(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None,
+        key: str,
+        partial: bool,
+    ) -> list[EventPayload]:
+        payloads: list[EventPayload] = []
+        if reply is not None and (partial or request.tip != self._tree.tip):
+            kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
+            payloads.append(MessageAdded(kept, 0))
+        elif reply is not None:
+            payloads.append(self._make_payload(reply, key or hash_message(reply)))
+        if usage:
+            payloads.append(self.session.build_usage_report(usage, request.measured))
+        return payloads
+
+
+def _is_unchanged(shown: Shown[HostObject]) -> bool:
+    return shown.state == "kept" and (shown.signed or not _has_signed_data(shown.message))
+
+
+def _has_signed_data(message: Message) -> bool:
+    return any(
+        part.block if isinstance(part, Thinking) else isinstance(part, Text | Call) and part.opaque
+        for part in message.parts
+    )
+
+
+def _is_encodable(message: Message) -> bool:
+    try:
+        msgspec.msgpack.encode(message)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return True
+
+
+def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
+    """The payloads with the ids that messages get from their places in the log."""
+
+    def make(first: int) -> list[EventPayload]:
+        return [
+            msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{seq}"))
+            if isinstance(what, MessageAdded)
+            else what
+            for seq, what in enumerate(payloads, first)
+        ]
+
+    return make
+
+
+def arrange_view(view_items: Sequence[Item], host_items: Mapping[str, HostItem[HostObject]]) -> list[Shown[HostObject]]:
+    """The items of a view in the order of the host's list; those of the engine stay after the item they follow.
+
+    `host_items` are the host's messages by their ids in the log, in the host's order. The engine moves a late result
+    behind its call; the host's own order is kept where it has one.
+    """
+    own: dict[str, Shown[HostObject]] = {}
+    inserted: dict[str, list[Shown[HostObject]]] = {}
+    after = ""
+    for item in view_items:
+        ident = item.message.id
+        host = host_items.get(ident)
+        if host is None:
+            inserted.setdefault(after, []).append(Shown("inserted", None, item.message, item.signed))
+        else:
+            own[ident] = Shown("replaced" if item.edited else "kept", host, item.message, item.signed)
+            after = ident
+    found = list(inserted.get("", ()))
+    for ident in host_items:
+        if ident in own:
+            found.append(own[ident])
+            found += inserted.get(ident, ())
+    return found

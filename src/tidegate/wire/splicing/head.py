@@ -1,0 +1,78 @@
+"""The two changes outside the messages that an edited request may need: less output, and no thinking."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.spans import find_members, rebuild_array, remove_member, replace_value
+from tidegate.wire.validation.faults import RequestFault
+
+MIN_THINKING_BUDGET: Final = 1024
+_OUTPUT_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "anthropic": (("max_tokens",),),
+    "openai_chat": (("max_completion_tokens",), ("max_tokens",)),
+    "openai_responses": (("max_output_tokens",),),
+    "gemini": (("generationConfig", "maxOutputTokens"),),
+}
+
+
+def _read_path(body: Mapping[str, object], path: tuple[str, ...]) -> object:
+    value: object = body
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def lower_output(dialect: str, text: bytes, body: JsonObject, room: int) -> bytes:
+    """The request with at most `room` tokens of output; unchanged if it asks for no more than that."""
+    for path in _OUTPUT_KEYS[dialect]:
+        asked = _read_path(body, path)
+        if isinstance(asked, int) and not isinstance(asked, bool) and asked > room > 0:
+            text = replace_value(text, path, str(room).encode())
+            budget = _read_path(body, ("thinking", "budget_tokens"))
+            if dialect == "anthropic" and isinstance(budget, int) and budget >= room:
+                text = _lower_budget(text, room)
+    return text
+
+
+def _lower_budget(text: bytes, room: int) -> bytes:
+    """Thinking needs a budget of its own, below the output; where that is impossible it is left out."""
+    budget = max(MIN_THINKING_BUDGET, room // 2)
+    if budget >= room:
+        return leave_out_thinking(text)
+    return replace_value(text, ("thinking", "budget_tokens"), str(budget).encode())
+
+
+def leave_out_thinking(text: bytes) -> bytes:
+    """The request without thinking, and without the provider's own edits of thinking, which need it."""
+    text = remove_member(text, "thinking")
+    member = find_members(text).get("context_management")
+    if member is None:
+        return text
+    managed = text[member.value : member.end]
+    inner = find_members(managed).get("edits") if managed[:1] == b"{" else None
+    if inner is None:
+        return text
+    listed = managed[inner.value : inner.end]
+    edits = [
+        bytes(raw) for raw in msgspec.json.decode(listed, type=list[msgspec.Raw]) if b"clear_thinking" not in bytes(raw)
+    ]
+    if not edits:
+        return remove_member(text, "context_management")
+    return replace_value(text, ("context_management", "edits"), rebuild_array(listed, edits))
+
+
+def find_request_faults(dialect: str, text: bytes, model: str) -> list[RequestFault]:
+    """What the provider's validator finds wrong in a request."""
+    found = get_dialect(dialect)
+    body = msgspec.json.decode(text, type=dict[str, object])
+    listed = body.pop(found.messages_key, None)
+    for key in ("stream", "stream_options"):
+        body.pop(key, None)
+    check = found.create_validator(body, found.profile_for_model(model))
+    for message in listed if isinstance(listed, list) else [{"role": "user", "content": listed}]:
+        check.feed(message)
+    return check.finish()

@@ -1,0 +1,407 @@
+"""The messages of a client's request, read so that each can be found again in the client's bytes.
+
+Unlike the parsers of the dialects, this reader refuses nothing: content that the engine does not know becomes an
+opaque part. It is counted, and it is kept whole or left out whole, never cut inside.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.wire.anthropic import parse as anthropic
+from tidegate.wire.gemini import parse as gemini
+from tidegate.wire.openai_chat import parse as openai_chat
+from tidegate.wire.openai_responses import parse as openai_responses
+from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
+from tidegate.wire.rendering.blocks import JsonObject
+
+WHOLE = -1
+"""The place of a part that is the whole content of its item, not a block of it."""
+
+
+class PartOrigin(NamedTuple):
+    """Where a part was read: the item of the client's list, and the block in it."""
+
+    item: int
+    block: int = WHOLE
+
+
+class HostUnit(msgspec.Struct, frozen=True):
+    """One message of the engine and where it is in the client's list.
+
+    `origins` has a place for each part. `is_whole`: the unit is one or more whole items; else some blocks of one item.
+    """
+
+    message: Message
+    origins: tuple[PartOrigin, ...]
+    is_whole: bool
+
+    @property
+    def items(self) -> list[int]:
+        return sorted({origin.item for origin in self.origins})
+
+
+class HostRequest(msgspec.Struct, frozen=True):
+    """A request as the client sent it. `reason` says why it cannot be managed; empty if it can.
+
+    `fixed_items` is the number of leading items that are the system prompt, not units.
+    """
+
+    units: tuple[HostUnit, ...] = ()
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    model: str = ""
+    reason: str = ""
+    fixed_items: int = 0
+
+
+def make_opaque(value: object) -> Image:
+    """A part that the engine carries without knowing it: its JSON, without marks of the cache."""
+    return Image(OPAQUE_MEDIA, encode_json_text(_without_cache_marks(value)))
+
+
+def _without_cache_marks(value: object) -> object:
+    if isinstance(value, dict) and "cache_control" in value:
+        return {key: inner for key, inner in value.items() if key != "cache_control"}
+    return value
+
+
+PartReader = Callable[[JsonObject, str], Part]
+
+
+def _read_part(read: PartReader, block: object) -> Part:
+    try:
+        if isinstance(block, dict):
+            return read(block, "a message")
+    except BadInput:
+        pass
+    return make_opaque(block)
+
+
+def _read_result(call_id: object, content: object, read: PartReader, error: bool = False) -> Message:
+    parts: list[Part] = []
+    for block in [content] if isinstance(content, str) else content if isinstance(content, list) else []:
+        parts.append(Text(repair_unicode(block)) if isinstance(block, str) else _read_part(read, block))
+    if content is not None and not isinstance(content, str | list):
+        parts.append(make_opaque(content))
+    plain = [part if isinstance(part, Text | Image) else make_opaque(content) for part in parts]
+    return build_tool_message(repair_unicode(str(call_id)), plain, error)
+
+
+def _read_tool_list(tools: object, read: Callable[[object], Sequence[Tool]]) -> tuple[Tool, ...]:
+    """The tools, for their size and for people. One of an unknown kind is named by its type."""
+    found: list[Tool] = []
+    for value in tools if isinstance(tools, list) else []:
+        try:
+            found += read(value)
+        except BadInput:
+            kind = value.get("name") or value.get("type") if isinstance(value, dict) else ""
+            found.append(Tool(repair_unicode(str(kind or "tool"))[:200], "", encode_json_text(value)))
+    return tuple(found)
+
+
+def _read_system(value: object, read: PartReader) -> str:
+    if isinstance(value, str):
+        return repair_unicode(value)
+    parts = [_read_part(read, block) for block in value] if isinstance(value, list) else []
+    return join_text_parts(Text(part.data) if isinstance(part, Image) else part for part in parts)
+
+
+# --- Anthropic ----------------------------------------------------------------------------------------------------
+
+
+def read_anthropic(body: JsonObject) -> HostRequest:
+    units: list[HostUnit] = []
+    for place, item in enumerate(_list_of(body, "messages")):
+        units += _read_anthropic_item(item, place)
+    system = _read_system(body.get("system"), anthropic.read_user_part)
+    return HostRequest(
+        tuple(units), system, _read_tool_list(body.get("tools"), lambda tool: [anthropic.read_tool(tool)]), _model(body)
+    )
+
+
+def _read_anthropic_item(item: object, place: int) -> list[HostUnit]:
+    if not isinstance(item, dict):
+        return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)]
+    role, content = item.get("role"), item.get("content")
+    if isinstance(content, str) or not isinstance(content, list):
+        part: Part = Text(repair_unicode(content)) if isinstance(content, str) else make_opaque(item)
+        return [HostUnit(_message(role, (part,), anthropic.FAMILY), (PartOrigin(place),), True)]
+    if role == "assistant":
+        parts = tuple(_read_assistant_block(block) for block in content)
+        origins = tuple(PartOrigin(place, number) for number in range(len(parts)))
+        return [HostUnit(Message("assistant", parts, origin=anthropic.FAMILY), origins or (PartOrigin(place),), True)]
+    return _split_blocks(content, place, _message(role, (), anthropic.FAMILY), _read_anthropic_result, _anthropic_part)
+
+
+def _anthropic_part(block: object) -> Part:
+    source = block.get("source") if isinstance(block, dict) and block.get("type") == "document" else None
+    if isinstance(source, dict) and source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return Image(str(source.get("media_type") or "application/pdf"), source["data"])
+    return _read_part(anthropic.read_user_part, block)
+
+
+def _read_assistant_block(block: object) -> Part:
+    try:
+        if isinstance(block, dict):
+            return anthropic.read_assistant_part(block, "the assistant message")
+    except BadInput:
+        pass
+    return Thinking(block=encode_json_text(_without_cache_marks(block)))
+
+
+def _read_anthropic_result(block: object) -> Message | None:
+    if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
+        read = lambda inner, _: _anthropic_part(inner)  # noqa: E731
+        return _read_result(block["tool_use_id"], block.get("content"), read, bool(block.get("is_error")))
+    return None
+
+
+def _split_blocks(
+    content: list[object],
+    place: int,
+    rest: Message,
+    read_result: Callable[[object], Message | None],
+    read_part: Callable[[object], Part],
+) -> list[HostUnit]:
+    """The units of an item with blocks: each result is one, and so are adjacent other blocks."""
+    units: list[HostUnit] = []
+    parts: list[Part] = []
+    origins: list[PartOrigin] = []
+
+    def end_rest() -> None:
+        if parts:
+            units.append(HostUnit(msgspec.structs.replace(rest, parts=tuple(parts)), tuple(origins), False))
+            parts.clear()
+            origins.clear()
+
+    for number, block in enumerate(content):
+        result = read_result(block)
+        if result is None:
+            parts.append(read_part(block))
+            origins.append(PartOrigin(place, number))
+        else:
+            end_rest()
+            units.append(HostUnit(result, (PartOrigin(place, number),), False))
+    end_rest()
+    return units or [HostUnit(rest, (PartOrigin(place),), True)]
+
+
+# --- OpenAI chat --------------------------------------------------------------------------------------------------
+
+
+def read_openai_chat(body: JsonObject) -> HostRequest:
+    units: list[HostUnit] = []
+    system: list[str] = []
+    fixed = 0
+    for place, item in enumerate(_list_of(body, "messages")):
+        message = _read_chat_message(item)
+        if message.role == "system" and not units:
+            fixed += 1
+            system.append(join_text_parts(message.parts))
+        else:
+            units.append(HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True))
+    reason = "it asks for several answers" if body.get("n") not in (None, 1) else ""
+    tools = _read_tool_list(body.get("tools"), lambda tool: [openai_chat.read_tool(tool)])
+    return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
+
+
+def _read_chat_message(item: object) -> Message:
+    try:
+        return openai_chat.parse_message(item)[0]
+    except BadInput:
+        pass
+    if not isinstance(item, dict):
+        return Message("user", (make_opaque(item),))
+    content = item.get("content")
+    if item.get("role") == "tool" and isinstance(item.get("tool_call_id"), str):
+        return _read_result(item["tool_call_id"], content, openai_chat.read_part)
+    if item.get("role") == "assistant":
+        return Message("assistant", (Thinking(block=encode_json_text(item)),), origin=openai_chat.FAMILY)
+    parts = tuple(_chat_part(block) for block in content) if isinstance(content, list) else (make_opaque(item),)
+    return _message(item.get("role"), parts, openai_chat.FAMILY)
+
+
+def _chat_part(block: object) -> Part:
+    file = block.get("file") if isinstance(block, dict) and block.get("type") == "file" else None
+    if isinstance(file, dict) and isinstance(file.get("file_data"), str):
+        return _read_file_data(file["file_data"])
+    return _read_part(openai_chat.read_part, block)
+
+
+def _read_file_data(data: str) -> Image:
+    head, comma, rest = data.partition(",")
+    media = head.removeprefix("data:").partition(";")[0] if comma else "application/pdf"
+    return Image(media or "application/pdf", rest if comma else data)
+
+
+# --- OpenAI Responses ---------------------------------------------------------------------------------------------
+
+
+def read_openai_responses(body: JsonObject) -> HostRequest:
+    given = body.get("input")
+    system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
+    units: list[HostUnit] = []
+    if isinstance(given, str):
+        units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
+    stored, fixed = False, 0
+    for place, item in enumerate(given if isinstance(given, list) else []):
+        message = _read_responses_item(item)
+        stored = stored or (isinstance(item, dict) and item.get("type") == "item_reference")
+        origins = (PartOrigin(place),) * max(1, len(message.parts))
+        if message.role == "system" and not units:
+            fixed += 1
+            system.append(join_text_parts(message.parts))
+        elif message.role == "assistant" and units and units[-1].message.role == "assistant":
+            units[-1] = _join_units(units[-1], message, origins)
+        else:
+            units.append(HostUnit(message, origins, True))
+    kept = stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
+    reason = "part of it is stored by the provider" if kept else ""
+    tools = _read_tool_list(body.get("tools"), lambda tool: [openai_responses.read_tool(tool)])
+    return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
+
+
+def _join_units(unit: HostUnit, message: Message, origins: tuple[PartOrigin, ...]) -> HostUnit:
+    """The items of one answer are one message: no edit may separate them."""
+    joined = msgspec.structs.replace(unit.message, parts=unit.message.parts + message.parts)
+    return HostUnit(joined, unit.origins + origins, True)
+
+
+def _read_responses_item(item: object) -> Message:
+    if not isinstance(item, dict):
+        return Message("user", (make_opaque(item),))
+    kind, call_id = item.get("type", "message" if "role" in item else ""), item.get("call_id")
+    if isinstance(kind, str) and isinstance(call_id, str):
+        if kind.endswith("_output"):
+            return _read_result(call_id, item.get("output"), openai_responses.read_part)
+        if kind.endswith("_call") and kind not in ("function_call", "custom_tool_call"):
+            call = Call(repair_unicode(call_id), kind, encode_json_text(item))
+            return Message("assistant", (call,), origin=openai_responses.FAMILY)
+    try:
+        return openai_responses.parse_message(item)[0]
+    except BadInput:
+        pass
+    content = item.get("content")
+    if kind == "message" and item.get("role") != "assistant" and isinstance(content, list):
+        return _message(item.get("role"), tuple(map(_responses_part, content)), openai_responses.FAMILY)
+    if item.get("role") == "assistant":
+        return Message("assistant", (Thinking(block=encode_json_text(item)),), origin=openai_responses.FAMILY)
+    return Message("user", (make_opaque(item),))
+
+
+def _responses_part(block: object) -> Part:
+    if isinstance(block, dict) and block.get("type") == "input_file" and isinstance(block.get("file_data"), str):
+        return _read_file_data(block["file_data"])
+    return _read_part(openai_responses.read_part, block)
+
+
+# --- Gemini -------------------------------------------------------------------------------------------------------
+
+
+def read_gemini(body: JsonObject) -> HostRequest:
+    units: list[HostUnit] = []
+    open_calls: list[Call] = []
+    for place, item in enumerate(_list_of(body, "contents")):
+        parts = item.get("parts") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(parts, list):
+            units.append(HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True))
+        elif item.get("role") == "model":
+            read = tuple(map(_read_gemini_model_part, parts))
+            open_calls = [part for part in read if isinstance(part, Call)]
+            origins = tuple(PartOrigin(place, number) for number in range(len(read))) or (PartOrigin(place),)
+            units.append(HostUnit(Message("assistant", read, origin=gemini.FAMILY), origins, True))
+        else:
+            role = "system" if item.get("role") == "system" else "user"
+            calls = open_calls
+            units += _split_blocks(
+                parts,
+                place,
+                _message(role, (), gemini.FAMILY),
+                lambda part, calls=calls: _read_gemini_result(part, calls),  # type: ignore[misc]
+                _gemini_part,
+            )
+    instruction = body.get("systemInstruction", body.get("system_instruction"))
+    system = instruction.get("parts") if isinstance(instruction, dict) else instruction
+    text = _read_system(system, lambda part, _: gemini.read_user_part(part))
+    cached = body.get("cachedContent") is not None
+    tools = _read_tool_list(body.get("tools"), lambda tool: gemini.read_tools([tool]))
+    return HostRequest(tuple(units), text, tools, "", "part of it is stored by the provider" if cached else "")
+
+
+def _read_gemini_model_part(part: object) -> Part:
+    try:
+        if isinstance(part, dict):
+            return gemini.read_model_part(part)
+    except BadInput:
+        pass
+    return Thinking(block=encode_json_text(part))
+
+
+def _gemini_part(part: object) -> Part:
+    inline = part.get("inlineData", part.get("inline_data")) if isinstance(part, dict) else None
+    media = inline.get("mimeType", inline.get("mime_type")) if isinstance(inline, dict) else None
+    if media == "application/pdf" and isinstance(inline, dict) and isinstance(inline.get("data"), str):
+        return Image(media, inline["data"])
+    return _read_part(lambda block, _: gemini.read_user_part(block), part)
+
+
+def _read_gemini_result(part: object, open_calls: list[Call]) -> Message | None:
+    if not isinstance(part, dict) or not isinstance(part.get("functionResponse", part.get("function_response")), dict):
+        return None
+    try:
+        return gemini.read_response(part, open_calls)
+    except BadInput:
+        return None
+
+
+# --- shared -------------------------------------------------------------------------------------------------------
+
+
+def _list_of(body: JsonObject, key: str) -> list[object]:
+    found = body.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _model(body: JsonObject) -> str:
+    return repair_unicode(str(body.get("model") or ""))[:200]
+
+
+def _message(role: object, parts: tuple[Part, ...], family: str) -> Message:
+    if role in ("system", "developer"):
+        return Message("system", parts)
+    return Message("assistant", parts, origin=family) if role == "assistant" else Message("user", parts)
+
+
+READERS: dict[str, Callable[[JsonObject], HostRequest]] = {
+    "anthropic": read_anthropic,
+    "openai_chat": read_openai_chat,
+    "openai_responses": read_openai_responses,
+    "gemini": read_gemini,
+}
+
+
+def read_reply(dialect: str, messages: Sequence[JsonObject]) -> Message | None:
+    """The answer of a provider as it will be read when the client sends it back; None for an empty one."""
+    key = {"gemini": "contents", "openai_responses": "input"}.get(dialect, "messages")
+    values = [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
+    units = READERS[dialect]({key: values}).units
+    return units[0].message if units else None
+
+
+def _without_made_up_ids(content: JsonObject) -> JsonObject:
+    """Gemini's calls often have no id. The assembler names them after their function; the client will not."""
+    parts = []
+    for part in _list_of(content, "parts"):
+        call = part.get("functionCall") if isinstance(part, dict) else None
+        if (
+            isinstance(part, dict)
+            and isinstance(call, dict)
+            and str(call.get("id", "")).startswith(str(call.get("name")))
+        ):
+            part = {**part, "functionCall": {key: value for key, value in call.items() if key != "id"}}
+        parts.append(part)
+    return {**content, "parts": parts}

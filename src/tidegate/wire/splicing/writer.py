@@ -1,0 +1,475 @@
+"""A client's request with the edits of a view spliced into its own bytes.
+
+What the view keeps is copied from the client's body, byte for byte. A replacement changes only the value that is
+replaced: the text of a block, the content of a result, the arguments of a call. All other fields of a block stay, and
+so do its marks for the provider's cache.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, result_of, text_of
+from tidegate.wire.parsing import decode_object
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
+from tidegate.wire.splicing.units import HostUnit
+
+_encode = msgspec.json.encode
+
+
+class ShownUnit(NamedTuple):
+    """One item of a view. `unit` is None for a message of the engine; `message` is None if the unit is kept as it is.
+
+    Without `signed`, what the provider signed is left out where it would be refused.
+    """
+
+    unit: HostUnit | None
+    message: Message | None
+    signed: bool = True
+
+
+def write_messages(dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_items: int = 0) -> bytes:
+    """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front."""
+    form = _FORMS[dialect]
+    member = find_members(body)[form.key]
+    text = body[member.value : member.end]
+    if text[:1] != b"[":  # a single text in place of a list
+        text = b"[" + form.encode_item("user", [Text(msgspec.json.decode(text, type=str))]) + b"]"
+        shown = [each._replace(unit=_at_first_place(each.unit)) for each in shown]
+    items = [text[element.start : element.end] for element in find_elements(text)]
+    written = items[:fixed_items] + [item.text for item in form.write(items, shown, fixed_items)]
+    return body[: member.value] + rebuild_array(text, written) + body[member.end :]
+
+
+def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
+    if unit is None:
+        return None
+    return msgspec.structs.replace(unit, origins=tuple(origin._replace(item=0) for origin in unit.origins))
+
+
+class _OutputItem(NamedTuple):
+    """An item of the list to send. `place` is its place in the client's list; -1 for one that is new."""
+
+    role: str
+    text: bytes
+    place: int = -1
+
+
+class _Form:
+    """How a dialect writes a list of messages. Here: each unit is one or more whole items, as in OpenAI's dialects."""
+
+    key = "messages"
+    text_type = "text"
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        return _encode({"role": role, "content": "\n\n".join(part.text for part in parts)})
+
+    def encode_result_item(self, result: Result) -> bytes:
+        return _encode({"role": "tool", "tool_call_id": result.call_id, "content": _join_result_text(result)})
+
+    def encode_text_block(self, text: str) -> bytes:
+        return _encode({"type": self.text_type, "text": text})
+
+    blocks_key = "content"
+    assistant_role = "assistant"
+
+    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        found = self._write_units(items, shown)
+        if found and found[0].role == self.assistant_role and found[0].place != first:
+            found.insert(0, _OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
+        return self._join_adjacent(found)
+
+    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+        return [item for each in shown for item in self._write_unit(items, each)]
+
+    def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
+        """Join items of one side that an edit brought together: some servers want the sides to alternate."""
+        found: list[_OutputItem] = []
+        for item in items:
+            last = found[-1] if found else None
+            by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
+            if last is not None and last.role == item.role and item.role in ("user", self.assistant_role) and by_us:
+                found += self._join(found.pop(), item)
+            else:
+                found.append(item)
+        return found
+
+    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
+        """Both items as one. An answer with calls or with other fields than its text stays as it is."""
+        if first.role != "user" and "tool_calls" in find_members(first.text):
+            return [first, second]
+        contents = [_read_content(each.text) for each in (first, second)]
+        if all(isinstance(content, str | None) for content in contents):
+            value = _encode("\n\n".join(content for content in contents if isinstance(content, str) and content))
+        else:
+            value = b"[" + b",".join([*self._blocks_of(first.text), *self._blocks_of(second.text)]) + b"]"
+        text = replace_value(second.text, (self.blocks_key,), value)
+        return [_OutputItem(second.role, text, second.place)]
+
+    def _blocks_of(self, text: bytes) -> list[bytes]:
+        said = _read_content(text, self.blocks_key)
+        if isinstance(said, list):
+            return _list_blocks(text, self.blocks_key)
+        return [self.encode_text_block(said)] if isinstance(said, str) and said else []
+
+    def _write_unit(self, items: list[bytes], shown: ShownUnit) -> Iterator[_OutputItem]:
+        unit, message = shown.unit, shown.message
+        if unit is None:
+            if message is not None:
+                yield self._insert(message)
+        elif message is None:
+            yield from (_OutputItem(unit.message.role, items[place], place) for place in unit.items)
+        else:
+            yield from self._rewrite(items, unit, message)
+
+    def _insert(self, message: Message) -> _OutputItem:
+        result = result_of(message)
+        if result is not None:
+            return _OutputItem("tool", self.encode_result_item(result))
+        role = "assistant" if message.role == "assistant" else "user"
+        return _OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
+
+    def _rewrite(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+        place = unit.items[0]
+        text = items[place]
+        result = result_of(message)
+        if result is not None:
+            yield _OutputItem("tool", self._rewrite_result(text, result, unit), place)
+        elif message.role == "assistant":
+            yield from self._rewrite_answer(items, unit, message)
+        else:
+            yield _OutputItem(message.role, self._rewrite_content(text, unit.message.parts, message.parts), place)
+
+    def _rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
+        old = result_of(unit.message)
+        return replace_value(text, ("content",), self._encode_result_content(text, "content", result, old))
+
+    def _encode_result_content(self, text: bytes, key: str, result: Result, old: Result | None) -> bytes:
+        """The new content of a result: a text, or a list if it still has images and other content of the client."""
+        kept = [part for part in result.parts if isinstance(part, Image)]
+        if not kept or old is None:
+            return _encode(_join_result_text(result))
+        blocks = self._match_blocks(_list_blocks(text, key), old.parts, result.parts)
+        return b"[" + b",".join(blocks) + b"]"
+
+    def _rewrite_content(self, text: bytes, old: Sequence[Part], new: Sequence[Part]) -> bytes:
+        member = find_members(text).get("content")
+        if member is None:
+            return text
+        content = text[member.value : member.end]
+        if content[:1] != b"[":
+            value = _encode("\n\n".join(part.text for part in new if isinstance(part, Text)))
+        else:
+            blocks = [content[element.start : element.end] for element in find_elements(content)]
+            value = rebuild_array(content, self._match_blocks(blocks, old, new))
+        return text[: member.value] + value + text[member.end :]
+
+    def _match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
+        """The blocks for these parts: the client's own where a part is unchanged, else one with the new text."""
+        unused = list(range(min(len(blocks), len(old))))
+        found: list[bytes] = []
+        for part in new:
+            place = next((place for place in unused if old[place] == part), None)
+            if place is not None:
+                unused.remove(place)
+                found.append(blocks[place])
+            elif isinstance(part, Text):
+                place = next((place for place in unused if isinstance(old[place], Text)), None)
+                if place is None:
+                    found.append(self.encode_text_block(part.text))
+                else:  # the block goes on with another text, and keeps its marks
+                    unused.remove(place)
+                    found.append(replace_value(blocks[place], ("text",), _encode(part.text)))
+        return found
+
+    def _rewrite_answer(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+        """An answer in OpenAI's chat: text, calls and reasoning are fields of one message."""
+        place = unit.items[0]
+        text = items[place]
+        calls = {part.id: part for part in message.parts if isinstance(part, Call)}
+        old_calls = [part for part in unit.message.parts if isinstance(part, Call)]
+        members = find_members(text)
+        if any(call != calls.get(call.id) for call in old_calls) and "tool_calls" in members:
+            listed = text[members["tool_calls"].value : members["tool_calls"].end]
+            elements = [listed[element.start : element.end] for element in find_elements(listed)]
+            new = [self._rewrite_call(*each, calls) for each in zip(elements, old_calls, strict=True)]
+            text = replace_value(text, ("tool_calls",), rebuild_array(listed, new))
+        said = [part.text for part in message.parts if isinstance(part, Text)]
+        if said != [part.text for part in unit.message.parts if isinstance(part, Text)]:
+            text = replace_value(text, ("content",), _encode("\n\n".join(said) if said else None if calls else "(…)"))
+        if not any(isinstance(part, Thinking) for part in message.parts):
+            text = remove_member(remove_member(text, "reasoning_content"), "reasoning")
+        yield _OutputItem("assistant", text, place)
+
+    def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
+        new = calls.get(old.id, old)
+        if new.arguments == old.arguments:
+            return text
+        if "custom" in find_members(text):
+            return replace_value(text, ("custom", "input"), _encode(_custom_input(new)))
+        return replace_value(text, ("function", "arguments"), _encode(new.arguments))
+
+
+def _custom_input(call: Call) -> str:
+    """The text of a custom tool's call, which the engine keeps as a JSON object."""
+    given = decode_object(call.arguments).get("input")
+    return given if isinstance(given, str) else call.arguments
+
+
+def _join_result_text(result: Result) -> str:
+    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
+
+
+def _list_blocks(text: bytes, key: str) -> list[bytes]:
+    member = find_members(text).get(key)
+    content = text[member.value : member.end] if member else b""
+    return [content[each.start : each.end] for each in find_elements(content)] if content[:1] == b"[" else []
+
+
+class _ResponsesForm(_Form):
+    """OpenAI's Responses: each part of an answer is an item."""
+
+    key = "input"
+    text_type = "input_text"
+
+    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        return self._write_units(items, shown)  # in any order of sides
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": part.text} for part in parts]
+        return _encode({"type": "message", "role": role, "content": content})
+
+    def encode_result_item(self, result: Result) -> bytes:
+        output = _join_result_text(result)
+        return _encode({"type": "function_call_output", "call_id": result.call_id, "output": output})
+
+    def _rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
+        old = result_of(unit.message)
+        return replace_value(text, ("output",), self._encode_result_content(text, "output", result, old))
+
+    def _rewrite_answer(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+        """Items are kept or left out by their parts. If reasoning is left out, the others lose the ids bound to it."""
+        calls = {part.id: part for part in message.parts if isinstance(part, Call)}
+        said = [part for part in message.parts if isinstance(part, Text)]
+        old = list(zip(unit.message.parts, unit.origins, strict=False))
+        loses_reasoning = False
+        for place in unit.items:
+            parts = [part for part, origin in old if origin.item == place]
+            text = items[place]
+            first = parts[0] if parts else None
+            if isinstance(first, Thinking) and first not in message.parts:
+                loses_reasoning = True
+                continue
+            if isinstance(first, Call):
+                text = self._rewrite_call(text, first, calls)
+            elif any(isinstance(part, Text) for part in parts) and not all(part in message.parts for part in parts):
+                if not said:
+                    continue
+                text = replace_value(text, ("content",), _encode([_output_text(said)]))
+                said = []
+            yield _OutputItem("assistant", remove_member(text, "id") if loses_reasoning else text, place)
+
+    def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
+        new = calls.get(old.id, old)
+        members = find_members(text)
+        if new.arguments == old.arguments:
+            return text
+        if "arguments" in members:
+            return replace_value(text, ("arguments",), _encode(new.arguments))
+        return replace_value(text, ("input",), _encode(_custom_input(new))) if "input" in members else text
+
+
+def _output_text(said: Sequence[Text]) -> dict[str, object]:
+    return {"type": "output_text", "text": "\n\n".join(part.text for part in said), "annotations": []}
+
+
+class _BlockRules(NamedTuple):
+    """How a dialect with blocks writes them. `wrapped_result_paths`: where a result is an object with the text in it;
+    else it is the `content` of its block. `bound_types` are blocks that the provider refuses after a changed prefix."""
+
+    key: str
+    blocks_key: str
+    assistant_role: str
+    encode_text: Callable[[str], bytes]
+    encode_result: Callable[[Result], bytes]
+    is_result: Callable[[JsonObject], bool]
+    call_paths: tuple[tuple[str, ...], ...]
+    wrapped_result_paths: tuple[tuple[str, ...], ...]
+    bound_types: tuple[str, ...] = ()
+
+
+class _BlockForm(_Form):
+    """Anthropic and Gemini: an item has a list of blocks, and the results of a turn are blocks of one user item."""
+
+    def __init__(self, rules: _BlockRules) -> None:
+        self._rules = rules
+        self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
+
+    def encode_text_block(self, text: str) -> bytes:
+        return self._rules.encode_text(text)
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        written = self.assistant_role if role == "assistant" else role
+        return self._encode_blocks(written, [self.encode_text_block(part.text) for part in parts])
+
+    def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
+        return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
+
+    def encode_result_item(self, result: Result) -> bytes:
+        return self._encode_blocks("user", [self._rules.encode_result(result)])
+
+    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+        found: list[_OutputItem] = []
+        for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
+            if place < 0:
+                found += [self._insert(each.message) for each in group if each.message is not None]
+            elif item := self._write_item(items[place], place, list(group)):
+                found.append(item)
+        return found
+
+    def _insert(self, message: Message) -> _OutputItem:
+        item = super()._insert(message)
+        role = {"tool": "user", "assistant": self.assistant_role}.get(item.role, item.role)
+        return item._replace(role=role)
+
+    def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> _OutputItem | None:
+        role = _role_of(text)
+        member = find_members(text).get(self.blocks_key)
+        content = text[member.value : member.end] if member else b""
+        if member is None or content[:1] != b"[":
+            new = shown[0].message
+            if new is not None and member is not None:
+                value = _encode("\n\n".join(part.text for part in new.parts if isinstance(part, Text)))
+                text = text[: member.value] + value + text[member.end :]
+            return _OutputItem(role, text, place)
+        blocks = [content[element.start : element.end] for element in find_elements(content)]
+        written = [block for each in shown for block in self._write_blocks(blocks, each)]
+        if not written:
+            return None if blocks else _OutputItem(role, text, place)
+        if written != blocks:
+            text = text[: member.value] + rebuild_array(content, written) + text[member.end :]
+        return _OutputItem(role, text, place)
+
+    def _write_blocks(self, blocks: list[bytes], shown: ShownUnit) -> list[bytes]:
+        unit, message = shown.unit, shown.message
+        if unit is None:
+            return []
+        own = [(part, origin.block) for part, origin in zip(unit.message.parts, unit.origins, strict=False)]
+        if message is None or not own:
+            kept = [blocks[block] for part, block in own if shown.signed or not self.is_bound(part)]
+            return kept if own else blocks
+        if unit.message.role == "tool":
+            result = result_of(message)
+            return [self.rewrite_result_block(blocks[own[0][1]], result, unit)] if result else []
+        raw = [blocks[block] for _, block in own]
+        return self._match_blocks(raw, unit.message.parts, self._sendable(message.parts, shown.signed))
+
+    def _sendable(self, parts: Sequence[Part], signed: bool) -> list[Part]:
+        return [part for part in parts if signed or not self.is_bound(part)]
+
+    def is_bound(self, part: Part) -> bool:
+        """Whether the provider refuses this part after a prefix that was changed."""
+        kind = decode_object(part.block).get("type") if isinstance(part, Thinking) and part.block else None
+        return kind in self._rules.bound_types
+
+    def rewrite_result_block(self, block: bytes, result: Result, unit: HostUnit) -> bytes:
+        if not self._rules.wrapped_result_paths:
+            old = result_of(unit.message)
+            return replace_value(block, ("content",), self._encode_result_content(block, "content", result, old))
+        for path in self._rules.wrapped_result_paths:
+            block = replace_value(block, path, _encode(_wrap_result(result)))
+        return block
+
+    def _match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
+        calls = [(part.id, block) for part, block in zip(old, blocks, strict=False) if isinstance(part, Call)]
+        changed = [part for part in new if isinstance(part, Call) and part not in old]
+        if not changed:
+            return super()._match_blocks(blocks, old, new)
+        found: list[bytes] = []
+        for part in new:
+            if part in changed and isinstance(part, Call):
+                block = next(block for ident, block in calls if ident == part.id)
+                calls.remove((part.id, block))
+                found.append(self.rewrite_call_block(block, part))
+            else:
+                found += super()._match_blocks(blocks, old, [part])
+        return found
+
+    def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
+        for path in self._rules.call_paths:
+            block = replace_value(block, path, call.arguments.encode())
+        return block
+
+    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
+        blocks = [*self._blocks_of(first.text), *self._blocks_of(second.text)]
+        blocks.sort(key=lambda block: not self.is_result_block(block))  # results come first
+        text = b"[" + b",".join(blocks) + b"]"
+        return [_OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
+
+    def is_result_block(self, block: bytes) -> bool:
+        return self._rules.is_result(decode_object(block.decode()))
+
+
+def _read_content(text: bytes, key: str = "content") -> object:
+    return decode_object(text.decode("utf-8", "replace")).get(key)
+
+
+def _role_of(item: bytes) -> str:
+    try:
+        return msgspec.json.decode(item, type=_Roled).role
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+
+
+class _Roled(msgspec.Struct):
+    role: str = "user"
+
+
+def _encode_anthropic_result(result: Result) -> bytes:
+    found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
+    return _encode(found | {"content": _join_result_text(result), "is_error": result.error})
+
+
+def _encode_gemini_result(result: Result) -> bytes:
+    return _encode({"functionResponse": {"name": result.call_id, "response": _wrap_result(result)}})
+
+
+def _wrap_result(result: Result) -> dict[str, str]:
+    return {"error" if result.error else "output": _join_result_text(result)}
+
+
+_ANTHROPIC = _BlockRules(
+    key="messages",
+    blocks_key="content",
+    assistant_role="assistant",
+    encode_text=lambda text: _encode({"type": "text", "text": text}),
+    encode_result=_encode_anthropic_result,
+    is_result=lambda block: block.get("type") == "tool_result",
+    call_paths=(("input",),),
+    wrapped_result_paths=(),
+    bound_types=("thinking", "redacted_thinking"),
+)
+_GEMINI = _BlockRules(
+    key="contents",
+    blocks_key="parts",
+    assistant_role="model",
+    encode_text=lambda text: _encode({"text": text}),
+    encode_result=_encode_gemini_result,
+    is_result=lambda block: "functionResponse" in block or "function_response" in block,
+    call_paths=(("functionCall", "args"), ("function_call", "args")),
+    wrapped_result_paths=(("functionResponse", "response"), ("function_response", "response")),
+)
+_FORMS: Mapping[str, _Form] = MappingProxyType(
+    {
+        "anthropic": _BlockForm(_ANTHROPIC),
+        "openai_chat": _Form(),
+        "openai_responses": _ResponsesForm(),
+        "gemini": _BlockForm(_GEMINI),
+    }
+)

@@ -1,0 +1,171 @@
+"""A provider for real clients: Anthropic Messages and OpenAI Responses, streamed, with a scripted model.
+
+The model is a function of the request: it answers the newest tool result, so that retries are harmless. It refuses
+requests above its window in the provider's own words, and judges every edited request by the wire's validator.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Call
+from tidegate.models.token_counters import create_counter
+from tidegate.wire.splicing.head import find_request_faults
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.usage import Usage
+
+Json = dict[str, Any]
+_STEP_ID: Final = re.compile(r"(?:toolu|call)_step_(\d+)")
+_SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell")
+_UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
+"""Rules that newer fields and roles of real clients break in their own requests."""
+
+
+class SeenRequest(NamedTuple):
+    path: str
+    headers: dict[str, str]
+    raw: bytes
+    is_side: bool
+    tokens: int
+
+
+class ScriptedProvider:
+    """`script(step)` is the shell command of a step, or None for the end. `refuse_at`: these steps are refused once as
+    too long. `window` is in tokens, counted on the bytes of the request."""
+
+    def __init__(
+        self, script: Callable[[int], str | None], *, window: int | None = None, refuse_at: tuple[int, ...] = ()
+    ) -> None:
+        self._script = script
+        self._window = window
+        self._refuse_at = set(refuse_at)
+        self._count = create_counter("gpt-4o").count_text
+        self.seen: list[SeenRequest] = []
+        self.refused: list[str] = []
+        self.faults: list[str] = []
+        self.steps: list[int] = []
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "ScriptedProvider":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**26)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while True:
+                    await self._answer_one(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        top = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in top[1:] if line)}
+        raw = await reader.readexactly(int(headers.get("content-length", "0")))
+        path = top[0].split()[1]
+        wire = "anthropic" if "/messages" in path else "openai_responses" if path.endswith("/responses") else ""
+        if not wire or not raw or "count_tokens" in path:
+            await _send(writer, 200, b'{"data":[],"input_tokens":1,"has_more":false,"models":[]}')
+            return
+        status, answer, body = self._play(wire, path, headers, raw)
+        if status != 200 or not isinstance(answer, ScriptedAnswer):
+            await _send(writer, status, msgspec.json.encode(answer))
+        elif not body.get("stream"):
+            await _send(writer, 200, msgspec.json.encode(encode_response_body(wire, answer)))
+        else:
+            # Clients join answers that have the same id.
+            data = encode_sse(wire, encode_frames(wire, answer))
+            data = re.sub(rb'"(msg|resp|fc|rs)_\d+"', rb'"\g<1>_%d"' % len(self.seen), data)
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(data)
+            writer.write(head + data)
+            await writer.drain()
+
+    def _play(self, wire: str, path: str, headers: dict[str, str], raw: bytes) -> tuple[int, object, Json]:
+        body: Json = msgspec.json.decode(raw)
+        tools = _tool_schemas(body)
+        shell = next((name for name in _SHELLS if name in tools), "")
+        tokens = self._count(raw.decode())
+        self.seen.append(SeenRequest(path, headers, raw, not shell, tokens))
+        if not shell:
+            return (
+                200,
+                ScriptedAnswer(text='{"isNewTopic": true, "title": "A task"}', usage=Usage(tokens, 9, 0, 0)),
+                body,
+            )
+        faults = find_request_faults(wire, raw, str(body.get("model", "")))
+        self.faults += [f"{fault.rule}: {fault.text}" for fault in faults if fault.rule not in _UNKNOWN_TO_VALIDATORS]
+        step = self._find_step(raw)
+        self.steps.append(step)
+        if (self._window and tokens > self._window) or step in self._refuse_at:
+            self._refuse_at.discard(step)
+            self.refused.append(f"step {step}: {tokens} tokens")
+            return 400, _too_long(wire, tokens, self._window or tokens - 1000), body
+        usage = Usage(tokens, 20, 0, 0)
+        command = self._script(step)
+        if command is None:
+            return 200, ScriptedAnswer(text="All steps are done.", usage=usage), body
+        call = Call(
+            f"{'toolu' if wire == 'anthropic' else 'call'}_step_{step}", shell, _arguments(tools[shell], command)
+        )
+        thinks = "thinking" in body or "reasoning" in body
+        thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
+        return 200, ScriptedAnswer(text=f"Step {step}.", calls=(call,), usage=usage, **thought), body
+
+    def _find_step(self, raw: bytes) -> int:
+        done = _STEP_ID.findall(raw.decode())
+        return int(done[-1]) + 1 if done else 0
+
+
+def _tool_schemas(body: Json) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for tool in body.get("tools") or []:
+        for each in tool.get("tools", [tool]) if tool.get("type") == "namespace" else [tool]:
+            found[str(each.get("name", ""))] = each.get("input_schema") or each.get("parameters") or {}
+    return found
+
+
+def _arguments(schema: Json, command: str) -> str:
+    properties = schema.get("properties", {})
+    if "cmd" in properties:
+        return msgspec.json.encode({"cmd": command}).decode()
+    as_list = properties.get("command", {}).get("type") == "array"
+    value: Json = {"command": ["bash", "-lc", command] if as_list else command}
+    if "description" in schema.get("required", []):
+        value["description"] = "a step"
+    return msgspec.json.encode(value).decode()
+
+
+def _too_long(wire: str, tokens: int, window: int) -> Json:
+    if wire == "anthropic":
+        message = f"prompt is too long: {tokens} tokens > {window} maximum"
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    fault = {"message": message, "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded"}
+    return {"error": fault}
+
+
+async def _send(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()

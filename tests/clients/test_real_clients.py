@@ -1,0 +1,129 @@
+"""Real clients through the gateway: `make test-clients` installs them and runs this; elsewhere it is skipped.
+
+Claude Code and Codex do scripted tasks against a provider with a window of 32,000 tokens that never says it is large.
+"""
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.clients.scripted_provider import ScriptedProvider
+from tests.gateway.serving import Running, run_gateway
+from tidegate.core.events import BranchStarted
+from tidegate.gateway.settings import Upstream
+
+FOLDER = Path(os.environ.get("TIDEGATE_CLIENTS", ".envs/clients")).absolute() / "node_modules" / ".bin"
+STEPS = int(os.environ.get("TIDEGATE_CLIENT_STEPS", "40"))
+NOISE = "for i in $(seq 1 90); do echo line $i of step {n} is some output of a tool; done"
+
+
+def needs(client: str) -> Path:
+    if not (FOLDER / client).exists():
+        pytest.skip(f"{client} is not installed: run `make test-clients`")
+    return FOLDER / client
+
+
+def script(steps: int) -> "type[str] | object":
+    return lambda step: NOISE.format(n=step) if step < steps else None
+
+
+async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
+    plain = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        env={**plain, "HOME": str(cwd), **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(1500):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, output.decode()[-2000:]
+    return output.decode()
+
+
+async def run_claude(running: Running, home: Path) -> str:
+    task = "Run the steps you are given, one after the other, and say when all are done."
+    command = [str(needs("claude")), "-p", task, "--dangerously-skip-permissions", "--output-format", "json"]
+    return await run_client(
+        command,
+        home,
+        ANTHROPIC_BASE_URL=running.url,
+        ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        DISABLE_AUTOUPDATER="1",
+        IS_SANDBOX="1",
+    )
+
+
+async def run_codex(running: Running, home: Path) -> str:
+    config = home / ".codex"
+    config.mkdir()
+    (config / "config.toml").write_text(
+        f'model = "gpt-5.4"\nmodel_provider = "x"\n[model_providers.x]\nname = "x"\nbase_url = "{running.url}/v1"\n'
+        'env_key = "TEST_KEY"\nwire_api = "responses"\n'
+    )
+    command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
+    task = "Run the steps you are given, one after the other, and say when all are done."
+    return await run_client([*command, "--json", task], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
+
+
+RUNS = {"claude": run_claude, "codex": run_codex}
+FAMILY = {"claude": "anthropic", "codex": "openai"}
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
+    needs(client)
+    home = tmp_path / "home"
+    home.mkdir()
+
+    async def run() -> None:
+        async with ScriptedProvider(script(STEPS), window=32_000) as provider:  # type: ignore[arg-type]
+            family = FAMILY[client]
+            upstream = Upstream(family, family, provider.url)  # type: ignore[arg-type]
+            async with run_gateway(tmp_path / "data", upstream, window=32_000) as running:
+                output = await RUNS[client](running, home)
+                names = [info.name for info in running.data.store.sessions()]
+                branches = [
+                    e
+                    for name in names
+                    for e in running.data.open_log(name).read()
+                    if isinstance(e.payload, BranchStarted)
+                ]
+        assert "All steps are done." in output
+        assert provider.steps[-1] == STEPS
+        assert provider.refused == [], "an overflow happened upstream"
+        assert provider.faults == []
+        assert not any(re.search(rb"being continued|COMPACTION", seen.raw) for seen in provider.seen)
+        assert len([name for name in names if name.startswith(client)]) == 1
+        assert branches == []
+        assert "defect" not in "".join(running.lines)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
+    needs(client)
+    home = tmp_path / "home"
+    home.mkdir()
+
+    async def run() -> None:
+        async with ScriptedProvider(script(6), refuse_at=(4,)) as provider:  # type: ignore[arg-type]
+            family = FAMILY[client]
+            async with run_gateway(tmp_path / "data", Upstream(family, family, provider.url)) as running:  # type: ignore[arg-type]
+                output = await RUNS[client](running, home)
+        assert "All steps are done." in output
+        assert len(provider.refused) == 1
+
+    asyncio.run(run())

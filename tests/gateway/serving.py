@@ -1,0 +1,62 @@
+"""A gateway on a free port, between a test and the strict fake server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import uvicorn
+
+from tests.fake.server import Fake
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.gateway.app import Gateway
+from tidegate.gateway.server import make_server
+from tidegate.gateway.settings import Family, GatewaySettings, Upstream
+
+FAMILIES: dict[str, Family] = {
+    "anthropic": "anthropic",
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "gemini": "gemini",
+}
+
+
+def open_http() -> httpx.AsyncClient:
+    """Patient: loading a vocabulary takes seconds on a busy machine."""
+    return httpx.AsyncClient(timeout=60)
+
+
+class Running(NamedTuple):
+    url: str
+    gateway: Gateway
+    data: DataFolder
+    lines: list[str]
+    server: uvicorn.Server
+
+
+def upstream_of(fake: Fake, **more: Any) -> Upstream:
+    family = FAMILIES[fake.wire]
+    return Upstream(family, family, fake.host, **more)
+
+
+@asynccontextmanager
+async def run_gateway(folder: Path, *upstreams: Upstream, **settings: Any) -> AsyncIterator[Running]:
+    chosen = GatewaySettings(port=0, upstreams=upstreams, **settings)
+    data = DataFolder(folder)
+    lines: list[str] = []
+    gateway = Gateway(chosen, data, lines.append)
+    server = make_server(gateway, chosen, loop="asyncio")
+    task = asyncio.ensure_future(server.serve())
+    while not server.started:
+        if task.done():
+            await task
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Running(f"http://127.0.0.1:{port}", gateway, data, lines, server)
+    finally:
+        server.should_exit = True
+        await task
+        data.close()

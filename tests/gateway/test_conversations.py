@@ -1,0 +1,309 @@
+# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
+"""Whole conversations through the gateway: bytes, windows, branches, sub-agents, errors, streams that break."""
+
+import asyncio
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fake.server import CutAt, Fake, Hang
+from tests.fake.words import refusal, too_long
+from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
+from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.messages import text_of
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+each_wire = pytest.mark.parametrize("wire", PATHS)
+
+
+def events_of(running: Running, name: str) -> list[Any]:
+    return [event.payload for event in running.data.open_log(name).read()]
+
+
+def session_names(running: Running) -> list[str]:
+    return sorted(info.name for info in running.data.store.sessions())
+
+
+@each_wire
+def test_an_unedited_request_is_forwarded_byte_for_byte(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake(wire, map(step_answer, range(9))) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
+            async with open_http() as http:
+                client = ScriptedClient(wire, running.url, http)
+                client.say("Käse: start \u2028 \U0001f600")
+                for number in range(5):
+                    await client.turn(f"result {number}\n" * 50)
+                assert [seen.raw for seen in fake.seen] == client.sent
+                assert len(session_names(running)) == 1
+
+    asyncio.run(run())
+
+
+@each_wire
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_path: Path) -> None:
+    """Every request is judged by the validators, weighed against the window, and bound to its signed thinking."""
+    if thinking and wire != "anthropic":
+        pytest.skip("only Anthropic binds thinking to what is before it")
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking) for number in range(1000))
+        async with Fake(wire, answers, window=32_000, bound=True) as fake:
+            async with (
+                run_gateway(tmp_path, upstream_of(fake), window=32_000) as running,
+                open_http() as http,
+            ):
+                client = ScriptedClient(wire, running.url, http, thinking=thinking)
+                client.say("Start. Always answer in French.")
+                for number in range(120):
+                    await client.turn(f"line {number} of a result that is long\n" * 60)
+                assert fake.refused == []
+                assert "defect" not in "".join(running.lines)
+                assert max(len(seen.raw) for seen in fake.seen) < len(client.sent[-1])
+                assert len(session_names(running)) == 1
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_an_overflow_is_invisible_to_the_client(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        steps: list[Any] = [*map(step_answer, range(6)), too_long(wire, 50_000, 20_000), step_answer(6), "done"]
+        async with Fake(wire, steps) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
+            async with open_http() as http:
+                client = ScriptedClient(wire, running.url, http)
+                client.say("start")
+                for number in range(7):
+                    await client.turn(f"a line of result {number}\n" * 600)
+                assert await client.turn() == []
+            assert len(fake.refused) == 1
+            assert len(fake.seen) == len(client.sent) + 1
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_other_errors_pass_through_with_their_headers(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        fault = refusal(wire, 429, "slow down")._replace(headers=(("retry-after", "7"), ("x-request-id", "r1")))
+        async with Fake(wire, [fault]) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
+            async with open_http() as http:
+                client = ScriptedClient(wire, running.url, http)
+                client.say("start")
+                response = await client.ask()
+        assert (response.status_code, response.headers["retry-after"]) == (429, "7")
+        assert response.content == fault.body
+
+    asyncio.run(run())
+
+
+def test_a_rewind_is_a_branch_of_one_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(9))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http, {"x-claude-code-session-id": "abc"})
+                client.say("start")
+                for _ in range(3):
+                    await client.turn("result")
+                del client.messages[3:]
+                client.messages[2]["content"].append({"type": "text", "text": "something else"})
+                await client.turn("result")
+                assert fake.refused == []
+                assert fake.seen[-1].raw == client.sent[-1]
+                events = events_of(running, "claude-abc")
+        assert sum(isinstance(event, BranchStarted) for event in events) == 1
+        said = [text_of(event.message) for event in events if isinstance(event, MessageAdded)]
+        assert "Step 2." in said
+        assert "something else" in said
+
+    asyncio.run(run())
+
+
+def test_sub_agents_have_logs_of_their_own_linked_to_their_parent(tmp_path: Path) -> None:
+    async def run() -> None:
+        main = {"x-claude-code-session-id": "abc"}
+        agents: list[dict[str, str]] = [main, *(main | {"x-claude-code-agent-id": f"a{n}"} for n in (1, 2))]
+        agents.append(main | {"x-claude-code-agent-id": "a3", "x-claude-code-parent-agent-id": "a2"})
+        async with Fake("anthropic", map(step_answer, range(99))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                clients = [ScriptedClient("anthropic", running.url, http, ids) for ids in agents]
+                for client in clients:
+                    client.say("the same first message")
+                for _ in range(3):
+                    for client in clients:
+                        await client.turn("result")
+                names = session_names(running)
+                parents = {
+                    name: [e.text for e in events_of(running, name) if isinstance(e, NoteAdded) and e.topic == "parent"]
+                    for name in names
+                }
+        assert parents == {
+            "claude-abc": [],
+            "claude-abc.a1": ["claude-abc"],
+            "claude-abc.a2": ["claude-abc"],
+            "claude-abc.a3": ["claude-abc.a2"],
+        }
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake(wire, map(step_answer, range(99))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                clients = [ScriptedClient(wire, running.url, http) for _ in range(2)]
+                for client in clients:
+                    client.say("the same first message")
+                for number in range(4):
+                    for client in clients:
+                        await client.turn(f"result {number}")
+                names = session_names(running)
+                assert len(names) == 2
+                for name in names:
+                    assert sum(isinstance(event, BranchStarted) for event in events_of(running, name)) == 0
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                for client in clients:  # after a restart they are recognized
+                    client.url, client.http = running.url, http
+                    await client.turn("result")
+                assert session_names(running) == names
+
+    asyncio.run(run())
+
+
+def test_side_requests_pass_through_and_are_not_logged(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("openai_chat", [step_answer(0), "A title", step_answer(1)]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                ids = {"x-session-id": "s1"}
+                client = ScriptedClient("openai_chat", running.url, http, ids)
+                client.say("start")
+                await client.turn("result")
+                title = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Make a title for: start"}]}
+                response = await http.post(
+                    running.url + PATHS["openai_chat"], json=title, headers=headers_of("openai_chat", **ids)
+                )
+                assert response.status_code == 200
+                await client.turn("result")
+                assert session_names(running) == ["opencode-s1"]
+                said = [text_of(e.message) for e in events_of(running, "opencode-s1") if isinstance(e, MessageAdded)]
+        assert not any("title" in text for text in said)
+
+    asyncio.run(run())
+
+
+def test_a_name_in_the_path_or_header_chooses_the_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(9))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url + "/s/work/anthropic", http)
+                client.say("start")
+                await client.turn("result")
+                other = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "play"})
+                other.say("start")
+                await other.turn("result")
+                assert session_names(running) == ["play", "work"]
+        assert fake.seen[0].path == "/v1/messages"
+        assert not any(name.startswith("x-tidegate") for seen in fake.seen for name in seen.headers)
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_an_answer_that_breaks_off_is_kept_and_the_next_request_is_valid(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
+        async with Fake(wire, [CutAt(spoken, 1500), "whole"]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                path = "/v1beta/models/m:streamGenerateContent?alt=sse" if wire == "gemini" else PATHS[wire]
+                more = {} if wire == "gemini" else {"stream": True}
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await client.ask(path, **more)
+                kept = [e.message for e in events_of(running, "s") if isinstance(e, MessageAdded)][-1]
+                assert text_of(kept).startswith("These words arrived")
+                assert await client.turn() == []
+                assert fake.refused == []
+
+    asyncio.run(run())
+
+
+def test_a_client_that_hangs_up_cancels_the_upstream(tmp_path: Path) -> None:
+    async def run() -> None:
+        spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
+        async with Fake("anthropic", [Hang(spoken, 1500)]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                body = ScriptedClient("anthropic", running.url, http)
+                body.say("start")
+                raw = json.dumps(body.body() | {"stream": True}).encode()
+                own = {**body.headers, "x-tidegate-session": "s"}
+                async with http.stream("POST", running.url + "/v1/messages", content=raw, headers=own) as response:
+                    async for _ in response.aiter_raw():
+                        break
+                async with asyncio.timeout(10):
+                    while not fake.hung_up:
+                        await asyncio.sleep(0.01)
+                    while "These words" not in text_of(
+                        [e.message for e in events_of(running, "s") if isinstance(e, MessageAdded)][-1]
+                    ):
+                        await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_compressed_request_is_read_and_forwarded_as_it_is(tmp_path: Path) -> None:
+    import zstandard
+
+    async def run() -> None:
+        async with Fake("openai_responses", ["one"]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("openai_responses", running.url, http)
+                client.say("start")
+                raw = json.dumps(client.body()).encode()
+                packer = zlib.compressobj(wbits=31)
+                for encoding, packed in (
+                    ("zstd", zstandard.ZstdCompressor().compress(raw)),
+                    ("gzip", packer.compress(raw) + packer.flush()),
+                ):
+                    headers = {**client.headers, "content-encoding": encoding, "x-tidegate-session": encoding}
+                    await http.post(running.url + "/v1/responses", content=packed, headers=headers)
+                    assert fake.seen[-1].raw == packed
+                    assert fake.seen[-1].headers["content-encoding"] == encoding
+                    said = [e.message for e in events_of(running, encoding) if isinstance(e, MessageAdded)]
+                    assert text_of(said[0]) == "start"
+
+    asyncio.run(run())
+
+
+def test_a_websocket_upgrade_is_refused_so_that_the_client_uses_http(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with run_gateway(tmp_path) as running, open_http() as http:
+            headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+            response = await http.get(running.url + "/v1/responses", headers=headers)
+            assert response.status_code == 426
+
+    asyncio.run(run())
+
+
+def test_the_output_is_lowered_when_it_would_not_fit(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", ["one"]) as fake:
+            async with (
+                run_gateway(tmp_path, upstream_of(fake), window=20_000) as running,
+                open_http() as http,
+            ):
+                client = ScriptedClient("anthropic", running.url, http, thinking=True)
+                client.say("start")
+                await client.turn()
+        sent = json.loads(fake.seen[0].raw)
+        assert sent["max_tokens"] < 20_000 < client.body()["max_tokens"]
+        assert sent["thinking"]["budget_tokens"] < sent["max_tokens"]
+        assert fake.refused == []
+
+    asyncio.run(run())

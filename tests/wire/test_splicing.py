@@ -1,0 +1,200 @@
+# ruff: noqa: E501 - the bodies are as clients send them
+"""Edits of a view are spliced into a client's own bytes, in every dialect."""
+
+import json
+
+import pytest
+
+from tidegate.core.messages import Call, Message, Result, Text, Thinking
+from tidegate.wire.splicing.spans import find_elements, find_members, remove_member, replace_value
+from tidegate.wire.splicing.units import READERS, HostRequest
+from tidegate.wire.splicing.writer import ShownUnit, write_messages
+
+ANTHROPIC = """{ "model":"claude-sonnet-4-5", "max_tokens" : 1000,"future_field":{"a":[1,2]},
+ "tools":[{"name":"read","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],
+ "messages":[
+  {"role":"user","content":"start"},
+  {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s1"},{"type":"text","text":"Step 1."},
+     {"type":"tool_use","id":"t1","name":"read","input":{"path": "a.txt"},"caller":{"type":"direct"}}]},
+  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"long \\u00e9 text"}],
+     "cache_control":{"type":"ephemeral","ttl":"1h"}}, {"type":"text","text":"and now?"}]},
+  {"role":"assistant","content":"fine"},
+  {"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0="}},
+     {"type":"mystery","x":{"y":1},"cache_control":{"type":"ephemeral"}},{"type":"text","text":"last"}]}
+ ] }"""
+CHAT = """{"model":"gpt-4o","messages":[{"role":"system","content":"be nice"},{"role":"user","content":"start"},
+ {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\\"path\\": \\"a\\"}"},"extra":1}]},
+ {"role":"tool","tool_call_id":"c1","content":"long text","name":"read"},
+ {"role":"user","content":"last"}],"stream_options":{"include_usage":true},"temperature":0.10}"""
+RESPONSES = """{"model":"gpt-5","instructions":"be nice","input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"dev"}]},
+ {"type":"message","role":"user","content":[{"type":"input_text","text":"start"}]},
+ {"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"abc"},
+ {"type":"function_call","id":"fc_1","call_id":"c1","name":"shell","arguments":"{\\"cmd\\": \\"ls\\"}"},
+ {"type":"local_shell_call","call_id":"c2","action":{"type":"exec","command":["ls"]},"status":"completed"},
+ {"type":"function_call_output","call_id":"c1","output":"long text"},
+ {"type":"local_shell_call_output","call_id":"c2","output":"more"},
+ {"type":"message","role":"user","content":[{"type":"input_text","text":"last"}]}],
+ "tools":[{"type":"namespace","name":"mcp","tools":[]},{"type":"custom","name":"apply_patch"}],"store":false}"""
+GEMINI = """{"contents":[{"role":"user","parts":[{"text":"start"}]},
+ {"role":"model","parts":[{"text":"thinking","thought":true},{"functionCall":{"name":"read","args":{"path": "a"}},"thoughtSignature":"sig"}]},
+ {"role":"user","parts":[{"functionResponse":{"name":"read","response":{"output":"long text"}}}]},
+ {"role":"user","parts":[{"text":"last"}]}],"generationConfig":{"temperature":0},"systemInstruction":{"parts":[{"text":"be nice"}]}}"""
+BODIES = {"anthropic": ANTHROPIC, "openai_chat": CHAT, "openai_responses": RESPONSES, "gemini": GEMINI}
+LIST_KEYS = {"anthropic": "messages", "openai_chat": "messages", "openai_responses": "input", "gemini": "contents"}
+each_dialect = pytest.mark.parametrize("dialect", BODIES)
+
+
+def read(dialect: str) -> HostRequest:
+    return READERS[dialect](json.loads(BODIES[dialect]))
+
+
+def write(dialect: str, shown: list[ShownUnit]) -> str:
+    return write_messages(dialect, BODIES[dialect].encode(), shown, read(dialect).fixed_items).decode()
+
+
+def keep_all(dialect: str) -> list[ShownUnit]:
+    return [ShownUnit(unit, None) for unit in read(dialect).units]
+
+
+def replace_results(shown: list[ShownUnit], text: str) -> list[ShownUnit]:
+    found = []
+    for each in shown:
+        if each.unit is not None and each.unit.message.role == "tool":
+            old = each.unit.message.parts[0]
+            assert isinstance(old, Result)
+            each = each._replace(message=Message("tool", (Result(old.call_id, (Text(text),), old.error),)))
+        found.append(each)
+    return found
+
+
+@each_dialect
+def test_a_view_that_keeps_everything_gives_the_same_bytes(dialect: str) -> None:
+    assert write(dialect, keep_all(dialect)) == BODIES[dialect]
+
+
+@each_dialect
+def test_every_dialect_reads_the_whole_conversation(dialect: str) -> None:
+    roles = [unit.message.role for unit in read(dialect).units]
+    assert roles[0] == "user"
+    assert {"user", "assistant", "tool"} <= set(roles)
+    assert ("be nice" in read(dialect).system) == (dialect != "anthropic")
+
+
+@each_dialect
+def test_a_shortened_result_changes_only_its_own_value(dialect: str) -> None:
+    text = write(dialect, replace_results(keep_all(dialect), "short \n é"))
+    was, now = json.loads(BODIES[dialect]), json.loads(text)
+    key = LIST_KEYS[dialect]
+    assert {name: value for name, value in was.items() if name != key} == {n: v for n, v in now.items() if n != key}
+    changed = [place for place, (old, new) in enumerate(zip(was[key], now[key], strict=True)) if old != new]
+    assert len(changed) == (2 if dialect == "openai_responses" else 1)
+    assert "short \\n é" in text
+    assert text[:250] == BODIES[dialect][:250]
+
+
+def test_the_cache_mark_of_a_shortened_block_stays_with_its_ttl() -> None:
+    now = json.loads(write("anthropic", replace_results(keep_all("anthropic"), "short")))
+    block = now["messages"][2]["content"][0]
+    assert block == {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "content": "short",
+        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+    }
+
+
+@each_dialect
+def test_a_dropped_group_leaves_no_trace(dialect: str) -> None:
+    kept = [each for each in keep_all(dialect) if each.unit and each.unit.message.role in ("user", "system")]
+    text = write(dialect, kept)
+    assert "read" not in json.dumps(json.loads(text)[LIST_KEYS[dialect]])
+    assert "c1" not in text
+    roles = [item.get("role") for item in json.loads(text)[LIST_KEYS[dialect]]]
+    assert "assistant" not in roles
+    assert "model" not in roles
+
+
+def test_items_that_an_edit_brings_together_are_joined() -> None:
+    shown = keep_all("anthropic")
+    del shown[1:3]  # the call and its result; the text of that user message stays
+    now = json.loads(write("anthropic", shown))["messages"]
+    assert [item["role"] for item in now] == ["user", "assistant", "user"]
+    assert [block["text"] for block in now[0]["content"]] == ["start", "and now?"]
+
+
+def test_thinking_is_left_out_after_a_changed_prefix() -> None:
+    shown = [each._replace(signed=False) for each in keep_all("anthropic")]
+    text = write("anthropic", shown)
+    assert "thinking" not in text
+    assert '"caller":{"type":"direct"}' in text
+
+
+@each_dialect
+def test_a_message_of_the_engine_is_inserted_where_it_belongs(dialect: str) -> None:
+    shown = keep_all(dialect)
+    shown.insert(0, ShownUnit(None, Message("user", (Text("NOTE of the engine"),))))
+    now = json.loads(write(dialect, shown))[LIST_KEYS[dialect]]
+    place = read(dialect).fixed_items
+    assert "NOTE of the engine" in json.dumps(now[place])
+
+
+@each_dialect
+def test_shortened_arguments_are_spliced_into_the_call(dialect: str) -> None:
+    shown = keep_all(dialect)
+    place = next(n for n, each in enumerate(shown) if each.unit and each.unit.message.role == "assistant")
+    unit = shown[place].unit
+    assert unit is not None
+    parts = tuple(
+        Call(part.id, part.name, '{"path":"short"}') if isinstance(part, Call) and "call" not in part.name else part
+        for part in unit.message.parts
+        if not isinstance(part, Thinking)
+    )
+    shown[place] = ShownUnit(unit, Message("assistant", parts))
+    now = json.loads(write(dialect, shown))[LIST_KEYS[dialect]]
+    said = json.dumps(now)
+    assert "short" in said
+    assert '"a.txt"' not in said
+    assert "signature" not in said
+    assert "encrypted_content" not in said
+    if dialect == "openai_responses":
+        assert "fc_1" not in said  # its id was bound to the reasoning
+        assert "local_shell_call" in said
+
+
+def test_unknown_content_is_opaque_and_counted() -> None:
+    unit = read("anthropic").units[-1]
+    kinds = [getattr(part, "media", "text") for part in unit.message.parts]
+    assert kinds == ["application/pdf", "application/json", "text"]
+    assert [tool.name for tool in read("openai_responses").tools] == ["mcp", "apply_patch"]
+
+
+def test_requests_whose_past_the_provider_stores_are_not_managed() -> None:
+    body: dict[str, object] = {"model": "gpt-5", "input": [{"type": "item_reference", "id": "x"}]}
+    assert READERS["openai_responses"](body).reason
+    assert READERS["openai_responses"]({"input": "hi", "previous_response_id": "resp_1"}).reason
+    assert READERS["gemini"]({"contents": [], "cachedContent": "cachedContents/1"}).reason
+
+
+def test_a_single_text_as_input_can_be_edited() -> None:
+    body = b'{"model":"gpt-5","input":"hello"}'
+    units = READERS["openai_responses"](json.loads(body)).units
+    assert units[0].message.parts == (Text("hello"),)
+    note = ShownUnit(None, Message("user", (Text("note"),)))
+    now = json.loads(write_messages("openai_responses", body, [note, *(ShownUnit(unit, None) for unit in units)]))
+    assert [item["content"][0]["text"] for item in now["input"]] == ["note", "hello"]
+
+
+def test_spans_survive_any_spacing_and_escapes() -> None:
+    text = b' { "a\\"b" : [ 1 , {"x":"\\\\"} ] , "c":{} , "d" : "}" } '
+    members = find_members(text)
+    assert [text[member.value : member.end] for member in members.values()] == [b'[ 1 , {"x":"\\\\"} ]', b"{}", b'"}"']
+    inner = text[members['a"b'].value : members['a"b'].end]
+    assert [inner[each.start : each.end] for each in find_elements(inner)] == [b"1", b'{"x":"\\\\"}']
+    for key in members:
+        assert json.loads(remove_member(text, key)) == {k: v for k, v in json.loads(text).items() if k != key}
+    assert json.loads(replace_value(text, ("c",), b"7"))["c"] == 7
+
+
+def test_a_body_that_repeats_a_key_is_refused() -> None:
+    with pytest.raises(Exception, match="there twice"):
+        find_members(b'{"messages":[1],"messages":[2]}')
