@@ -31,7 +31,7 @@ examples:
   tidegate lab recordings/ --window 32000
   tidegate lab recordings/ --policy default --policy my.yaml --window 16000 --window 64000 --html report.html
   tidegate lab --mine claude-code --window 64000 --peers --json report.json
-  tidegate lab recordings/ --window 32000 --peers --curve fidelity=0.5,1,2,4
+  tidegate lab recordings/ --window 32000 --peers --curve fidelity=0.2,0.3,0.4,0.65
   tidegate lab recordings/ --policy my.yaml --window 32000 --save kept.json     then, after a change:
   tidegate lab recordings/ --gate kept.json                                     exit status 1 if it got worse
 """

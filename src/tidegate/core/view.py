@@ -157,6 +157,8 @@ class View:
 
     ledger_items: Sequence[Item] = ()
     """The ledger, where `items` are without it: see `hide_ledger`."""
+    settled_count = 0
+    """How many of `items` precede the end of the ledger there."""
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter

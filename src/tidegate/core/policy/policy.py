@@ -13,7 +13,6 @@ import msgspec
 
 from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
-from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SessionPace, SweepMarket, sweep_urgency
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
@@ -121,23 +120,6 @@ def measure_fill(o: TriggerContext) -> int:
     return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
 
 
-def sweep_market_of(o: TriggerContext) -> SweepMarket:
-    """The prices, pace and fidelity for a sweep now."""
-    fidelity = o.policy.settings.get("fidelity", DEFAULT_FIDELITY)
-    worth = float(fidelity) if isinstance(fidelity, int | float) else DEFAULT_FIDELITY
-    return SweepMarket(SessionPace.of(o.view.total_tokens_said, o.view.reply_count), o.budget.prices, worth)
-
-
-def count_unsweepable(view: View) -> int:
-    """Tokens that a sweep does not remove: user messages and the ledger."""
-    return sum(item.tokens for item in view.items if item.message.role == "user")
-
-
-def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarket) -> float:
-    """The metric `due`. Unsweepable tokens are counted only if needed: while each token pays, the window decides."""
-    return sweep_urgency(tokens, room, market, 0 if market.pays(tokens) else count_unsweepable(view))
-
-
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -150,7 +132,8 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
+    "fill": lambda o: measure_fill(o) / max(1, o.budget.room),
+    "cold": lambda o: o.budget.prices.cold,
     "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
 }
 
@@ -167,22 +150,17 @@ def effective_threshold(trigger: Trigger, budget: Budget) -> float:
 
 
 class TriggerReading(NamedTuple):
-    """Conditions and the values of their metrics. It is made at every call, so it is put into words only on demand.
-
-    `market` is the input of the metric `due`.
-    """
+    """Conditions and the values of their metrics. It is made at every call, so it is put into words only on demand."""
 
     conditions: tuple[tuple[Trigger, ...], ...]
     values: tuple[float, ...]
-    market: SweepMarket | None = None
 
     def __str__(self) -> str:
         values = iter(self.values)
-        said = " or ".join(
+        return " or ".join(
             " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
             for condition in self.conditions
         )
-        return f"{said}; {self.market}" if self.market is not None else said
 
 
 class Verdict(NamedTuple):
@@ -206,10 +184,7 @@ def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
                 break
             values += readings
         else:
-            priced = any(trigger.metric == "due" for condition in rule.when for trigger in condition)
-            return Verdict(
-                False, TriggerReading(rule.when, tuple(values), sweep_market_of(occasion) if priced else None)
-            )
+            return Verdict(False, TriggerReading(rule.when, tuple(values)))
     last = occasion.view.last_fired.get(rule.name)
     if last is not None:
         turns = occasion.view.total_turns - last.turn

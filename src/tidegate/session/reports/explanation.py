@@ -13,23 +13,22 @@ from tidegate.core.plan import Decision
 from tidegate.core.policy.policy import (
     Policy,
     TriggerContext,
+    judge_rule,
     measure_fill,
     measure_for_triggers,
-    measure_sweep_urgency,
-    sweep_market_of,
 )
-from tidegate.core.sweep.cost_model import SweepMarket
+from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.store.log import LogReader
 
-DUE_METRIC: Final = "due"
-"""The metric that prices a sweep."""
+FILL_METRIC: Final = "fill"
+"""The metric that a sweep waits for."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
 
-    `outlook` is how far the next sweep is; None where the policy makes none that is priced.
+    `outlook` is how far the next sweep is; None if the policy has none that waits for the fill of the room.
     """
 
     policy: str
@@ -87,67 +86,55 @@ class Explanation(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-# --- the priced arithmetic of a sweep ---------------------------------------------------------------------------------
+# --- the next sweep ---------------------------------------------------------------------------------------------------
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
-    """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
-    decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
+    """When the next sweep comes: at `threshold_tokens` of history; `current_tokens` are there now.
+
+    `seconds_since_reply` are the seconds since the last answer, None if there was none or no time was given.
+    """
 
     current_tokens: int
     threshold_tokens: int
     is_due: bool
-    market: SweepMarket
+    growth: float
+    prices: CachePrices
     seconds_since_reply: float | None = None
 
     @property
     def calls_away(self) -> int:
         """About how many calls away it is."""
-        return (
-            0
-            if self.is_due
-            else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.market.pace.growth))
-        )
+        return 0 if self.is_due else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.growth))
 
     def __str__(self) -> str:
-        prices = self.market.prices
+        at = f"a sweep comes at {self.threshold_tokens:,} tokens of history"
         if self.is_due:
-            away = (
-                "it is due"
-                if self.current_tokens >= self.threshold_tokens
-                else "it is due, for the cache is cold and it costs nothing"
-            )
-        else:
-            calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
-            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {calls}"
+            cold = " because the cache is cold" if self.current_tokens < self.threshold_tokens else ""
+            return f"{at}; with {self.current_tokens:,} it is due now{cold}; {self.prices}"
+        calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
+        left = f"{self.threshold_tokens - self.current_tokens:,} more, about {calls}"
         cache = ""
-        if self.seconds_since_reply is not None and not prices.cold:
-            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds"
-        reached = f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there"
-        return f"{reached}: {away}; {self.market}{cache}"
+        if self.seconds_since_reply is not None and not self.prices.cold:
+            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {self.prices.lifetime:,.0f} seconds"
+        return f"{at}; {self.current_tokens:,} are there, {left}; {self.prices}{cache}"
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
-    """How far the next sweep of this policy is; None if it has none that is priced."""
-    priced = [
-        trigger.value
-        for rule in policy.moments.get("before_call", ())
-        for condition in rule.when
-        for trigger in condition
-        if trigger.metric == DUE_METRIC
-    ]
-    if not priced:
-        return None
+    """How far the next sweep of this policy is; None if it has none that waits for the fill of the room."""
     if now is not None:
         budget = priced_now(view, budget, now)
     occasion = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
-    tokens, goes_by = measure_fill(occasion), sweep_market_of(occasion)
-    warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
-    full = math.ceil(max(tokens, 1) / measure_sweep_urgency(view, max(tokens, 1), budget.room, warm) * priced[0])
-    since = now - view.last_reply_time if now is not None and view.reply_count else None
-    return SweepOutlook(
-        tokens, full, measure_sweep_urgency(view, tokens, budget.room, goes_by) > priced[0], goes_by, since
-    )
+    for rule in policy.moments.get("before_call", ()):
+        fills = [trigger.value for condition in rule.when for trigger in condition if trigger.metric == FILL_METRIC]
+        if fills:
+            since = now - view.last_reply_time if now is not None and view.reply_count else None
+            growth = max(1.0, view.total_tokens_said / max(1, view.reply_count))
+            due = judge_rule(rule, occasion, now or 0.0).fires
+            return SweepOutlook(
+                measure_fill(occasion), math.ceil(max(fills) * budget.room), due, growth, budget.prices, since
+            )
+    return None
 
 
 class ExplainableSession(Protocol):
