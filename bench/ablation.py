@@ -31,11 +31,13 @@ from tidegate.lab.comparison.session_sources import create_unit_counter, read_cl
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.identifiers import searchable_text_of
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.occurrences import contains_whole_name
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
 from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures
-from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals, searchable_text_of
+from tidegate.lab.scoring.signals import ANCHOR_KIND, extract_signals
+from tidegate.lab.scoring.text_needs import Need
 
 COLUMNS = {
     "far": "far references",

@@ -18,6 +18,7 @@ LADDER = (
     ("core",),
     ("wire",),
     ("disk",),
+    ("plugins",),
     ("store", "models", "memory", "presets"),
     ("session",),
     ("datafolder",),
@@ -43,6 +44,8 @@ PURE_MODULES = frozenset(
 IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval", "__import__"})
 
 MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 500, 60, 1
+# What may be read although its name begins with an underscore: documented names, and the one way Textual has.
+OPEN_UNDERSCORES = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_compositor"})
 EMPTY_WORDS = frozenset({"manager", "handler", "helper", "helpers", "util", "utils", "base"})
 
 
@@ -192,6 +195,23 @@ def bound_names(source: Source) -> dict[str, str]:
     return bound
 
 
+def privacy_faults(source: Source) -> list[str]:
+    """Private names of the product, or attributes of another object, that a test reads or sets."""
+    faults = []
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            own |= isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
+            names = [] if own else [node.attr]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidegate"):
+            names = [each.name for each in node.names]
+        else:
+            continue
+        private = (name for name in names if name.startswith("_") and not name.endswith("__"))
+        faults += [f"{source.module}:{node.lineno} {name}" for name in private if name not in OPEN_UNDERSCORES]
+    return faults
+
+
 def depth_faults(sources: list[Source]) -> list[str]:
     """Classes whose parent has a parent of ours. Parents from outside (Struct, Protocol, Exception) count as none."""
     bound = {source.module: bound_names(source) for source in sources}
@@ -282,3 +302,9 @@ def package_sources() -> tuple[Source, ...]:
         is_package = parts[-1] == "__init__"
         found.append(Source(".".join(parts[:-1] if is_package else parts), path.read_text("utf-8"), is_package))
     return tuple(found)
+
+
+def sources_of_tests() -> Iterator[Source]:
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        yield Source(".".join(("tests", *path.relative_to(folder).with_suffix("").parts)), path.read_text("utf-8"))

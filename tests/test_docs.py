@@ -100,6 +100,13 @@ def test_the_example_of_a_rule_shows_every_key_and_is_a_rule(tmp_path: Path) -> 
     assert (rule.stage, rule.name) == (stage, "sweep")
 
 
+def test_the_small_policy_is_a_policy(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("policies.md", "yaml") if block.startswith("name: mine")]
+    path = tmp_path / "mine.yaml"
+    path.write_text(example)
+    assert [rule.stage for rule in load(path).moments["before_call"]] == ["clear_results", "summarise"]
+
+
 def test_every_comparison_and_no_other() -> None:
     (line,) = [line for line in POLICIES.read_text("utf-8").splitlines() if line.startswith("Triggers compare with")]
     assert sorted(_QUOTED.findall(line)) == sorted(COMPARISONS)
@@ -128,7 +135,10 @@ def test_the_example_of_a_kept_session_runs(tmp_path: Path, monkeypatch: pytest.
     scope["data"].close()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/agent.md", "docs/guide.md", "docs/lab.md"])
+PAGES = ["README.md", *(f"docs/{name}.md" for name in "agent extending guide lab store".split())]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_shown_exists(page: str) -> None:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS.parent / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
     plain = "\n".join(text for language, text in fenced if not language)
@@ -152,3 +162,30 @@ def test_every_limit_is_listed_with_its_value(head: str, limits: ProviderLimits 
     known = msgspec.structs.asdict(limits) | {name: vars(limits_module)[name] for name in constants.split()}
     rows = {_QUOTED.findall(name)[0]: default for name, default, _ in table(head, DOCS / "agent.md")}
     assert rows == {name: f"{value:,g}" if isinstance(value, float) else f"{value:,}" for name, value in known.items()}
+
+
+@pytest.mark.parametrize("kind", ["stage", "tool", "importer", "provider"])
+def test_the_page_on_plugins_shows_the_example_package(kind: str) -> None:
+    """The tests of tests/plugins install that package: what the page shows is what works."""
+    (example,) = [
+        block
+        for block in blocks("extending.md", "python")
+        if _CODE_OF_PLUGINS[kind] in block and "conformance" not in block
+    ]
+    shown = [line for line in example.splitlines() if line.strip()]
+    source = (DOCS.parent / "examples" / "plugins" / "tidegate_example" / f"{kind}.py").read_text("utf-8")
+    body = source.split('"""', 2)[2]
+    assert shown == [line for line in body.splitlines() if line.strip()]
+
+
+def test_the_page_on_plugins_shows_the_entry_points_of_the_package() -> None:
+    (example,) = blocks("extending.md", "toml")
+    assert example in (DOCS.parent / "examples" / "plugins" / "pyproject.toml").read_text("utf-8")
+
+
+_CODE_OF_PLUGINS = {
+    "stage": "def shorten_repeats",
+    "tool": "COUNT_WORDS =",
+    "importer": 'FORMAT = "interview"',
+    "provider": "class EchoProvider",
+}

@@ -14,11 +14,13 @@ from tests.layers import (
     depth_faults,
     name_faults,
     package_sources,
+    privacy_faults,
     public_names,
     purity_faults,
     repeated_names,
     room_of,
     size_faults,
+    sources_of_tests,
     validator_faults,
 )
 
@@ -54,6 +56,10 @@ def test_a_dialect_of_a_known_family_is_one_file(vendor: str) -> None:
     naming = {source.module for source in package_sources() if f'"{vendor}' in source.text}
     assert own in naming
     assert naming <= {own} | VENDOR_FILES
+
+
+def test_tests_use_the_public_path() -> None:
+    assert [fault for source in sources_of_tests() for fault in privacy_faults(source)] == []
 
 
 def test_no_cycles() -> None:
@@ -246,3 +252,22 @@ def test_a_name_in_two_modules_is_seen() -> None:
     two = Source("tidegate.wire.two", "class find: ...\nLIMIT: int = 4\n_HIDDEN = 2\nfrom x import shared\n")
     assert repeated_names([one, two]) == {"LIMIT": [one.module, two.module], "find": [one.module, two.module]}
     assert repeated_names([one]) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "session._view",
+        "session.view._items.append(1)",
+        "made()._state = 2",
+        "from tidegate.core.view import _fold",
+        "import tidegate\ntidegate.core._hidden",
+    ],
+)
+def test_a_private_name_in_a_test_is_seen(text: str) -> None:
+    assert privacy_faults(Source("tests.some", text)) != []
+
+
+def test_what_a_test_owns_or_may_read_is_left_alone() -> None:
+    text = "class Some:\n    def act(self) -> None:\n        self._own = row._replace(a=1)\n        os._exit(0)\n"
+    assert privacy_faults(Source("tests.some", text + "from tidegate import __version__\nwhole.__dict__\n")) == []

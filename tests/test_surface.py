@@ -3,9 +3,9 @@
 import tidegate
 
 NAMES = (
-    "BadEdit BadInput BadPolicy BadRequest Budget Call DataFolder Decision Explanation Flush GiveUp Image KeptLog Log"
-    " MarkedText MemoryLog Message NotKept Outcome Policy Request Result Session Spill SummaryRequest Text Thinking"
-    " TidegateError Tool TooSmall View __version__ load open_store"
+    "BadEdit BadInput BadPolicy BadRequest Budget Call DataFolder Decision Drop Edit Explanation Flush GiveUp Image"
+    " Insert Item KeptLog Log MarkedText MemoryLog Message NotKept Outcome Policy Replace Request Result Session"
+    " SessionStorage Spill SummaryRequest Text Thinking TidegateError Tool TooSmall View __version__ load open_store"
 ).split()
 
 

@@ -1,7 +1,7 @@
 """tidegate keeps an LLM agent's context window from flooding.
 
-Everything said is kept for ever in an append-only log; what the model sees is a view computed from it that fits the
-window and is valid for the provider. Start with `Session`; `core/messages`, `core/view`, `core/plan` tell the rest.
+Every message is kept in an append-only log. The model sees a view, computed from the log, that fits the window and is
+valid for the provider. Start with `Session`; ARCHITECTURE.md explains how it works.
 """
 
 from importlib import import_module
@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.core.budget import Budget as Budget
+    from tidegate.core.edits import Drop as Drop
+    from tidegate.core.edits import Edit as Edit
+    from tidegate.core.edits import Insert as Insert
+    from tidegate.core.edits import Replace as Replace
     from tidegate.core.errors import BadEdit as BadEdit
     from tidegate.core.errors import BadInput as BadInput
     from tidegate.core.errors import BadPolicy as BadPolicy
@@ -31,12 +35,14 @@ if TYPE_CHECKING:
     from tidegate.core.outcome import SummaryRequest as SummaryRequest
     from tidegate.core.plan import Decision as Decision
     from tidegate.core.policy.policy import Policy as Policy
+    from tidegate.core.view import Item as Item
     from tidegate.core.view import View as View
     from tidegate.datafolder.data_folder import DataFolder as DataFolder
     from tidegate.presets import load as load
     from tidegate.session.reports.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
+    from tidegate.session.storage import SessionStorage as SessionStorage
     from tidegate.store.log import Log as Log
     from tidegate.store.log import MemoryLog as MemoryLog
     from tidegate.store.open import open_store as open_store
@@ -46,17 +52,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "core.budget": ("Budget",),
+    "core.edits": ("Drop", "Edit", "Insert", "Replace"),
     "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "NotKept", "TidegateError", "TooSmall"),
     "core.messages": ("Call", "Image", "MarkedText", "Message", "Result", "Text", "Thinking", "Tool"),
     "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
     "core.plan": ("Decision",),
     "core.policy.policy": ("Policy",),
-    "core.view": ("View",),
+    "core.view": ("Item", "View"),
     "datafolder.data_folder": ("DataFolder",),
     "presets": ("load",),
     "session.reports.explanation": ("Explanation",),
     "session.request": ("Request",),
     "session.session": ("Session",),
+    "session.storage": ("SessionStorage",),
     "store.session_log": ("KeptLog",),
     "store.log": ("Log", "MemoryLog"),
     "store.open": ("open_store",),
@@ -67,7 +75,7 @@ __all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - names, all of th
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name's module when it is first asked for: importing tidegate costs nothing until it is used."""
+    """Import the module of a name when the name is first used, so that importing tidegate is cheap."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     return getattr(import_module(f"tidegate.{_HOME_OF[name]}"), name)

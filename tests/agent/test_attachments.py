@@ -121,7 +121,7 @@ def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, st
     assert all(b"What is this?" in request for request in later)
     assert b"image left out" in later[0]
     assert image in agent.session.recall("m3").parts or image in agent.session.recall("m2").parts
-    agent.session.undo()
+    agent.session.history.undo()
     assert image.data.encode() in agent.session.render_request().to_bytes()
 
 

@@ -113,7 +113,7 @@ def played(summariser: str, ledger: bool = True) -> Played:
         done = [edit for edit in edits if edit.stage in ("sweep", "summarise", "guard")]
     session.add(user_message("And now?"))
     request = session.prepare(summarise)
-    assert request.tokens <= session.budget().capacity
+    assert request.tokens <= session.budget.capacity
     return Played(session, "\n".join(text_of(item.message) for item in session.view.items), done)
 
 
@@ -171,4 +171,4 @@ def test_the_ledger_stands_at_the_head_and_keeps_to_its_share(summariser: str) -
     assert session.view.items[: len(held)] == held, "it stands at the head"
     share = session.policy.settings["ledger"]
     assert isinstance(share, float)
-    assert 0 < sum(item.tokens for item in held) <= session.budget().room * share
+    assert 0 < sum(item.tokens for item in held) <= session.budget.room * share

@@ -44,7 +44,7 @@ def test_a_context_is_settings_of_the_policy_it_belongs_to() -> None:
     session = Session(
         "qwen2.5:14b", policy=policy, window=chosen.window, reserve=chosen.output_reserve, count="chars/4"
     )
-    assert session.budget().window == 9_000
+    assert session.budget.window == 9_000
     session.add(*({"role": role, "content": "word " * 400} for _ in range(8) for role in ("user", "assistant")))
     session.add({"role": "user", "content": "and now?"})
     session.prepare()

@@ -52,9 +52,9 @@ def test_it_is_kept_and_nothing_is_paid_for_it(tmp_path: Path) -> None:
     session.add({"role": "user", "content": LONG * 200})
     session.prepare()
     counted = session.view.fixed_tokens + 16 + session.view.tokens
-    session.learn_limits(None, counted * 3 // 2)
+    session.recovery.learn_limits(None, counted * 3 // 2)
     assert session.view.scale_by_model["gpt-4o"] == pytest.approx(1.5, abs=0.01)
-    assert session.count_tokens() == counted * 3 // 2
+    assert session.tokens == counted * 3 // 2
     assert SessionSpending(session).session_total.tokens == 0
     session.close()
     again = data.open("s", "gpt-4o", window=8000)
@@ -67,7 +67,7 @@ def test_a_number_that_cannot_be_of_this_request_is_not_believed(share: float) -
     session = Session("gpt-4o", window=8000)
     session.add({"role": "user", "content": LONG * 200})
     session.prepare()
-    session.learn_limits(None, int(session.count_tokens() * share))
+    session.recovery.learn_limits(None, int(session.tokens * share))
     assert session.view.scale_by_model == {}
 
 

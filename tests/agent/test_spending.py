@@ -46,7 +46,7 @@ def an_agent(session: Session, spending: SessionSpending, steps: list[ScriptStep
         ScriptedProvider("openai_chat", steps),
         [spending],
         recorded=True,
-        estimate_tokens=lambda _: session.count_tokens(),
+        estimate_tokens=lambda _: session.tokens,
     )
     return Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
 
@@ -261,5 +261,5 @@ def test_what_is_metered_is_what_the_provider_says() -> None:
 def test_a_note_of_somebody_else_is_no_money() -> None:
     session = talk()
     session.add(user_message("Hello."))
-    session.add_note(SIDE_COST_TOPIC, "all of it")
+    session.history.add_note(SIDE_COST_TOPIC, "all of it")
     assert SessionSpending(session).session_total == SpendTotal()

@@ -128,7 +128,7 @@ def test_calls_that_run_together_have_all_begun() -> None:
 
     async def act(path: str) -> None:
         await asyncio.sleep(0)
-        if not agent._steering:
+        if not agent.has_steering:
             agent.steer(NEWS)
 
     agent = an_agent([called("a", "b"), "Yes."], tool=ParallelTool(reading(act)))

@@ -117,7 +117,7 @@ def test_the_parent_pays_for_the_conclusion_only() -> None:
     assert child.log.head > 24
     assert "content of" not in str([text_of(item.message) for item in world.session.view.items])
     assert world.session.view.tokens < 200
-    assert child.count_tokens() <= 2000, "it has a window of its own"
+    assert child.tokens <= 2000, "it has a window of its own"
     assert world.notes == ["build.task-1 began: Why is it slow?", "build.task-1 ended: answered"]
 
 

@@ -221,7 +221,7 @@ def test_gate(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None
     assert lab(kept, str(recordings), "--gate", str(stored)) == 1
     said = capsys.readouterr().err
     assert "worse: window 2,000, default: user words kept: -0.1000" in said
-    assert "worse: window 2,000, default: cost, rule of thumb: +0.2000" in said
+    assert "worse: window 2,000, default: cost, warm cache: +0.2000" in said
     assert "far references" not in said
     with pytest.raises(BadInput, match="Nothing to compare"):
         lab(kept, str(recordings), "--window", "3000", "--gate", str(stored))

@@ -24,9 +24,9 @@ def test_what_is_told_is_what_was_counted(tmp_path: Path, policy: str) -> None:
         told = done.stdout.split(f"\n{session['name']}\n")[1].split("\n\n")[0].splitlines()
         assert Counter(found[1] for line in told if (found := FORM.match(line))) == session["edits"]
         assert told[-1].startswith("  recalled: 0 found, 0 not; fetched again what could have been recalled: ")
-        assert ("a sweep comes at" in told[-2]) == (policy == "default")
+        assert ("The next sweep comes at" in told[-2]) == (policy == "default")
     swept = [line for line in done.stdout.splitlines() if " sweep: " in line]
-    assert all(" read again x " in line and " calls expected; prices read " in line for line in swept)
+    assert all(" cached again x " in line and " more calls are expected; " in line for line in swept)
     assert bool(swept) == (policy == "default")
 
 

@@ -60,10 +60,10 @@ class Desk:
         (self.folder / "tidegate.yaml").write_text(text)
         trust_project_file(locate_config_files(self.folder, self.environment))
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            *TIDEGATE, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.folder, env=self.environment
+            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=self.folder, env=self.environment
         )
 
     async def run(self, *arguments: str, stdin: str = "") -> Ran:
@@ -116,7 +116,7 @@ def test_an_argument_lays_down_rules_and_a_pipe_does_not(desk: Desk) -> None:
     desk.serve(["Good."] * 2, act)
     data = DataFolder(desk.folder / "data", secrets=[])
     with data.open("a", "gpt-4o") as session:
-        assert [rule.text for rule in session.rules()] == ["Never push to main."]
+        assert [rule.text for rule in list(session.rules)] == ["Never push to main."]
     data.close()
 
 

@@ -155,8 +155,8 @@ def test_context_tells_the_parts_of_the_prompt(chat: Chat) -> None:
         "tools ",
         "rules ",
         "user ",
-        "window_share > 0.6 (is 0.03",
-        "window_share >= 0.85 (is 0.03",
+        "the request (2,011 of the 60,000 tokens of the window, 3.352%) is not above the limit of 60%",
+        "3.352%) has not reached the limit of 85%",
     ):
         assert part in text
 

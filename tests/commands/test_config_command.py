@@ -81,7 +81,7 @@ def test_any_kind_of_setting(chat: Chat) -> None:
         assert config.settings.capabilities.allow_commands == ("git status", "ls")
         assert config.agent.brain.temperature == 0.5
         assert config.settings.spend.day.dollars == 2.5
-        assert agent.session.reserve == 3_000
+        assert agent.session.budget.reserve == 2_250
         assert agent.session.window == 9_000
 
     told = chat.answers(

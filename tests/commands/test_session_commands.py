@@ -74,13 +74,17 @@ def test_context_counts_and_clears(tmp_path: Path) -> None:
 def test_context_by_category_with_all_thresholds(desk: Desk) -> None:
     reported(desk.session, 1.5)
     text = desk.says("/context").text
-    size = desk.session.count_tokens()
+    size = desk.session.tokens
     assert f"context: {size:,} of {30_000 - 4_096:,} tokens" in text
     assert f"last call: {size:,} tokens reported" in text
     rows = re.findall(r"^(\S.*?) +([\d,]+) +[\d.]+%", text, re.MULTILINE)
     assert {name for name, _ in rows} >= {"user", "assistant", "results: read", "framing"}
     assert sum(int(tokens.replace(",", "")) for _, tokens in rows) == size
-    for threshold in ("pressure > 0.85", "pressure > 0.92", f"tokens > {30_000 - 4_096:,}"):
+    for threshold in (
+        "usable tokens, 6.605%) is not above the limit of 85%",
+        "usable tokens, 6.605%) is not above the limit of 92%",
+        f"the request ({size:,} tokens) is not above the limit of {30_000 - 4_096:,} tokens",
+    ):
         assert threshold in text
     assert "next: before_call/clear_results, " in text
     assert desk.says("/context nonsense").error
@@ -114,7 +118,7 @@ def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
     with data.open("work", "gpt-4o", policy=own_policy(), window=30_000) as session:
         place = CommandContext(session, "work", data)
         told = asyncio.run(REGISTRY.answer("/compact", place))
-        assert told == CommandAnswer("Nothing was compacted: always; nothing to do.", True)
+        assert told == CommandAnswer("Nothing was compacted. There is nothing to do.", True)
         assert asyncio.run(REGISTRY.answer("/undo", place)) == CommandAnswer("There is no compaction to undo.", True)
     data.close()
 
@@ -214,8 +218,10 @@ def test_cost_and_trace(desk: Desk) -> None:
 def test_explain_tells_each_rule(desk: Desk) -> None:
     head = desk.session.log.head
     text = desk.says("/explain").text
-    assert "not due: not pressure > 0.85 (is 0." in text
-    assert "manual (on /compact):\n  summarise: due: always\n    it would take 12 messages (m" in text
+    assert re.search(
+        r"not due: The request \([\d,]+ of 25,904 usable tokens, 4.4\d*%\) is not above the limit of 85%", text
+    )
+    assert "manual (on /compact):\n  summarise: due: It has no condition.\n    it would take 12 messages (m" in text
     assert "have a summary written of 12 messages: " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):
         assert f"{name} (" in text

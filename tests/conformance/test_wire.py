@@ -40,11 +40,11 @@ from tidegate.core.messages import (
     texts_of,
 )
 from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
 from tidegate.wire.parsing import ParsedRequest, repair_unicode
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.layout import is_blank
 from tidegate.wire.rendering.request import RequestRenderer
-from tidegate.wire.validation.faults import ValidationProfile
 
 CELLS = pytest.mark.parametrize("name", HISTORIES)
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)
@@ -81,7 +81,7 @@ def test_the_provider_would_accept_it(name: str, dialect: str, tools: tuple[Tool
 @CELLS
 def test_bedrock_would_accept_it(name: str) -> None:
     body = rendered("anthropic", view_of(HISTORIES[name])).body()
-    assert check_anthropic.AnthropicValidator.validate(body, ValidationProfile(bedrock=True)) == []
+    assert check_anthropic.AnthropicValidator.validate(body, BEDROCK_PROFILE) == []
 
 
 def accept_as_mistral(body: dict[str, Any]) -> None:

@@ -246,7 +246,7 @@ def test_undo_takes_the_ledger_back_with_the_edit() -> None:
     session.add(user_message("Never push to main."), Message("assistant", (Text("No."),)))
     work(session)
     assert ledger(session)
-    while session.undo() is not None:
+    while session.history.undo() is not None:
         pass
     assert not ledger(session)
     assert text_of(session.view.items[0].message) == "Never push to main."

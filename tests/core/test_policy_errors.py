@@ -20,7 +20,7 @@ hello
 name: x|momets: {}
 :2: unknown key "momets" in a policy. Did you mean "moments"?
 name: x||name: y
-:3: key "name" stands here twice. Keep one of them.
+:3: key "name" is here twice. Keep one of them.
 name: 5
 :1: name is 5. Give text, in quotes if it looks like something else.
 name: x|---|name: y

@@ -164,7 +164,7 @@ def test_newest_work_stays_whole_and_what_left_is_described_where_it_was() -> No
 def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full() -> None:
     for window in (8_000, 32_000):
         session = a_session(window // 100, window=window)
-        room = session.budget().room
+        room = session.budget.room
         assert len(sweeps(session)) > 1
         for made in sweeps(session):
             assert made.tokens_before > room
@@ -181,7 +181,7 @@ def test_with_thrift_a_sweep_comes_earlier() -> None:
     for turn in range(40):
         one_turn(session, turn)
     assert sweeps(session)
-    assert all(made.tokens_before < 0.5 * session.budget().room for made in sweeps(session))
+    assert all(made.tokens_before < 0.5 * session.budget.room for made in sweeps(session))
 
 
 def test_turns_stay_apart_and_say_how_they_were_answered() -> None:
@@ -280,7 +280,7 @@ def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
             ident = re.search(r"recall (m\d+)\]", hints[0])
             assert ident is not None
             assert "part_2.go" in recall_text(session.log, ident[1]).text
-            session.undo()
+            session.history.undo()
         session.add(Message("assistant", (Text("Yes."),)))
         assert before
 

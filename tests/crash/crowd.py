@@ -106,11 +106,11 @@ def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -
 
 def _show(session: Session, told: Writer, pipe: Connection) -> None:
     """When all have written: catch up and look, prepare in turn, look again."""
-    asked: dict[str, Callable[[], object]] = {"look": session.refresh, "prepare": session.prepare}
+    asked: dict[str, Callable[[], object]] = {"look": session.history.refresh, "prepare": session.prepare}
     pipe.send("written")
     while (word := pipe.recv()) != "end":
         asked[word]()
-        told.looks.append(Look(session.log.head, would_send(session).hex(), session.count_tokens()))
+        told.looks.append(Look(session.log.head, would_send(session).hex(), session.tokens))
         pipe.send(word)
     pipe.send(msgspec.json.encode(told))
 

@@ -102,8 +102,14 @@ class Place:
         self.data = self.opened_data()
 
     def die(self) -> None:
-        """A crash: nothing is closed and no last save is made. Only the lock goes, as it does when a process ends."""
-        self.session.on_close.pop(0)()
+        """A crash: the lock is released, as when a process ends, but the snapshot that closing saves is not there."""
+        views = self.data.root / "views"
+        saved = {path: path.read_bytes() for path in views.rglob("*") if path.is_file()}
+        self.session.close()
+        for path in [path for path in views.rglob("*") if path.is_file()]:
+            path.unlink()
+        for path, content in saved.items():
+            path.write_bytes(content)
         self.left += [self.data.close]
         self.data = self.opened_data()
         assert not self.data.locks.is_in_use(self.name)

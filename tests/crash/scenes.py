@@ -83,7 +83,7 @@ SCENES = {
         ),
         Scene(
             "snapshot",
-            (OPEN, *talk(10, 12), Op("undo", lambda w: w.session.undo()), *talk(13, 13)),
+            (OPEN, *talk(10, 12), Op("undo", lambda w: w.session.history.undo()), *talk(13, 13)),
             Settings(window=5_000),
             laid(9),
         ),

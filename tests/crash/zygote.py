@@ -182,7 +182,7 @@ def _watch(world: World, reference: Reference) -> None:
     def watch(_: Event) -> None:
         reference.live[session.view.head] = would_send(session)
 
-    session.on_event.append(watch)
+    session.history.observe(watch)
     reference.live[session.view.head] = would_send(session)
 
 

@@ -94,9 +94,9 @@ def alive(data: DataFolder, name: str = "s") -> Session:
     """The session opens, every request is valid, edits can be undone and made again, and it goes on."""
     session = opened(data, name)
     session.prepare()
-    assert session.undo() is not None
+    assert session.history.undo() is not None
     session.prepare()
-    session.redo()
+    session.history.redo()
     session.add({"role": "user", "content": "go on"})
     body = json.dumps(session.prepare().body)
     assert "go on" in body
@@ -133,7 +133,7 @@ def leaked(data: DataFolder, secret: str) -> None:
             session.prepare()
         session.add({"role": "assistant", "content": f"done with {secret}"}, {"role": "user", "content": "thanks"})
         session.compact(lambda request: f"It was about {secret}.")
-        session.add_note("remember", secret)
+        session.history.add_note("remember", secret)
     data.notes.add_entry(f"the key is {secret}", source="s", title=f"{secret} is the key")
     data.notes.write("keys.md", f"- {secret}\n")
     data.open_search().refresh()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import Flush, Session, SummaryRequest
+from tidegate import Flush, Log, MemoryLog, Session, SessionStorage, SummaryRequest
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.messages import text_of, user_message
 from tidegate.core.outcome import Effect, Spill, make_spill
@@ -33,8 +33,11 @@ def files_in(tmp_path: Path, *, max_file: int = 10_000_000, max_session: int = 1
     return DataFolderEffects(folder, notes, "s", mask, max_session=max_session)
 
 
-def session_with(carry: Callable[[Effect], None], mask: Callable[[str], str] = str, **options: object) -> Session:
-    return Session("gpt-4o", policy="jutul", window=32_000, count="estimate", carry=carry, mask=mask, **options)  # type: ignore[arg-type]
+def session_with(
+    effects: Callable[[Effect], None], mask: Callable[[str], str] = str, log: Log | None = None, **options: object
+) -> Session:
+    storage = SessionStorage(log or MemoryLog(), effects, mask)
+    return Session("gpt-4o", policy="jutul", window=32_000, count="estimate", log=storage, **options)  # type: ignore[arg-type]
 
 
 def called(session: Session, text: str, ident: str = "c1") -> str:
@@ -126,7 +129,7 @@ def test_what_is_refused_is_not_lost(tmp_path: Path) -> None:
     session = session_with(files)
     ident = called(session, LONG[:100_000])
     session.compact()
-    session.end_turn()
+    session.run_rules("turn_end")
     assert shown(session, ident) == LONG[:100_000]
     session.fit()
     refused = [decision.why for decision in session.last_decisions if "saving failed first" in decision.why]

@@ -36,9 +36,9 @@ def goes_on(session: Session, events: list[Event]) -> None:
     log = MemoryLog(map(encode_event, events))
     again = Session(policy=session.policy, window=2_000, wire=session.dialect.name, count="chars/4", log=log)
     check_request(again, again.prepare())
-    if again.undo() is not None:
+    if again.history.undo() is not None:
         check_request(again, again.prepare())
-        again.redo()
+        again.history.redo()
         check_request(again, again.prepare())
     again.add({"role": "user", "content": "go on"})
     check_request(again, again.prepare())

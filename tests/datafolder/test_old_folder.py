@@ -86,7 +86,7 @@ def test_a_session_of_an_earlier_version_continues_byte_for_byte(
     ) as session:
         assert session.render_request().to_bytes().decode() == recorded.first_request
         requests = continue_session(session, recorded.continuation)
-        assert session.undo() == recorded.undone
+        assert session.history.undo() == recorded.undone
         requests.append(session.render_request().to_bytes().decode())
     assert requests == recorded.requests
     digests = [hashlib.sha256(encode_event(event)).hexdigest()[:16] for event in data.open_log(name).read()]

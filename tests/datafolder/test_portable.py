@@ -68,7 +68,7 @@ def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) 
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     with opened(source, "a") as session:
         talk(session)
-        assert session.undo()
+        assert session.history.undo()
         session.add({"role": "user", "content": "x" * 700_000})  # large: in a blob
         session.add({"role": "assistant", "content": "fine"})
         request = session.prepare().to_bytes()
@@ -136,7 +136,7 @@ def secretive(data: DataFolder) -> list[Message]:
     with data.open("s", "claude-sonnet-4-5", window=50_000, count="estimate", system=f"use {SECRETS[0]}") as session:
         session.set_tools([{"name": "curl", "description": f"with {KEY}", "input_schema": {"type": "object"}}])
         session.add(*said)
-        session.add_note("seen", f"key {KEY}")
+        session.history.add_note("seen", f"key {KEY}")
         session.prepare()
     data.session_files("s").update("large_tool_results/m9", lambda _: f"again {KEY}")
     return said

@@ -26,7 +26,7 @@ from tests.laws.sessions import check_renderings, said, sound
 from tidegate import presets
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Text
-from tidegate.core.policy.policy import Policy
+from tidegate.core.policy.policy import Moment, Policy
 from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.datafolder.removal import get_retention_days, remove_session
@@ -106,9 +106,9 @@ class KeptLife(RuleBasedStateMachine):
     def overflowed(self) -> None:
         self.run(self.at.session.overflowed)
 
-    @rule(moment=st.sampled_from(("compact", "end_turn")))
-    def moment(self, moment: str) -> None:
-        self.run(getattr(self.at.session, moment))
+    @rule(moment=st.sampled_from(("manual", "turn_end")))
+    def moment(self, moment: Moment) -> None:
+        self.run(lambda: self.at.session.run_rules(moment))
 
     def run(self, act: Callable[[], Any]) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.store.sqlite_files import change
-from tidegate import MemoryLog, Session
+from tidegate import MemoryLog, Session, SessionStorage
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
 from tidegate.core.outcome import SummaryRequest
@@ -44,7 +44,9 @@ CLOCK = ticking()
 def session_on(
     log: Log, view: View | None = None, policy: str = "default", clock: Callable[[], float] = CLOCK
 ) -> Session:
-    return Session("gpt-4o", policy=policy, window=9_000, count="estimate", log=log, view=view, clock=clock)
+    return Session(
+        "gpt-4o", policy=policy, window=9_000, count="estimate", log=SessionStorage(log, snapshot=view), clock=clock
+    )
 
 
 def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
@@ -58,7 +60,7 @@ def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
 
 
 def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
-    session.on_event.append(make_snapshot_watcher(session, snapshots, key, session.policy.meter))
+    session.history.observe(make_snapshot_watcher(session, snapshots, key, session.policy.meter))
     return session
 
 
@@ -119,12 +121,12 @@ def test_undo_and_redo_behind_the_snapshot(tmp_path: Path, back: int) -> None:
     log = saved(tmp_path)
     session = session_on(log)
     for _ in range(back):
-        assert session.undo() is not None
+        assert session.history.undo() is not None
     view = Snapshots(tmp_path).load(KEY, log, "")
     assert view is not None
     again = session_on(log, view)
     assert everything(again.view) == everything(session.view)
-    assert again.redo() is not None
+    assert again.history.redo() is not None
     assert everything(again.view) == everything(fold_log(log.read))
 
 
@@ -138,7 +140,8 @@ def test_a_summary_asked_for_in_vain_is_not_asked_for_again(tmp_path: Path, snap
 
     log, snapshots = MemoryLog(), Snapshots(tmp_path)
     asking = parse_policy(ASKING, source="here", stages=STAGES)
-    session = watched(Session(policy=asking, window=190, count="chars/4", log=log, clock=CLOCK), snapshots)
+    session = Session(policy=asking, window=190, count="chars/4", log=SessionStorage(log), clock=CLOCK)
+    watched(session, snapshots)
     session.add({"role": "user", "content": "w" * 133})
     for number, text in enumerate(("ok", "ok", "ok", "y" * 160)):
         call = {"id": f"c{number}", "type": "function", "function": {"name": "r", "arguments": "{}"}}
@@ -148,7 +151,7 @@ def test_a_summary_asked_for_in_vain_is_not_asked_for_again(tmp_path: Path, snap
     session.close()
     assert len(asked) == 1
     head, view = log.head, snapshots.load(KEY, log, "") if snapshot else None
-    again = Session(policy=asking, window=190, count="chars/4", log=log, clock=CLOCK, view=view)
+    again = Session(policy=asking, window=190, count="chars/4", log=SessionStorage(log, snapshot=view), clock=CLOCK)
     assert again.prepare(too_long).to_bytes() == request
     assert (len(asked), log.head) == (1, head)
 
@@ -171,7 +174,7 @@ def test_it_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
 
 def test_a_session_that_was_only_looked_at_is_saved_too(tmp_path: Path) -> None:
     log, snapshots = saved(tmp_path), Snapshots(tmp_path)
-    session_on(log).undo()  # nobody watched
+    session_on(log).history.undo()  # nobody watched
     watched(session_on(log, snapshots.load(KEY, log, "")), snapshots).close()
     assert snapshots.saved_seq(KEY) == log.head
 
@@ -194,7 +197,7 @@ def test_an_undo_is_saved_at_once(tmp_path: Path) -> None:
     log = saved(tmp_path)
     snapshots = Snapshots(tmp_path)
     session = watched(session_on(log, snapshots.load(KEY, log, "")), snapshots)
-    session.undo()
+    session.history.undo()
     assert snapshots.saved_seq(KEY) == log.head
     view = Snapshots(tmp_path).load(KEY, log, "")
     assert view is not None

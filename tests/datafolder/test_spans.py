@@ -48,7 +48,7 @@ def recorder() -> Recorder:
 
 def watched(recorder: Recorder, clock: Callable[[], float], model: str = "gpt-4o", **more: Any) -> Session:
     session = Session(model, window=8_000, wire="openai_chat", count="chars/4", clock=clock)
-    session.on_event.append(create_span_watcher(recorder.tracer, session="build-fix", **more))
+    session.history.observe(create_span_watcher(recorder.tracer, session="build-fix", **more))
     return session
 
 
@@ -141,7 +141,7 @@ def test_a_tool_runs_from_its_call_to_its_result(recorder: Recorder) -> None:
 def test_a_tool_that_failed_or_never_returned_is_an_error(recorder: Recorder) -> None:
     clock = Clock()
     session = Session("claude-sonnet-4-5", window=8_000, count="chars/4", clock=clock)
-    session.on_event.append(create_span_watcher(recorder.tracer))
+    session.history.observe(create_span_watcher(recorder.tracer))
     session.add({"role": "user", "content": "look"}, calls("c1", "c2"))
     clock.now = 3.0
     failed = {"type": "tool_result", "tool_use_id": "c1", "content": "no such file", "is_error": True}
@@ -194,7 +194,7 @@ def test_no_word_of_what_was_said_is_in_any_span(recorder: Recorder) -> None:
         session.prepare(lambda _: "secret words")
         session.add({"role": "assistant", "content": "secret words " * 50})
         session.record({"prompt_tokens": 10, "completion_tokens": 1})
-    session.add_note("error", "secret words")
+    session.history.add_note("error", "secret words")
     session.compact(lambda _: "secret words")
     names = {span.name for span in recorder.all()}
     assert names == {"chat gpt-4o", "execute_tool read", "context_compaction"}
@@ -280,7 +280,7 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 session = Session("gpt-4o", count="chars/4")
-session.on_event.append(create_span_watcher())
+session.history.observe(create_span_watcher())
 session.record({"prompt_tokens": 1, "completion_tokens": 1})
 print([(span.name, span.instrumentation_scope.name) for span in exporter.get_finished_spans()])
 """

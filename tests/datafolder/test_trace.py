@@ -52,7 +52,6 @@ def test_wherever_it_was_torn_it_is_mended_to_the_same_bytes(path: Path) -> None
             path.write_bytes(whole[: len(whole) - cut] + rubbish)
             trace = Trace(path, "s")
             trace.append_missing(session.log)
-            trace.close()
             assert path.read_bytes() == whole, cut
 
 
@@ -64,7 +63,6 @@ def test_rubbish_of_any_size_is_cut_off(path: Path) -> None:
             path.write_bytes(good + rubbish)
             trace = Trace(path, "s")
             trace.append_missing(session.log)
-            trace.close()
             assert path.read_bytes() == whole
 
 
@@ -81,7 +79,6 @@ def test_opening_reads_the_end_only(path: Path) -> None:
     before = read_so_far()
     trace.append_missing(session.log)
     assert read_so_far() - before < 50_000
-    trace.close()
     assert path.stat().st_size > 5_000_000
 
 
@@ -89,7 +86,7 @@ def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) 
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     turn(session, 0)
     for room in (0, 1, 150, 700):
         size = path.stat().st_size
@@ -103,7 +100,6 @@ def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) 
         assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
     with full_disk(path.stat().st_size):
         turn(session, 9)
-    trace.close()
     trace = Trace(path, "s")
     trace.append_missing(session.log)
     assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
@@ -118,10 +114,9 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
         session = session_on(MemoryLog())
         trace = Trace(tmp_path / name, "s")
         trace.append_missing(session.log)
-        session.on_event.append(trace)
+        session.history.observe(trace)
         turn(session, 1)
         assert trace.last_error, name
-        trace.close()
     assert (tmp_path / "victim").read_text() == "untouched"
 
 
@@ -135,7 +130,7 @@ def test_a_name_that_json_cannot_hold_ends_nothing(path: Path) -> None:
 def test_a_damaged_log_is_a_failure_and_no_more(path: Path) -> None:
     store = MemoryStore()
     session = session_on(KeptLog(store, "s"))
-    session.add_note("thought", "one")
+    session.history.add_note("thought", "one")
     head = store.append("s", session.log.head, [b"\xc1 no event"])
     trace = Trace(path, "s")
     trace.append_missing(KeptLog(store, "s"))
@@ -148,11 +143,11 @@ def test_keys_are_masked_in_the_file(path: Path) -> None:
     shape = "ghp_" + "a1B2c3D4e5F6" * 3
     trace = Trace(path, "s", SecretMask(["correct-horse-battery"]))
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     arguments = json.dumps({"password": "correct-horse-battery", "token": shape})
     call = {"id": "c1", "type": "function", "function": {"name": "login", "arguments": arguments}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})
-    session.add_note("error", f"login with correct-horse-battery or {shape} failed")
+    session.history.add_note("error", f"login with correct-horse-battery or {shape} failed")
     written = path.read_text()
     assert written.count("[masked]") == 4
     assert "horse" not in written

@@ -31,10 +31,10 @@ def test_two_that_have_it_open_write_each_event_once(path: Path) -> None:
         sessions.append(session_on(log))
         traces.append(Trace(path, "s"))
         traces[-1].append_missing(log)
-        sessions[-1].on_event.append(traces[-1])
+        sessions[-1].history.observe(traces[-1])
     for number in range(6):
         turn(sessions[number % 2], number)
-    sessions[0].refresh()
+    sessions[0].history.refresh()
     assert seqs(path) == list(range(1, store.head("s") + 1))
     assert [trace.last_error for trace in traces] == ["", ""]
     names = {line.name for line in read_trace(path) if line.event == "tool_result"}
@@ -49,7 +49,7 @@ def test_a_result_has_the_name_of_its_newest_call_whoever_wrote_it(path: Path) -
         log = KeptLog(store, "s")
         session, trace = session_on(log), Trace(path, "s")
         trace.append_missing(log)
-        session.on_event.append(trace)
+        session.history.observe(trace)
         return session
 
     def call(session: Session, name: str) -> None:
@@ -78,7 +78,7 @@ log = KeptLog(open_store(sys.argv[1]), "s")
 session = Session(window=4_000, count="chars/4", log=log)
 trace = Trace(sys.argv[2], "s")
 trace.append_missing(log)
-session.on_event.append(trace)
+session.history.observe(trace)
 sys.stdin.readline()
 for number in range(30):
     session.add({"role": "user", "content": f"{sys.argv[3]} {number}"})
@@ -107,7 +107,7 @@ def test_one_that_hangs_with_the_lock_does_not_hold_up_the_session(path: Path) -
     session = traced(path, 1)
     trace = Trace(path, "s", patience=0.02)
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     other = os.open(path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     turn(session, 1)
@@ -129,7 +129,6 @@ def test_a_log_that_is_behind_the_trace_takes_nothing_from_it(path: Path) -> Non
         if known == 0:
             trace(next(session.log.read(1)))
             assert path.read_bytes() == whole
-        trace.close()
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 200])
@@ -151,7 +150,7 @@ def test_a_trace_that_was_removed_is_made_again(path: Path) -> None:
     session = traced(path, 1)
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     path.unlink()
     turn(session, 1)
     assert seqs(path) == list(range(1, session.log.head + 1))

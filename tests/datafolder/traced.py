@@ -40,11 +40,10 @@ def traced(path: Path, turns: int = 6) -> Session:
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event.append(trace)
+    session.history.observe(trace)
     for number in range(turns):
         turn(session, number)
     assert trace.last_error == ""
-    trace.close()
     return session
 
 
@@ -53,7 +52,6 @@ def made_again(log: MemoryLog | KeptLog, beside: Path) -> bytes:
     other.unlink(missing_ok=True)
     trace = Trace(other, "s")
     trace.append_missing(log)
-    trace.close()
     return other.read_bytes()
 
 

@@ -24,6 +24,7 @@ from tidegate import Call, Message, Request
 from tidegate.core.budget import MIN_ROOM
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import texts_of
+from tidegate.core.policy.policy import Moment
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.wire.parsing import is_object_text
 
@@ -130,11 +131,11 @@ class Life(RuleBasedStateMachine):
             assert tries < 2
             self.judge(request, start)
 
-    @rule(moment=st.sampled_from(("end_turn", "compact", "run_restore_rules")))
-    def run(self, moment: str) -> None:
+    @rule(moment=st.sampled_from(("turn_end", "manual", "restore")))
+    def run(self, moment: Moment) -> None:
         start = self.session.log.head
         try:
-            getattr(self.session, moment)()
+            self.session.run_rules(moment)
         except TooSmall as refusal:
             self.too_small(refusal)
         else:
@@ -178,7 +179,7 @@ class Life(RuleBasedStateMachine):
         check_new_edits(self.session, start)
         again = reopened(self.session, self.counting, self.clock)
         assert again.render_request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
-        assert again.count_tokens() == request.tokens
+        assert again.tokens == request.tokens
         assert f"{request.tokens:,}" in str(self.session.explain()), "another size is explained than was measured"
         if self.last is not None:
             assert (

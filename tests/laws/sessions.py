@@ -145,11 +145,11 @@ def check_request(session: Session, request: Request) -> None:
 
 
 def check_size(session: Session, request: Request) -> None:
-    budget = session.budget()
+    budget = session.budget
     assert request.tokens <= budget.capacity
     assert session.window is None or request.tokens + budget.reserve <= session.window
     assert session.view.tokens <= budget.room
-    assert request.tokens == session.count_tokens()
+    assert request.tokens == session.tokens
     body = fresh_rendering(session.view, "openai_chat").body()
     texts = chat_texts(body)
     counted = sum(session.counter.count_text(text) for text in texts if text)
@@ -195,7 +195,7 @@ def check_truth(session: Session) -> None:
     But for counts: those of a log are upper bounds where something was forgotten, and are made again when it is opened.
     """
     told = fold_log(session.log.read, session.view.meter)
-    told.recount(session.counter, thinking=session.dialect.sends_thinking, since=0)
+    told.recount(session.counter, thinking=session.dialect.capabilities.plain_thinking, since=0)
     if session.view.usage is None:  # else it is what was said since the report
         told.tokens_since_report, told.metered_since_report = (
             session.view.tokens_since_report,
@@ -259,7 +259,7 @@ def check_new_edits(session: Session, start: int) -> None:
         if isinstance(event.payload, ViewEdited):
             before = fold_log(lambda: events[: event.seq - 1], session.view.meter)  # noqa: B023 - read at once
             after = fold_log(lambda: events[: event.seq], session.view.meter)  # noqa: B023
-            check_edit(before, after, event.payload, session.budget())
+            check_edit(before, after, event.payload, session.budget)
 
 
 def sound(message: Message) -> Message:

@@ -60,7 +60,7 @@ def check_window(preset: str, window: int) -> bool:
     except TooSmall as refusal:
         check_refusal(refusal, session.view, window)
         return False
-    budget = session.budget()
+    budget = session.budget
     assert request.tokens <= budget.capacity <= window
     assert sum(map(len, chat_texts(request.body))) / 4 <= budget.limit
     check_view(session.view)

@@ -88,7 +88,7 @@ def check_ledger(session: Session) -> None:
     notes = held(session)
     assert [item.message for item in session.view.items[: len(notes)]] == notes
     tokens = sum(item.tokens for item in session.view.items[: len(notes)])
-    assert tokens <= min(MAX_LEDGER_TOKENS, session.budget().room * ledger_share_of(session.policy))
+    assert tokens <= min(MAX_LEDGER_TOKENS, session.budget.room * ledger_share_of(session.policy))
     rules = {rule for message in said(session).values() for rule in rules_of(message)}
     for line in parse_ledger("\n".join(map(text_of, notes))):
         if line.lays_down:
@@ -148,7 +148,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: ob
 @given(TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
 def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarise: object) -> None:
     session = played(turns, window, "openai_chat", summarise)
-    while session.undo() is not None:
+    while session.history.undo() is not None:
         pass
     assert held(session) == []
     assert [item.message for item in session.view.items] == list(said(session).values())

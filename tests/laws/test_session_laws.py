@@ -36,7 +36,7 @@ def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message
         session.add(message)
         if message.role in ("user", "tool") and not session.view.unanswered:
             session.prepare()
-    session.end_turn()
+    session.run_rules("turn_end")
     session.prepare()
     assert edits(session) == []
 
@@ -124,6 +124,6 @@ def test_a_report_far_above_our_count_does_not_cost_the_newest_request_its_words
     session.add({"role": "user", "content": asked})
     for share in (0.9, 3.5):
         session.record({"prompt_tokens": int(session.prepare().tokens * share)})
-    assert session.count_tokens() > session.budget().capacity
-    assert session.view.tokens <= session.budget().room
+    assert session.tokens > session.budget.capacity
+    assert session.view.tokens <= session.budget.room
     assert session.prepare().messages[-1]["content"] == asked

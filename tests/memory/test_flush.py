@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import Flush, Session, Spill, SummaryRequest
+from tidegate import Flush, Session, SessionStorage, Spill, SummaryRequest
 from tidegate.core.messages import calls_of, text_of, user_message
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.notes import NoteEffects, Notes, make_note_title
@@ -20,7 +20,7 @@ def opened(tmp_path: Path) -> Notes:
 
 
 def talked(notes: Notes, turns: int = 21) -> Session:
-    session = Session(policy="cowagent", window=128_000, carry=NoteEffects(notes, "talk-1"))
+    session = Session(policy="cowagent", window=128_000, log=SessionStorage(effects=NoteEffects(notes, "talk-1")))
     for number in range(1, turns + 1):
         session.add({"role": "user", "content": f"question {number} about the pump"})
         session.prepare(lambda _: "The pump in hall 7 runs at four bar; 阀门已更换.")
@@ -34,7 +34,7 @@ def test_what_left_is_in_the_note_and_is_found_after_a_clear(tmp_path: Path) -> 
     (entry,) = notes.read_entries(DAY)
     assert entry.text == "The pump in hall 7 runs at four bar; 阀门已更换."
     assert (entry.time, entry.source, entry.title) == ("12:00:00", "talk-1", "question 1 about the pump")
-    session.clear()
+    session.history.clear()
     session.add({"role": "user", "content": "which pressure?"})
     assert "four bar" not in str(session.prepare().messages)
     search = Search(notes, path=tmp_path / "search.db")
@@ -49,7 +49,7 @@ def test_the_log_itself_is_searched_after_a_clear(tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "etc/pump.toml"}'}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})
     session.add({"role": "tool", "tool_call_id": "c1", "content": "pressure_limit = 4"})
-    session.clear()
+    session.history.clear()
     search = Search(logs=lambda head: extract_log_lines("talk-1", session.log.read(head("talk-1") + 1)))
     (first, *_) = search.search("question 2")
     assert text_of(session.recall(f"m{first.place}")) == "question 2 about the pump"

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
     notes = Notes(tmp_path, max_entry=50, max_file=200, zone=UTC, clock=lambda: NOON)
     notes.add_entry("é" * 25)
     before = notes.read(DAY)
-    with pytest.raises(BadInput, match=r"52 bytes, more than 50.*own"):
+    with pytest.raises(BadInput, match=r"52 bytes, more than 50.*note"):
         notes.add_entry("é" * 26)
     notes.add_entry("b" * 50)
     with pytest.raises(BadInput, match=r"more than 200.*another note"):

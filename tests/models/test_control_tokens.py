@@ -92,9 +92,9 @@ def test_a_server_of_ones_own_is_told_text_and_a_service_the_very_bytes() -> Non
 
 async def laid_out(model: EmbeddedProvider, request: bytes) -> list[int]:
     """The tokens of a request as the server itself lays it out and reads it."""
-    provider = await asyncio.to_thread(model._running.start, model)
+    provider = await asyncio.to_thread(model.server.start, model)
     base = provider.url.removesuffix("/v1/chat/completions")
-    client = provider._client_of_this_loop()  # it bears the key
+    client = provider.client()  # it bears the key
     asked = await client.post(f"{base}/apply-template", content=request)
     assert asked.status_code == 200, asked.text
     wish = {"content": asked.json()["prompt"], "parse_special": True, "add_special": False}

@@ -284,12 +284,12 @@ async def ask_and_close(model: EmbeddedProvider, request: bytes) -> Reply:
 @needs_model
 def test_it_is_started_late_stopped_on_close_and_can_be_used_again_in_another_loop() -> None:
     model = EmbeddedProvider(window=WINDOW, max_output=2)
-    assert model._running.provider is None
+    assert model.server.provider is None
 
     async def address() -> str:
         await collect_reply(model, asking("Hi."))
-        assert model._running.provider is not None
-        return model._running.provider.url
+        assert model.server.provider is not None
+        return model.server.provider.url
 
     url = asyncio.run(address())
     assert is_open(url)
@@ -372,10 +372,10 @@ def test_the_counter_counts_as_the_model_does() -> None:
     async def act() -> list[int]:
         try:
             first = await prompt(TEXTS[0]) - await prompt("")
-            provider = model._running.provider
+            provider = model.server.provider
             assert provider is not None
             url = provider.url.replace("/v1/chat/completions", "/tokenize")
-            told = [await provider._client_of_this_loop().post(url, json={"content": text}) for text in TEXTS]
+            told = [await provider.client().post(url, json={"content": text}) for text in TEXTS]
             return [first, *(len(each.json()["tokens"]) for each in told)]
         finally:
             await model.close()

@@ -24,7 +24,7 @@ from tidegate.models.errors.classification import (
 )
 from tidegate.models.errors.numbers import ErrorNumbers
 from tidegate.models.errors.rows import ERROR_KINDS
-from tidegate.models.errors.table import ERROR_TABLE, _compile_patterns, match_error
+from tidegate.models.errors.table import ERROR_TABLE, compile_patterns, match_error
 
 OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
 
@@ -355,7 +355,7 @@ def test_every_way_to_say_it_has_a_text() -> None:
     for row in ERROR_TABLE:
         met = [text for text, by in judged if by is row]
         for way in row.patterns.splitlines():
-            pattern = _compile_patterns(way.strip())
+            pattern = compile_patterns(way.strip())
             assert any(pattern.search(text) for text in met), f"{row.kind}: {way.strip()}"
 
 

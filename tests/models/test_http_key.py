@@ -32,8 +32,8 @@ def test_key_is_in_no_error_and_no_dump(wire: str) -> None:
             shown += (
                 repr(provider)
                 + repr(vars(provider))
-                + repr(vars(provider._client_of_this_loop()))
-                + repr(provider._client_of_this_loop().headers.raw)
+                + repr(vars(provider.client()))
+                + repr(provider.client().headers.raw)
             )
             await provider.close()
         other = HttpProvider(wire, "m", base_url="http://127.0.0.1:9", key=KEY, retries=NEVER)

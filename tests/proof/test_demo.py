@@ -6,13 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from tests.tui.stage import screen_lines
 from tests.tui.tmux import Terminal
 from tidegate import DataFolder
 from tidegate.agent.config.launch import LaunchOptions
@@ -118,8 +119,7 @@ def test_a_model_that_fails_ends_nothing(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_slow_machine_shows_less(capsys: pytest.CaptureFixture[str]) -> None:
-    played = ScriptedInput(DEMO_WINDOW)
-    played._begun = time.monotonic() - 1000.0
+    played = ScriptedInput(DEMO_WINDOW, clock=count(step=1000.0).__next__)
 
     async def left() -> list[str | None]:
         out = ChatOutput(TextSanitizer())
@@ -138,20 +138,16 @@ def guided(place: Place, *, reading: float) -> GuidedApp:
     )
 
 
-def text_of(app: GuidedApp) -> str:
-    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
-
-
 def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
     async def watched() -> None:
         app = guided(place, reading=0.01)
         async with app.run_test(size=(80, 24)) as pilot:
             for _ in range(600):
-                if TAKEOVER_TEXT.split(". ")[0] in text_of(app):
+                if TAKEOVER_TEXT.split(". ")[0] in "\n".join(screen_lines(app)):
                     break
                 await pilot.pause(0.05)
             assert len(place.seen.answers) == len(TALKED)
-            assert "Never restart db7 before 18:00.  (pinned by you in" in text_of(app)
+            assert "Never restart db7 before 18:00.  (pinned by you in" in "\n".join(screen_lines(app))
 
     asyncio.run(watched())
     assert prove_chat(place.seen, place.folder / "data").holds
@@ -163,10 +159,10 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
         app = guided(place, reading=30.0)
         async with app.run_test(size=(80, 24)) as pilot:
             for _ in range(200):
-                if "Any key ends the script" in text_of(app):
+                if "Any key ends the script" in "\n".join(screen_lines(app)):
                     break
                 await pilot.pause(0.02)
-            assert TAKEOVER_HINT.split(",")[0] in text_of(app)
+            assert TAKEOVER_HINT.split(",")[0] in "\n".join(screen_lines(app))
             await pilot.press(key)
             await pilot.pause(0.1)
             if key == "x":
@@ -175,7 +171,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
             if key == "f2":
                 await pilot.press("escape")
             await pilot.pause(0.1)
-            assert "The chat is yours." in text_of(app)
+            assert "The chat is yours." in "\n".join(screen_lines(app))
             assert place.seen.answers == []
             app.composer.replace_text(MessageDraft("Hello."))
             await pilot.press("enter")
@@ -225,7 +221,7 @@ def test_in_a_real_terminal_any_key_takes_over(tmp_path: Path) -> None:
         assert "› x" in terminal.screen()
         terminal.keys("C-q")
         terminal.sees("status 0")
-        assert "Nothing was said, so nothing is kept." in terminal.screen()
+        assert "There were no messages, so nothing was stored." in terminal.screen()
     finally:
         terminal.close()
 

@@ -11,6 +11,7 @@ from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveHeader, ArchiveWriter
 from tidegate.session.session import Session
+from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 
 Line = Any
@@ -19,8 +20,7 @@ Line = Any
 def recorded(*messages: Message | dict[str, object], model: str = "", system: str = "") -> list[Event]:
     """The events of a session in which this was said."""
     log = MemoryLog()
-    session = Session(model, log=log, system=system, clock=lambda: 1_700_000_000.0)
-    session.record_model()
+    session = Session(model, log=SessionStorage(log), system=system, clock=lambda: 1_700_000_000.0)
     session.add(*messages)
     return list(log.read())
 

@@ -66,7 +66,7 @@ def work(session: Session, turns: int = 12) -> None:
 
 
 def rules(session: Session) -> list[str]:
-    return [line.text for line in session.rules()]
+    return [line.text for line in list(session.rules)]
 
 
 def compactions(session: Session) -> int:
@@ -492,7 +492,7 @@ def archive(path: Path) -> Path:
     """A session of ours with everything that may lay down a rule: typed, pinned, and in the ledger."""
     data = DataFolder(path.with_suffix(".folder"), secrets=[])
     with data.open("a", "scripted", window=6000, count="chars/4") as session:
-        session.pin(PLANTED)
+        session.rules.add(PLANTED)
         session.add({"role": "user", "content": f"{TYPED}\n\nNever tell."}, typed=True)
         work(session)
         assert PLANTED in rules(session)
@@ -625,7 +625,7 @@ class Desk:
 def test_pins_lists_every_rule_with_its_source() -> None:
     session = opened()
     session.add({"role": "user", "content": TYPED}, typed=True)
-    pinned = session.pin("Be brief.")
+    pinned = session.rules.add("Be brief.")
     work(session)
     (later,) = session.add({"role": "user", "content": "Only use pnpm."}, typed=True)
     assert Desk(session, "Use tabs.").says("/pins").split("\n") == [
@@ -640,7 +640,7 @@ def test_a_rule_that_is_removed_stays_removed_until_it_is_said_again() -> None:
     session = opened()
     desk = Desk(session, "Use tabs.")
     session.add({"role": "user", "content": f"{PLANTED}\n\n{TYPED}"}, typed=True)
-    session.pin("Be brief.")
+    session.rules.add("Be brief.")
     assert desk.says("/pins remove 1") == f"Removed: {PLANTED}\n/undo takes that back."
     work(session)
     check_nothing_planted(session)
@@ -661,16 +661,16 @@ def test_a_removal_can_be_undone_and_outlives_the_process(data: DataFolder) -> N
     with data.open("a", "scripted", window=6000, count="chars/4") as session:
         session.add({"role": "user", "content": f"{TYPED}\n\n{PLANTED}"}, typed=True)
         work(session)
-        assert session.remove_rule(PLANTED)
-        assert not session.remove_rule(PLANTED)
+        assert session.rules.remove(PLANTED)
+        assert not session.rules.remove(PLANTED)
         head = session.log.head
     data.fork("a", head, "b")
     for name in ("a", "b"):
         with data.open(name, "scripted", window=6000, count="chars/4") as again:
             assert rules(again) == [TYPED]
-            again.undo()
+            again.history.undo()
             assert set(rules(again)) == {TYPED, PLANTED}
-            again.redo()
+            again.history.redo()
             work(again)
             assert rules(again) == [TYPED]
 
@@ -679,7 +679,7 @@ def test_a_removal_can_be_undone_and_outlives_the_process(data: DataFolder) -> N
 def test_a_removed_rule_leaves_the_log_with_what_is_forgotten(data: DataFolder, by: str) -> None:
     with data.open("a", "scripted", window=6000, count="chars/4") as session:
         (ident,) = session.add({"role": "user", "content": f"{PLANTED}\n\n{TYPED}"}, typed=True)
-        assert session.remove_rule(PLANTED)
+        assert session.rules.remove(PLANTED)
     if by == "message":
         forget_message(data, "a", ident)
     else:

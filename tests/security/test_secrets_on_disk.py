@@ -66,7 +66,7 @@ def talk(session: Session) -> None:
             session.add(message)
             if message["role"] != "assistant":
                 session.prepare()
-    session.add_note("error", f"it failed with {PLANTED['slack'].text}")
+    session.history.add_note("error", f"it failed with {PLANTED['slack'].text}")
 
 
 def opened(data: DataFolder, name: str = "s", policy: str = "default") -> Session:
@@ -308,7 +308,7 @@ def test_spans_hold_no_word_of_what_was_said() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", system=PLANTED["github"].text)
-    session.on_event.append(create_span_watcher(provider.get_tracer("test"), session="s"))
+    session.history.observe(create_span_watcher(provider.get_tracer("test"), session="s"))
     talk(session)
     session.record({"prompt_tokens": 100, "completion_tokens": 4})
     made = exporter.get_finished_spans()
@@ -414,8 +414,8 @@ def test_rules_with_a_secret_in_them_hold_after_a_snapshot_without_it(tmp_path: 
         session.add({"role": "assistant", "content": "Yes."})
         session.add({"role": "user", "content": "Go on."})
         session.prepare()
-        assert session.remove_rule(removed)
-        expected = [line.text for line in session.rules()]
+        assert session.rules.remove(removed)
+        expected = [line.text for line in list(session.rules)]
         assert any(item.rules for item in session.view.items)
         items, gone = session.view.items, session.view.removed_rules
     assert expected == [rule]
@@ -424,4 +424,4 @@ def test_rules_with_a_secret_in_them_hold_after_a_snapshot_without_it(tmp_path: 
     with data.open("s", "gpt-4o", restore=False, **options) as session:
         assert data.snapshots.saved_seq("s") == session.log.head, "it was opened from its snapshot"
         assert (session.view.items, session.view.removed_rules) == (items, gone)
-        assert [line.text for line in session.rules()] == expected
+        assert [line.text for line in list(session.rules)] == expected

@@ -260,6 +260,6 @@ def noted(session: Session, topic: str) -> list[Event]:
 def fate(session: Session, rule: str) -> str:
     """What `explain` says of a rule: the line of the last request that names it."""
     lines = [line.strip() for line in str(session.explain()).splitlines()]
-    found = [line for line in lines if line.startswith(f"{rule} did")]
+    found = [line for line in lines if line.startswith((f"{rule} acted", f"{rule} did not act"))]
     assert found, f"explain says nothing of {rule}: {lines}"
     return found[-1]

@@ -24,7 +24,7 @@ from tests.seeds.talk import (
     stages,
     turns,
 )
-from tidegate import BadPolicy, Call, Message, Policy, Result, Session, Text
+from tidegate import BadPolicy, Call, Message, Policy, Result, Session, SessionStorage, Text
 
 
 @pytest.mark.seed("AI-01", change={"keep_recent": 6})
@@ -65,7 +65,7 @@ def test_without_auto_compact_it_never_starts(preset: Preset) -> None:
     for window in (10_000, None):
         session = sized(policy, 8_200, window=window)
         session.add(*turns(22, 40, ask=40, reply=40))
-        session.end_turn(Scribe())
+        session.run_rules("turn_end", Scribe())
         assert stages(session) == []
 
 
@@ -76,7 +76,7 @@ def test_it_starts_at_the_limit_whatever_the_number_of_messages(preset: Preset) 
     for tokens, acts in ((7_999, False), (8_000, True)):
         session = sized(policy, tokens, window=10_000)
         assert session.view.message_count == 42
-        session.end_turn(Scribe())
+        session.run_rules("turn_end", Scribe())
         assert rules(session) == ["auto_compact"] * acts
 
 
@@ -88,8 +88,8 @@ def test_without_a_limit_the_number_of_messages_decides(preset: Preset) -> None:
         for count, acts in ((24, False), (26, True)):
             session = opened(policy, window=None, system="")
             session.add(*turns(1, count, ask=400, reply=4_000))
-            assert session.count_tokens() > 20_000, "whatever the tokens are"
-            session.end_turn(Scribe())
+            assert session.tokens > 20_000, "whatever the tokens are"
+            session.run_rules("turn_end", Scribe())
             assert rules(session) == ["auto_compact"] * acts, (none, count)
 
 
@@ -97,10 +97,10 @@ def test_without_a_limit_the_number_of_messages_decides(preset: Preset) -> None:
 def test_the_limit_of_an_unknown_window_is_max_tokens(preset: Preset) -> None:
     for tokens, acts in ((7_999, False), (8_000, True)):
         session = sized(preset("ai"), tokens, window=None)
-        session.end_turn(Scribe())
+        session.run_rules("turn_end", Scribe())
         assert rules(session) == ["auto_compact"] * acts
     session = sized(preset("ai"), 12_000, window=100_000)
-    session.end_turn(Scribe())
+    session.run_rules("turn_end", Scribe())
     assert rules(session) == [], "a known window: max_tokens does not count"
 
 
@@ -108,7 +108,7 @@ def test_the_limit_of_an_unknown_window_is_max_tokens(preset: Preset) -> None:
 def test_the_limit_of_a_known_window_is_what_the_reserve_leaves(preset: Preset) -> None:
     for tokens, acts in ((83_615, False), (83_616, True)):
         session = sized(preset("ai"), tokens, window=100_000)
-        session.end_turn(Scribe())
+        session.run_rules("turn_end", Scribe())
         assert rules(session) == ["auto_compact"] * acts
 
 
@@ -118,7 +118,7 @@ def test_what_is_kept_is_at_most_half_of_the_limit(preset: Preset) -> None:
     for window in (10_000, None):
         session = opened(preset("ai", reserve_tokens=2_000), window=window, system="")
         session.add(*turns(1, 40, ask=400, reply=400))
-        session.end_turn(Scribe())
+        session.run_rules("turn_end", Scribe())
         request = session.render_request()
         recent = sum(len(text) for text in flat(request).split("\n") if text.startswith(("<ask", "<reply"))) / 4
         assert 3_500 <= recent <= 4_000
@@ -131,9 +131,9 @@ def test_what_is_kept_is_at_most_half_of_the_limit(preset: Preset) -> None:
 def test_visibility_and_kinds(preset: Preset) -> None:
     session = opened(preset("ai", tool_call_cutoff=1), wire="anthropic")
     session.add(asks("ask-1"))
-    size = session.count_tokens()
+    size = session.tokens
     session.add(Message("assistant", (Text(passage("hidden", 4_000)),), agent_visible=False))
-    assert session.count_tokens() == size, "not counted"
+    assert session.tokens == size, "not counted"
     session.add(
         Message("user", (Text(passage("internal")),), user_visible=False), Message("user", (Text(passage("plain")),))
     )
@@ -155,7 +155,7 @@ def test_an_invisible_result_leaves_a_stub_for_its_call(preset: Preset) -> None:
     session = opened(preset("ai", tool_call_cutoff=2))
     hidden = Message("tool", (Result("a", (Text(passage("a", 4_000)),)),), kind="tool_result", agent_visible=False)
     session.add(asks("ask-1"), calls("a", "b", "c", "d"), hidden, *(result(each, passage(each, 900)) for each in "bcd"))
-    assert session.count_tokens() < 1_000
+    assert session.tokens < 1_000
     request = session.prepare(Scribe())
     assert paired(request) == [("a", "b", "c", "d")]
     assert "a" not in names(request)
@@ -166,9 +166,9 @@ def test_an_invisible_result_leaves_a_stub_for_its_call(preset: Preset) -> None:
 # --- tool output ------------------------------------------------------------------------------------------------------
 
 
-def admitted(policy: Policy, text: str, *, error: bool = False, carry: Edge | None = None) -> list[str]:
+def admitted(policy: Policy, text: str, *, error: bool = False, effects: Edge | None = None) -> list[str]:
     """The parts of a tool result as the model gets it, error results too."""
-    session = opened(policy, window=400_000, wire="anthropic", carry=carry)
+    session = opened(policy, window=400_000, wire="anthropic", log=SessionStorage(effects=effects or Edge()))
     use = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {}}
     answer: Json = {"type": "tool_result", "tool_use_id": "toolu_1", "content": text, "is_error": error}
     session.add(asks("ask-1"), {"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]})
@@ -243,7 +243,7 @@ def test_huge_output_goes_to_a_file(preset: Preset) -> None:
     for error in (False, True):
         edge = Edge()
         whole = passage("out", 204_801, lines=50)
-        shown = "\n".join(admitted(preset("ai"), whole, error=error, carry=edge))
+        shown = "\n".join(admitted(preset("ai"), whole, error=error, effects=edge))
         spill = only(edge.spilled)
         assert spill.text == whole
         assert spill.sha256 == hashlib.sha256(whole.encode()).hexdigest()
@@ -252,5 +252,5 @@ def test_huge_output_goes_to_a_file(preset: Preset) -> None:
         assert len(shown) < 1_000
         assert not spill.path.startswith(("/", "..")), "under the session's folder"
         edge = Edge()
-        admitted(preset("ai"), passage("out", 204_800, lines=50), error=error, carry=edge)
+        admitted(preset("ai"), passage("out", 204_800, lines=50), error=error, effects=edge)
         assert edge.carried == [], "200 Ki itself is cut, not spilled"

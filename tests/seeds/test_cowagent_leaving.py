@@ -30,7 +30,7 @@ from tests.seeds.talk import (
     turn,
     turns,
 )
-from tidegate import GiveUp, Session
+from tidegate import GiveUp, Session, SessionStorage
 
 
 @pytest.mark.seed("COW-06", change={"memory_tokens": 0})
@@ -47,7 +47,7 @@ def test_what_a_trim_takes_goes_into_memory_first(preset: Preset, tmp_path: Path
             file.write(edge.flushed[-1].text + "\n")
 
     edge = Edge()
-    session = opened(preset("cowagent"), carry=carry)
+    session = opened(preset("cowagent"), log=SessionStorage(effects=carry))
     session.add(*turns(1, 20, (200,)))
     before = session.prepare(scribe)
     session.add(asks("ask-21"))
@@ -68,7 +68,7 @@ def test_what_a_trim_takes_goes_into_memory_first(preset: Preset, tmp_path: Path
 @pytest.mark.seed("COW-06", change={"memory_tokens": 0})
 def test_nothing_leaves_if_it_cannot_be_saved(preset: Preset) -> None:
     edge = Edge(broken=True)
-    session = opened(preset("cowagent"), carry=edge)
+    session = opened(preset("cowagent"), log=SessionStorage(effects=edge))
     session.add(*turns(1, 20, (200,)), asks("ask-21"))
     request = session.prepare(Scribe())
     assert numbers(request, "ask-") == list(range(1, 22))
@@ -103,7 +103,7 @@ def test_within_the_budget_no_turn_is_reduced(preset: Preset) -> None:
     session = opened(preset("cowagent"), system="")
     session.add(*turn(1, *[(19_000,)] * 10), asks("ask-2"))
     session.add(*_last_words(session, 50_000))
-    assert session.count_tokens() == 50_000
+    assert session.tokens == 50_000
     request = session.prepare()
     assert len(paired(request)) == 10
     assert stages(session) == []
@@ -114,7 +114,7 @@ def test_within_the_budget_no_turn_is_reduced(preset: Preset) -> None:
 
 def _last_words(session: Session, size: int) -> list[Json]:
     """A reply and a next request that bring the session to exactly this size."""
-    left = size - session.count_tokens() - 8
+    left = size - session.tokens - 8
     return [replies("r", 4 * (left - 5)), asks("a", 20)]
 
 
@@ -124,7 +124,7 @@ def _last_words(session: Session, size: int) -> list[Json]:
 def test_many_turns_over_the_budget_lose_the_older_half_again(preset: Preset) -> None:
     """Twenty-one turns: ten go for being too many, five more for their size, both into memory."""
     edge, scribe = Edge(), Scribe()
-    session = opened(preset("cowagent"), carry=edge)
+    session = opened(preset("cowagent"), log=SessionStorage(effects=edge))
     session.add(*turns(1, 20, (19_000, 9_000)), asks("ask-21"))
     request = session.prepare(scribe)
     assert rules(session) == ["turn_limit", "token_limit"]
@@ -154,7 +154,7 @@ def test_five_turns_are_many(preset: Preset) -> None:
 @pytest.mark.seed("COW-09", without=("overflow/clear_context",))
 def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     edge, scribe = Edge(), Scribe("all that was worth keeping")
-    session = opened(preset("cowagent"), carry=edge)
+    session = opened(preset("cowagent"), log=SessionStorage(effects=edge))
     session.add(*turns(1, 7, (11_000, 300), ask=11_000), asks("ask-8", 12_000))
     session.add(calls("now"), result("now", passage("now", 15_000)))
     before = session.prepare(scribe)
@@ -163,7 +163,7 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     second = session.overflowed(scribe)
     flush = only(edge.flushed)
     assert flush.text == "all that was worth keeping"
-    assert [message.id for message in flush.request.messages] == [f"m{seq}" for seq in range(2, 40)]
+    assert [message.id for message in flush.request.messages] == [f"m{seq}" for seq in range(3, 41)]
     assert passage("ask-1", 11_000) in scribe.read(), "saved before anything was cut"
     assert numbers(second, "ask-") == [4, 5, 6, 7, 8]
     assert all(len(text) <= 10_000 for text in results(second).values())
@@ -176,7 +176,7 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     third = session.overflowed(scribe)
     assert third.messages[1:] == [asks("ask-8", 12_000)]
     assert passage("call-1.1.1", 11_000) in said(session), "the record is not cleared"
-    assert session.recall("m2").parts
+    assert session.recall("m3").parts
     assert "guard" not in stages(session)
     with pytest.raises(GiveUp):
         session.overflowed(scribe)
@@ -191,7 +191,7 @@ def test_a_restore_brings_back_the_newest_turns_as_text(preset: Preset) -> None:
         first.prepare()
         first.add(*turns(6, 8, (300, 300), (300,)))
         session = reopened(first)
-        session.run_restore_rules()
+        session.run_rules("restore")
         session.add(asks("ask-9"))
         request = session.prepare()
         numbered = range(9 - kept, 9)
@@ -204,7 +204,7 @@ def test_a_turn_that_was_broken_off_comes_back_as_text_too(preset: Preset) -> No
     first = opened(preset("cowagent"))
     first.add(*turns(1, 3, (300,)), asks("ask-4"), calls("a", "b"), result("a", passage("a")))
     session = reopened(first)
-    session.run_restore_rules()
+    session.run_rules("restore")
     session.add(asks("ask-5"))
     request = session.prepare()
     assert paired(request) == []

@@ -150,7 +150,7 @@ def test_a_complete_file_runs_against_local_servers(preset: Preset, tmp_path: Pa
             session = Session("deepseek-chat", policy=policy, wire="deepseek", system=config.agent.system_prompt)
             done = await lived(config, session, environment, tmp_path)
         assert (main.refused, small.refused) == ([], [])
-        assert session.budget().window == 131_072
+        assert session.budget.window == 131_072
         assert [each.hook_id for each in done].count("pressure_log") == 8
         assert only([each for each in done if each.hook_id == "third"]).text == "This is the third turn."
         assert "This is the third turn." not in str(main.seen[1].body)
@@ -189,8 +189,8 @@ def test_a_brains_settings_go_over_the_executions_key_by_key(preset: Preset) -> 
         session = opened(preset("digitorn", make_policy_settings(config)), window=None)
         session.add(*turns(1, 9, ask=400, reply=4_000), asks("ask-10"))
         session.prepare(Scribe())
-        assert session.budget().window == window
-        assert session.budget().reserve == 2_000
+        assert session.budget.window == window
+        assert session.budget.reserve == 2_000
         assert stages(session) == ["keep_recent"]
         assert [item.message.kind for item in session.view.items].count("") == kept
 

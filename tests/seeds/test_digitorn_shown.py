@@ -97,7 +97,7 @@ def test_a_long_array_keeps_its_first_items_and_stays_json(preset: Preset) -> No
     block = only(request.messages[-1]["content"])
     assert len(block["content"]) == 2, "the notice is a part of its own"
     array, notice = (part["text"] for part in block["content"])
-    half = session.budget().room / 2
+    half = session.budget.room / 2
     assert 0.9 * half < len(array) / 4 <= half
     kept = json.loads(array)
     assert kept == paths[: len(kept)]
@@ -113,7 +113,7 @@ def test_a_long_text_is_capped_too(preset: Preset) -> None:
     session.add(asks("ask-1"), calls("log"), result("log", passage("log", 90_000, lines=900)))
     block = only(session.prepare().messages[-1]["content"])
     text, notice = (part["text"] for part in block["content"])
-    half = session.budget().room / 2
+    half = session.budget.room / 2
     assert 0.9 * half < len(text) / 4 <= half
     assert "of 900 lines" in notice
     assert "Do NOT guess or invent" in notice
@@ -151,7 +151,7 @@ def test_the_emergency_comes_down_to_half_of_the_window(preset: Preset) -> None:
         session.add(*turns(1, 2), asks("ask-3"))
         for place, sizes in enumerate(steps):
             session.add(*batch(f"step-{place}", *sizes))
-        assert session.count_tokens() > 25_000
+        assert session.tokens > 25_000
         request = session.overflowed()
         assert request.tokens <= 0.52 * 40_000
         assert paired(request)

@@ -27,7 +27,7 @@ from tests.seeds.talk import (
     turn,
     turns,
 )
-from tidegate import Flush, Spill, SummaryRequest
+from tidegate import Flush, SessionStorage, Spill, SummaryRequest
 
 WINDOW = 100_000
 CLEAR, SUMMARISE = "before_call/clear_results", "before_call/summarise"
@@ -38,21 +38,21 @@ CLEAR, SUMMARISE = "before_call/clear_results", "before_call/summarise"
 def test_a_dearer_layer_waits_until_the_cheaper_ones_are_not_enough(preset: Preset) -> None:
     """Each layer alone first: eviction keeps it from clearing, clearing from summarising; then both, in order."""
     policy = preset("jutul")
-    evicted = opened(policy, window=WINDOW, carry=Edge())
+    evicted = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
     evicted.add(*turns(1, 4, (30_000,)), asks("ask-5"), *batch("huge", 150_000))
     evicted.prepare(Scribe())
     assert stages(evicted) == ["spill_result"]
 
-    cleared = opened(policy, window=WINDOW, carry=Edge())
+    cleared = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
     cleared.add(*turns(1, 12, (28_000,)), asks("ask-13"))
-    assert cleared.count_tokens() > 0.85 * WINDOW
+    assert cleared.tokens > 0.85 * WINDOW
     scribe = Scribe()
     cleared.prepare(scribe)
     assert stages(cleared) == ["clear_results"]
     assert scribe.asked == []
-    assert "did not act: not window_share >= 0.85" in fate(cleared, SUMMARISE)
+    assert "%) has not reached the limit of 85%." in fate(cleared, SUMMARISE)
 
-    summarised = opened(policy, window=WINDOW, carry=Edge())
+    summarised = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
     summarised.add(*turns(1, 12, (2_000,), reply=29_000), asks("ask-13"))
     summarised.prepare(scribe)
     assert stages(summarised) == ["clear_results", "summarise"]
@@ -66,9 +66,9 @@ def test_all_layers_and_the_caller_see_the_same_size(preset: Preset) -> None:
     session.add(*turns(1, 4, (28_000,)), asks("ask-5"))
     request = session.prepare()
     for _ in range(2):
-        assert session.explain().tokens == session.count_tokens() == request.tokens
+        assert session.explain().tokens == session.tokens == request.tokens
         for rule in (CLEAR, SUMMARISE):
-            assert f"(is {request.tokens / WINDOW:g})" in fate(session, rule)
+            assert f"The request ({request.tokens:,} of the {WINDOW:,} tokens of the window" in fate(session, rule)
         session.record({"prompt_tokens": 40_000, "completion_tokens": 30})
         session.add(replies("reply-5", 400))
         request = session.prepare()
@@ -84,7 +84,7 @@ def test_a_huge_result_goes_to_a_file_and_leaves_a_preview(preset: Preset, tmp_p
         path.write_text(effect.text)
         assert hashlib.sha256(path.read_bytes()).hexdigest() == effect.sha256
 
-    session = opened(preset("jutul"), window=WINDOW, carry=carry)
+    session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=carry))
     whole = passage("huge", 80_004, lines=2_000)
     session.add(asks("ask-1"), calls("limit", "huge"))
     session.add(result("limit", passage("limit", 80_000)), result("huge", whole))
@@ -107,7 +107,7 @@ def test_a_huge_result_goes_to_a_file_and_leaves_a_preview(preset: Preset, tmp_p
 @pytest.mark.seed("JUT-09", change={"evict_tokens": 10**6})
 def test_a_result_that_cannot_be_saved_stays(preset: Preset) -> None:
     edge = Edge(broken=True)
-    session = opened(preset("jutul"), window=WINDOW, carry=edge)
+    session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
     session.add(asks("ask-1"), *batch("huge", 100_000))
     assert results(session.prepare())["huge.1"] == passage("huge.1", 100_000)
     assert "disk full" in fate(session, "tool_result/spill_result")
@@ -119,11 +119,11 @@ def test_past_the_threshold_older_results_are_cleared(preset: Preset) -> None:
     session = opened(preset("jutul"), window=WINDOW)
     session.add(*turns(1, 3, (24_000, 24_000)))
     session.add(asks("ask-4"), *batch("log", 24_000, tool="attempt_log"), replies("reply-4"), asks("ask-5"))
-    assert session.count_tokens() < 0.6 * WINDOW
+    assert session.tokens < 0.6 * WINDOW
     before = results(session.prepare())
     assert "[cleared]" not in before.values()
     session.add(*turn(5, (24_000, 24_000, 24_000))[1:], asks("ask-6"))
-    assert session.count_tokens() > 0.6 * WINDOW
+    assert session.tokens > 0.6 * WINDOW
     found = results(session.prepare())
     assert [name for name, text in found.items() if text == "[cleared]"] == [
         *("call-1.1.1", "call-1.1.2", "call-2.1.1", "call-2.1.2", "call-3.1.1")
@@ -163,12 +163,16 @@ def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> Non
         assert "<ask-1>" in "".join(str(message.parts) for message in request.messages)
         return "## Session intent\n- four bar"
 
-    session = opened(preset("jutul", history_file="conversation_history/thread-7.md"), window=WINDOW, carry=carry)
+    session = opened(
+        preset("jutul", history_file="conversation_history/thread-7.md"),
+        window=WINDOW,
+        log=SessionStorage(effects=carry),
+    )
     session.add(*turns(1, 11, reply=29_000), asks("ask-12"))
-    assert 0.75 * WINDOW < session.count_tokens() < 0.85 * WINDOW
+    assert 0.75 * WINDOW < session.tokens < 0.85 * WINDOW
     assert numbers(session.prepare(summarise), "ask-") == list(range(1, 13))
     session.add(replies("reply-12", 29_000), asks("ask-13"))
-    assert 0.85 * WINDOW < session.count_tokens() < 0.9 * WINDOW
+    assert 0.85 * WINDOW < session.tokens < 0.9 * WINDOW
     request = session.prepare(summarise)
     assert order == ["saved", "summarised"]
     saved = only(edge.spilled)
@@ -188,7 +192,7 @@ def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> Non
 
 @pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
 def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> None:
-    session = opened(preset("jutul"), window=WINDOW, carry=Edge())
+    session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=Edge()))
     session.add({"role": "user", "content": "Find out why pump_7 fails at 4.5 bar. Never touch main."})
     session.add(
         calls("w", tool="write_file", arguments='{"path": "src/pump.py", "text": "..."}'), result("w", "written")
@@ -211,7 +215,7 @@ def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> N
 @pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
 def test_the_file_gets_what_was_said_even_where_it_was_cleared(preset: Preset) -> None:
     edge = Edge()
-    session = opened(preset("jutul"), window=WINDOW, carry=edge)
+    session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
     session.add(*turns(1, 10, (28_000,)), asks("ask-11"))
     assert "[cleared]" in results(session.prepare()).values()
     session.add(replies("reply-11"), *turns(12, 18, reply=29_000), asks("ask-19"))
@@ -223,7 +227,7 @@ def test_the_file_gets_what_was_said_even_where_it_was_cleared(preset: Preset) -
 @pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
 def test_without_the_file_there_is_no_summary(preset: Preset) -> None:
     edge = Edge(broken=True)
-    session = opened(preset("jutul"), window=WINDOW, carry=edge)
+    session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
     session.add(*turns(1, 12, reply=29_000), asks("ask-13"))
     scribe = Scribe()
     request = session.prepare(scribe)
@@ -235,7 +239,7 @@ def test_without_the_file_there_is_no_summary(preset: Preset) -> None:
 @pytest.mark.seed("JUT-11", without=("before_call/summarise",))
 def test_in_a_small_window_it_is_still_the_summary_that_acts(preset: Preset) -> None:
     """85% of 16,000 is more than the reserve leaves: a budget larger than the room is the room."""
-    session = opened(preset("jutul"), window=16_000, carry=Edge())
+    session = opened(preset("jutul"), window=16_000, log=SessionStorage(effects=Edge()))
     for number in range(1, 9):
         session.add(asks(f"ask-{number}"))
         assert names(session.prepare(Scribe()))[-1] == f"ask-{number}"

@@ -168,7 +168,7 @@ def test_a_cleared_context_stays_cleared_after_a_restart(preset: Preset, tmp_pat
         session = kept(DataFolder(tmp_path), preset("cowagent"))
         session.add(*turns(1, 3, (300,)))
         session.prepare()
-        session.clear()
+        session.history.clear()
 
     def second() -> list[str]:
         session = kept(DataFolder(tmp_path), preset("cowagent"))
@@ -191,7 +191,7 @@ def test_memory_is_found_after_a_clear(preset: Preset, tmp_path: Path) -> None:
         session = kept(DataFolder(tmp_path), preset("cowagent"))
         session.add(*turns(1, 20), asks("ask-21"))
         session.prepare(Scribe("- the relief valve of pump_7 opens at 4.5 bar"))
-        session.clear()
+        session.history.clear()
 
     elsewhere(first)
     for words in ("relief valve", "pump_7", "opens at 4.5 bar"):

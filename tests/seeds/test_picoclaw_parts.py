@@ -50,7 +50,7 @@ def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
         session.add(*turns(1, 3, reply=10_000), asks("ask-4", 120 + said))
         session.add(calls("a", tool="read" + "n" * name, arguments=json.dumps({"x": "v" * arguments})))
         session.add(result("a", passage("a", 4_000)))
-        found = session.count_tokens()
+        found = session.tokens
         session.prepare(Scribe())
         assert ("summarise" in stages(session)) == summarised
         return found
@@ -70,8 +70,8 @@ def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
 def test_the_older_way_is_off(preset: Preset) -> None:
     session, scribe = opened(preset("picoclaw", max_tokens=8_000), window=40_000), Scribe()
     session.add(*turns(1, 15, reply=8_000))
-    assert 0.75 * 40_000 < session.count_tokens() < 32_000
-    session.end_turn(scribe)
+    assert 0.75 * 40_000 < session.tokens < 32_000
+    session.run_rules("turn_end", scribe)
     assert stages(session) == []
     assert scribe.asked == []
 
@@ -85,7 +85,7 @@ def test_the_older_way_can_be_asked_for(preset: Preset) -> None:
     for count, reply, acts in ((10, 200, False), (11, 200, True), (5, 23_600, False), (5, 25_000, True)):
         session, scribe = opened(policy, window=40_000), Scribe()
         session.add(*turns(1, count, reply=reply))
-        session.end_turn(scribe)
+        session.run_rules("turn_end", scribe)
         assert stages(session) == ["summarise"] * acts, (count, reply)
         assert bool(scribe.asked) == acts
         assert edits(session) == [] or edits(session)[0].edited.rule == "background"
@@ -102,7 +102,7 @@ def test_the_summary_is_written_while_the_conversation_goes_on(preset: Preset) -
         assert go_on.wait(10)
         return "written in the background"
 
-    worker = threading.Thread(target=session.end_turn, args=(slow,), daemon=True)
+    worker = threading.Thread(target=session.run_rules, args=("turn_end", slow), daemon=True)
     worker.start()
     while worker.is_alive() and not asked.wait(0.01):
         pass

@@ -59,7 +59,7 @@ def test_every_compaction_is_in_the_trace_and_nothing_is_lost(preset: Preset, tm
         session.add(replies("reply-11"), *turns(12, 13))
         session.compact(Scribe())
     with kept(data, preset("jutul")) as session:
-        session.undo()
+        session.history.undo()
         made, texts, head = edits(session), said(session), session.log.head
     lines = list(read_trace(data.trace_path("build-fix")))
     assert sorted({line.seq for line in lines}) == list(range(1, head + 1))

@@ -30,7 +30,7 @@ class Slow:
 
 
 def size(session: Session) -> float:
-    return session.count_tokens() / session.budget().capacity
+    return session.tokens / session.budget.capacity
 
 
 def below_its_mark(session: Session, start: int = 1) -> int:

@@ -320,7 +320,7 @@ def test_no_turn_of_a_long_conversation_waits() -> None:
         for number in range(60):
             session.add({"role": "user", "content": f"ask-{number}: " + "tell me more of the table " * 6})
             request = await session.prepare_async(ahead)
-            assert request.tokens <= session.budget().capacity
+            assert request.tokens <= session.budget.capacity
             session.add({"role": "assistant", "content": f"answer-{number}: " + "the table has rows " * 20})
             ahead.start_if_due()
             await settled()

@@ -13,11 +13,11 @@ from tidegate.session.summaries.background import BackgroundSummarizer
 
 
 def moved_by_clear(session: Session) -> None:
-    session.clear()
+    session.history.clear()
 
 
 def moved_by_undo(session: Session) -> None:
-    assert session.undo() is not None
+    assert session.history.undo() is not None
 
 
 def moved_by_compaction(session: Session) -> None:
@@ -61,7 +61,7 @@ def test_a_text_is_thrown_away_when_what_it_tells_of_was_restored() -> None:
         ahead.start_if_due()
         await settled()
         asked = {message.id for message in slow.asked[0].messages}
-        session.undo()
+        session.history.undo()
         beyond_its_mark(session, number)
         await session.prepare_async(ahead)
         assert asked <= {message.id for message in slow.asked[1].messages}
@@ -79,7 +79,7 @@ def test_what_is_being_written_for_another_time_is_stopped() -> None:
         number = below_its_mark(session)
         ahead.start_if_due()
         await settled()
-        session.clear()
+        session.history.clear()
         beyond_its_mark(session, number)
         slow.go.set()
         await session.prepare_async(ahead)

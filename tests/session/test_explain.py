@@ -42,22 +42,22 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     assert not coming.is_due
-    assert session.view.tokens <= coming.current_tokens <= session.count_tokens()
-    assert coming.threshold_tokens == session.budget().room, "in a small window the room is filled first"
+    assert session.view.tokens <= coming.current_tokens <= session.tokens
+    assert coming.threshold_tokens == session.budget.room, "the room is filled first"
     assert coming.growth == session.view.total_tokens_said / session.view.reply_count
     away = coming.threshold_tokens - coming.current_tokens
     assert coming.calls_away == math.ceil(away / coming.growth)
     told = (
-        f"a sweep comes at {coming.threshold_tokens:,} tokens of history; {coming.current_tokens:,} are there,"
-        f" {away:,} more, about {coming.calls_away}"
+        f"The next sweep comes at {coming.threshold_tokens:,} tokens; the history has {coming.current_tokens:,}"
+        f" ({away:,} tokens to go, about {coming.calls_away} calls)"
     )
     for text in (explained(session), str(session.explain())):
         assert told in text
-        assert "prices read 0.1, write 1.25 (assumed)" in text
-    assert "the cache is warm, 10 of its 300 seconds" in explained(session)
+        assert "1.25 input tokens (assumed: the prices of the model are not known)" in text
+    assert "the provider's cache is warm (10 of its 300 seconds have passed)." in explained(session)
     [full] = [each for each in list_thresholds(session) if each.metric == "fill" and each.limit == 1]
     assert full.tokens_away == away
 
@@ -68,7 +68,7 @@ def test_it_comes_when_it_was_told() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     calls = session.view.reply_count
     number = 3
@@ -88,7 +88,7 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     text = explained(session)
     assert foretold.sweep_arithmetic in text
     assert f"{foretold.freed_tokens:,} tokens freed\n    {foretold.sweep_arithmetic}" in text
-    assert "prices read 0.5, write 1; the cache is cold" in foretold.sweep_arithmetic
+    assert "a token written to the cache 1 input tokens; the provider's cache has expired" in foretold.sweep_arithmetic
     level, full = re.findall(r"down to ([\d,]+) tokens; .* until ([\d,]+) are", foretold.sweep_arithmetic)[0]
     assert int(level.replace(",", "")) < int(full.replace(",", ""))
 
@@ -101,17 +101,18 @@ def test_every_transaction_of_a_session_is_told() -> None:
     edits = [event for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     lines = describe_edits(session)
     assert len(lines) == len(edits) + 1
-    assert lines[-1].startswith("now: a sweep comes at ")
+    assert lines[-1].startswith("now: The next sweep comes at ")
     swept = [line for line in lines if " sweep: " in line]
     assert len(swept) == session.edit_counts["sweep"] > 1
     for line in swept:
-        assert re.search(r"tokens, [\d,]+ freed; fill > 1 \(is [\d.]+\); sweep of .*, down to [\d,]+ tokens; ", line)
+        reached = r"The history \([\d,]+ of [\d,]+ tokens, [\d.]+%\) is above the limit of 100%"
+        assert re.search(rf"tokens, [\d,]+ freed; {reached}; sweep of .*, down to [\d,]+ tokens; ", line)
 
 
 def test_a_policy_without_prices_has_no_outlook() -> None:
     session = Session(policy=own_policy(), window=20_000)
     session.add(user_message("ask"))
-    assert forecast_sweep(session.policy, session.view, session.budget(), 0.0) is None
+    assert forecast_sweep(session.policy, session.view, session.budget, 0.0) is None
     assert "a sweep comes" not in explained(session) + str(session.explain())
     assert describe_edits(session) == []
 
@@ -119,24 +120,24 @@ def test_a_policy_without_prices_has_no_outlook() -> None:
 def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
     clock = Clock()
     session = working(clock)
-    assert not priced_now(session.view, session.budget(), 1e9).prices.cold, "nothing was ever cached"
+    assert not priced_now(session.view, session.budget, 1e9).prices.cold, "nothing was ever cached"
     turn(session, clock, 0)
     for later, cold in ((300, False), (301, True)):
-        assert priced_now(session.view, session.budget(), session.view.last_reply_time + later).prices.cold is cold
+        assert priced_now(session.view, session.budget, session.view.last_reply_time + later).prices.cold is cold
 
 
 def test_with_a_cold_cache_a_sweep_comes_when_three_quarters_are_full() -> None:
     clock = Clock()
     session = working(clock)
     number = 0
-    while session.view.tokens < 0.8 * session.budget().room:
+    while session.view.tokens < 0.8 * session.budget.room:
         turn(session, clock, number)
         number += 1
     assert "sweep" not in session.edit_counts
     clock.now += 1_000
-    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
     assert coming.is_due
-    assert "because the cache is cold" in str(coming)
+    assert "the provider's cache has expired" in str(coming)
     session.fit()
     assert session.edit_counts["sweep"] == 1

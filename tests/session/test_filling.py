@@ -51,13 +51,13 @@ def act(session: Session, number: int, what: str, how: Any) -> None:
     elif what == "report":
         reported(session, how)
     elif what == "pin":
-        session.pin(f"Rule {number}.")
+        session.rules.add(f"Rule {number}.")
     elif what == "system":
         session.set_system(f"You are number {number}. " * 5)
     elif what == "image":
         session.add(Message("user", (Image(width=300, height=200),)))
     else:
-        getattr(session, what)()
+        getattr(session if what == "compact" else session.history, what)()
 
 
 @given(ACTS, st.sampled_from(["default", "jutul", "cowagent", "digitorn"]), st.booleans())
@@ -67,7 +67,7 @@ def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: 
     for number, (what, how) in enumerate(acts):
         act(session, number, what, how)
         found = measure_window_usage(session, prompt_parts=PARTS if split else None)
-        assert sum(share.tokens for share in found.categories) == found.tokens == session.count_tokens()
+        assert sum(share.tokens for share in found.categories) == found.tokens == session.tokens
         usage = session.view.usage
         assert (
             sum(share.sent_tokens for share in found.categories)
@@ -159,7 +159,7 @@ def test_a_price_knows_what_was_cached() -> None:
 def test_age_and_why() -> None:
     now = [1_000.0]
     session = Session("gpt-4o", policy=own_policy(), window=6_000, clock=lambda: now[0], count="chars/4")
-    session.pin("Never push.")
+    session.rules.add("Never push.")
     session.add(user_message("one"), *step(1, "read", size=4_000))
     session.prepare()
     for number in (2, 3):
@@ -174,7 +174,7 @@ def test_age_and_why() -> None:
     assert newest.reason.startswith("the newest request")
     assert result.original_tokens == 5_004 > result.tokens
     assert f"recall {result.id}" in result.reason
-    assert "summarise: pressure > 0.92 (is 0." in called.reason
+    assert "stays until before_call/summarise acts (the request (" in called.reason
     session.compact()
     (told,) = [piece for piece in measure_window_usage(session).messages if piece.category == "summaries"]
     assert "stands for 8 messages that left" in told.reason
@@ -187,7 +187,7 @@ def test_the_next_trigger_in_tokens_and_turns() -> None:
     found = measure_window_usage(session)
     assert found.next_threshold is not None
     assert found.next_threshold.rule == "before_call/clear_results"
-    size = session.count_tokens()
+    size = session.tokens
     assert found.next_threshold.tokens_away == 16_000 * 0.85 - size
     assert found.next_threshold.turns_away == pytest.approx(found.next_threshold.tokens_away / 1_005, rel=0.01)
     guard = found.thresholds[-1]
@@ -221,7 +221,7 @@ def test_it_costs_what_the_view_costs() -> None:
         session = Session("gpt-4o", window=200_000, log=log)
         for number in range(turns):
             session.add(user_message(f"ask {number}"), said("ok"))
-        session.clear()
+        session.history.clear()
         session.add(user_message("now"), *step(1, "read", "shell"))
         log.read_events = 0
         measure_window_usage(session)

@@ -32,7 +32,7 @@ def deep(session: Session, write: object = None) -> Session:
         talk(session, number * 4, number * 4 + 4)
         asyncio.run(session.compact_async(write))  # type: ignore[arg-type]
         assert len(summaries(session)) == 1, "it is continued, not stacked"
-        assert session.count_tokens() <= WINDOW
+        assert session.tokens <= WINDOW
     return session
 
 
@@ -46,7 +46,7 @@ def with_ledger(session: Session) -> Session:
         talk(session, number * 4, number * 4 + 4)
         session.prepare()
         session.compact()
-        assert session.count_tokens() <= WINDOW
+        assert session.tokens <= WINDOW
     return session
 
 

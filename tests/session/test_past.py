@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate import MemoryLog, Session
+from tidegate import MemoryLog, Session, SessionStorage
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, ViewEdited
 from tidegate.proof.session_generator import generate_session
@@ -41,10 +41,9 @@ def a_life(policy: str) -> Life:
             count="estimate",
             system=f"You are number {life}.",
             tools=TOOLS if life else [],
-            log=log,
+            log=SessionStorage(log),
             clock=lambda: float(next(clock)),
         )
-        session.record_model()
         for place, message in enumerate(messages[life * 70 : (life + 1) * 70]):
             if message["role"] == "assistant":
                 request = session.prepare()
@@ -53,14 +52,14 @@ def a_life(policy: str) -> Life:
                     session.record({"prompt_tokens": request.tokens + place, "completion_tokens": 5})
             session.add(message)
             if place in (30, 31, 45):
-                session.undo()
+                session.history.undo()
             if place == 45:
-                session.redo()
+                session.history.redo()
             if place in (50, 51):
                 request = session.overflowed()
                 was.append(Was(log.head, request.to_bytes(), request.tokens))
             if place == 60:
-                session.clear()
+                session.history.clear()
     return Life(log, was)
 
 
@@ -84,13 +83,13 @@ def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
     session = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 1.0)
     session.add(*(message for message in generate_session(9, seed=7) if message["role"] != "system"))
     before = log.head
-    session.run_restore_rules()
+    session.run_rules("restore")
     assert [type(event.payload) for event in log.read(before + 1)] == [ViewEdited]
     assert session.view.visible_turns == 3
     assert session.view.tool_call_count == session.view.tool_result_count == 0
     restored = session.render_request().to_bytes()
     again = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 2.0)
-    again.run_restore_rules()
+    again.run_rules("restore")
     assert log.head == before + 1, "nothing is left to restore"
     assert (
         again.render_request().to_bytes() == restored == render_past_request(log, log.head, model="gpt-4o").to_bytes()
@@ -111,8 +110,7 @@ def test_recorded_requests_are_listed_where_they_stood() -> None:
 
 def test_given_names_come_before_those_of_the_log() -> None:
     log = MemoryLog()
-    session = Session("gpt-4o", log=log, clock=lambda: 1.0)
-    session.record_model()
+    session = Session("gpt-4o", log=SessionStorage(log), clock=lambda: 1.0)
     session.add({"role": "user", "content": "hello"})
     assert render_past_request(log, log.head).dialect_name == "openai_chat"
     assert render_past_request(log, log.head, model="claude-sonnet-4").dialect_name == "anthropic"
@@ -145,9 +143,14 @@ def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
     messages = [message for message in generate_session(30, seed=9) if message["role"] != "system"][:140]
     for half in (messages[:70], messages[70:]):
         session = Session(
-            "claude-sonnet-4", policy=policy, window=6_000, count="estimate", system="Be brief.", log=log, cache=True
+            "claude-sonnet-4",
+            policy=policy,
+            window=6_000,
+            count="estimate",
+            system="Be brief.",
+            log=SessionStorage(log),
+            cache=True,
         )
-        session.record_model()
         for message in half:
             if message["role"] == "assistant":
                 request = session.prepare()

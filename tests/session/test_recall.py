@@ -32,8 +32,8 @@ class Counted:
     def head(self) -> int:
         return self._log.head
 
-    def append(self, event: Event) -> None:
-        self._log.append(event)
+    def append(self, *events: Event) -> None:
+        self._log.append(*events)
 
     def catch_up(self) -> Iterator[Event]:
         return self._log.read_new_events()

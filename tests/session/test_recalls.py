@@ -129,10 +129,10 @@ def test_an_undo_puts_it_back_and_clearing_takes_all() -> None:
     talk = Talk()
     talk.call("read", LONG, path="a.py")
     talk.clear()
-    talk.session.undo()
+    talk.session.history.undo()
     talk.call("read", LONG, path="a.py")
     assert talk.found.rereads == 0
-    talk.session.clear()
+    talk.session.history.clear()
     talk.call("read", LONG, path="a.py")
     assert talk.found.rereads == 1
 

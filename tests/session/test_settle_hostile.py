@@ -156,7 +156,7 @@ def endured(case: Hostile, wire: str, model: str) -> list[dict[str, object]]:
             talk(session, 4 * turn + 1, 4 * turn + 5)
             session.add({"role": "user", "content": f"newest-{turn}"})
             request = await session.prepare_async(why.by(provider, conversation=session))
-            assert request.tokens <= session.budget().capacity
+            assert request.tokens <= session.budget.capacity
             assert f"newest-{turn}" in request.to_bytes().decode()
             assert CANARY not in request.to_bytes().decode()
             session.add({"role": "assistant", "content": "ok"})

@@ -57,7 +57,7 @@ def test_a_pin_stays_whatever_leaves(policy: str) -> None:
     session = Session("gpt-4o", policy=policy, window=3_000)
     rule = "Deploy only on Tuesdays, and never with the flag --force."
     session.add({"role": "user", "content": "Hello."})
-    session.pin(rule)
+    session.rules.add(rule)
     for number in range(40):
         session.add({"role": "assistant", "content": f"Step {number}: " + "word " * 100})
         session.add({"role": "user", "content": f"Go on with {number}. " + "more " * 60})
@@ -66,4 +66,4 @@ def test_a_pin_stays_whatever_leaves(policy: str) -> None:
     assert rule in request.to_bytes().decode()
     assert request.tokens <= 3_000
     with pytest.raises(BadInput, match="at most 1,000"):
-        session.pin("x" * 1_001)
+        session.rules.add("x" * 1_001)

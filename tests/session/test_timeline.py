@@ -29,7 +29,7 @@ def talked(turns: int = 3, log: MemoryLog | None = None) -> Session:
 
 
 def spent(session: Session, read: int, written: int) -> None:
-    session.add_note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
+    session.history.add_note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
 
 
 def entries(session: Session) -> list[TimelineEntry]:
@@ -80,14 +80,14 @@ def test_it_saves_only_as_long_as_it_holds() -> None:
     session.compact()
     for act in (None, "undo", "redo", None):
         if act:
-            getattr(session, act)()
+            getattr(session.history, act)()
         session.add(user_message("next"))
         reported(session)
         session.add(said("Yes."))
     redo, undo, entry = entries(session)
     assert (redo.action, undo.action, undo.reason) == ("redo", "undo", f"edit {entry.seq}")
     assert (entry.is_undone, entry.calls_affected) == (False, 3)
-    session.undo()
+    session.history.undo()
     session.add(user_message("next"))
     reported(session)
     entry = entries(session)[-1]
@@ -104,7 +104,7 @@ def test_the_next_compaction_ends_the_count() -> None:
     reported(session)
     newest, oldest = entries(session)
     assert (newest.calls_affected, oldest.calls_affected) == (1, 1)
-    session.clear()
+    session.history.clear()
     session.add(user_message("anew"))
     reported(session)
     assert [entry.calls_affected for entry in entries(session)] == [0, 1, 1], "what was cleared would be gone anyway"
@@ -115,7 +115,7 @@ def test_one_that_was_undone_ends_nothing() -> None:
     session.compact()
     session.add(*step(9, "read", size=900), said("Yes."), user_message("on"))
     session.compact()
-    session.undo()
+    session.history.undo()
     reported(session)
     assert [(entry.action, entry.is_undone, entry.calls_affected) for entry in entries(session)] == [
         ("undo", False, 0),
@@ -129,7 +129,7 @@ def test_a_mark_can_be_used_twice() -> None:
     session.compact()
     session.add(user_message("next"))
     reported(session)
-    session.undo()
+    session.history.undo()
     first = read_timeline(session.log, max_entries=1)
     pages = [read_timeline(session.log, before=first.next_page, max_entries=1) for _ in range(2)]
     assert [[entry.calls_affected for entry in page.entries] for page in pages] == [[1], [1]]
@@ -169,7 +169,7 @@ def test_pages_are_the_whole(acts: list[str], most: int) -> None:
         elif act == "spent":
             spent(session, 10, 10)
         else:
-            getattr(session, act)()
+            getattr(session if act == "compact" else session.history, act)()
     whole = read_timeline(session.log, max_entries=1_000, model_overrides=PRICES)
     assert whole.next_page is None
     paged: list[TimelineEntry] = []
@@ -215,7 +215,7 @@ def test_a_page_has_an_end_where_nothing_happened() -> None:
     log = Counted()
     session = Session("mine", policy=own_policy(), window=10**7, count="chars/4", log=log)
     for _ in range(MAX_SCANNED_EVENTS + 100):
-        session.add_note("nothing")
+        session.history.add_note("nothing")
     page = read_timeline(log)
     assert (page.entries, log.read_events <= MAX_SCANNED_EVENTS) == ((), True)
     assert page.next_page is not None
@@ -238,5 +238,5 @@ def test_the_bill() -> None:
     assert total.dollars == pytest.approx((1_000 * 10 + 3_000 * 1 + 100 * 50 + 500 * 10 + 50 * 50) / 1e6)
     assert set(bill.by_model) == {"mine", "nobody"}
     assert bill.by_model["nobody"].dollars == 0
-    session.add_note(SPENT_TOPIC, "not ours")
+    session.history.add_note(SPENT_TOPIC, "not ours")
     assert bill.read_all() == total

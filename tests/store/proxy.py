@@ -2,7 +2,7 @@
 
 import socket
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Literal, NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict
@@ -38,6 +38,11 @@ class Proxy:
         self.late = Event()  # set it, and a late request is handed to the server
         self.handed = Event()  # it was
         self._pairs: list[_Pair] = []
+        self._lock = Lock()
+        self._passed = 0
+        self._drops: frozenset[int] = frozenset()
+        self._delivers = False
+        self.dropped = 0  # connections that `drop_at` has cut
         Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -51,10 +56,30 @@ class Proxy:
                 for pump in (self._ask, self._answer):
                     Thread(target=pump, args=(pair,), daemon=True).start()
 
+    def drop_at(self, *steps: int, deliver: bool) -> None:
+        """Cut the connection at these pieces of traffic, counted from now in both directions. `deliver`: the piece
+        still arrives, and what comes after it does not."""
+        with self._lock:
+            self._passed, self._drops, self._delivers, self.dropped = 0, frozenset(steps), deliver, 0
+
+    def _passes(self, pair: _Pair, to: socket.socket, data: bytes) -> bool:
+        """Whether this piece of traffic goes on. If not, it was the last one of its connection."""
+        with self._lock:
+            self._passed += 1
+            drop = self._passed in self._drops
+            self.dropped += drop
+        if drop:
+            if self._delivers:
+                to.sendall(data)
+            _end(pair.client, pair.server)
+        return not drop
+
     def _ask(self, pair: _Pair) -> None:
         cut: Cut = ""
         with suppress(OSError):
             while data := pair.client.recv(1 << 20):
+                if not self._passes(pair, pair.server, data):
+                    return
                 cut = self.cut if MARK in data else ""
                 if cut:
                     self.cut = ""
@@ -86,6 +111,8 @@ class Proxy:
                 key = data.find(b"K\0\0\0\x0c")  # the number of the process and its secret: sent once, at the start
                 if self.pools and key >= 0:
                     data = data[: key + 5] + (4711).to_bytes(4) + data[key + 9 :]
+                if not self._passes(pair, pair.client, data):
+                    return
                 pair.client.sendall(data)
         _end(pair.client)
 

@@ -74,7 +74,7 @@ def test_undo_and_recall_work_on_what_is_kept(reopen: Open) -> None:
     store = reopen()
     session = session_on(KeptLog(store, "s"))
     talk(session, 0, 120)
-    undone = session.undo()
+    undone = session.history.undo()
     assert undone is not None
     assert session.recall("m3").id == "m3"
     view = [item.message for item in session.view.items_since_reply()]
@@ -82,7 +82,7 @@ def test_undo_and_recall_work_on_what_is_kept(reopen: Open) -> None:
     store = reopen()
     again = session_on(KeptLog(store, "s"))
     assert [item.message for item in again.view.items_since_reply()] == view
-    assert again.redo() == undone
+    assert again.history.redo() == undone
     store.close()
 
 

@@ -185,7 +185,7 @@ def test_tasks_of_one_session_and_plain_calls_between_them(kind: str, tmp_path: 
         for place in range(10):
             await session.add_async({"role": "user", "content": f"{who}.{place}"})
             if place % 3 == 0:
-                session.add_note("between", str(who))
+                session.history.add_note("between", str(who))
 
     all_at_once(*(say(who) for who in range(5)))
     said = [event.seq for event in session.log.read()]

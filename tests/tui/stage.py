@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from tidegate import BadInput, DataFolder
@@ -25,6 +26,11 @@ models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
 LOOKS = 300
 
 
+def screen_lines(app: App[Any]) -> list[str]:
+    """The text on the screen. Textual has no public way to read it back but an SVG picture."""
+    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
+
+
 class Stage:
     """The app, its keys, and what stands on its screen."""
 
@@ -34,7 +40,7 @@ class Stage:
 
     @property
     def agent(self) -> OpenAgent:
-        agent = self.app.agent_thread._agent
+        agent = self.app.agent_thread.agent
         assert agent is not None
         return agent
 
@@ -65,7 +71,7 @@ class Stage:
         await self.pilot.pause()
 
     def lines(self) -> list[str]:
-        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+        return screen_lines(self.app)
 
     def text(self) -> str:
         return "\n".join(self.lines())

@@ -4,12 +4,17 @@ import re
 import threading
 from pathlib import Path
 
+import pytest
+from textual.widget import Widget
+
 from tests.tui.stage import on_stage, played
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, ApprovalPrompt, QuestionLine, format_question
+from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, ApprovalPrompt, QuestionLine, format_question, list_choices
+from tidegate.tui.composer.composer import Composer
+from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.session_grants import SessionGrants
 
 
@@ -39,7 +44,7 @@ def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
     played(play)
 
 
-def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> None:
+def test_who_is_typing_answers_and_keeps_the_draft(tmp_path: Path) -> None:
     go = threading.Event()
 
     def later(request: bytes) -> ScriptedAnswer:
@@ -52,14 +57,42 @@ def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> N
             await stage.type("my words 1")
             go.set()
             await stage.sees("May shell run?")
-            await stage.type("23")
-            await stage.sees("my words 123")
-            assert stage.app.turn_state.is_busy
-            await stage.press("shift+tab")
+            assert stage.app.composer.has_focus
+            await stage.type(" go on")
             await stage.press("2")
             await stage.sees("Done.")
+            assert stage.app.composer.text == "my words 1 go on"
+            assert stage.app.composer.has_focus
+            await stage.type("23")
+            await stage.sees("my words 1 go on23")
 
     played(play)
+
+
+@pytest.mark.parametrize("key", ["1", "3", "escape"])
+@pytest.mark.parametrize("focused", [Composer, Conversation])
+def test_the_keys_answer_whatever_has_the_focus(tmp_path: Path, key: str, focused: type[Widget]) -> None:
+    """Esc denies this tool; it does not end the turn."""
+
+    async def play() -> None:
+        provider = ScriptedProvider("openai_chat", [shell("echo hello > greeting"), "Done."])
+        async with on_stage(tmp_path, provider) as stage:
+            await stage.say("One?")
+            await stage.sees("May shell run?")
+            stage.app.query_one(focused).focus()
+            await stage.press(key)
+            await stage.sees("Done.")
+            assert (b"The user denied this" in provider.requests[-1]) == (key != "1")
+
+    played(play)
+
+
+def test_no_choice_repeats_another() -> None:
+    for command in ("ls", "ls; rm x", "echo $HOME"):
+        choices = list_choices(ApprovalQuestion("shell", {"command": command}, ""))
+        assert len({choice.verdict for choice in choices}) == len({choice.text for choice in choices}) == len(choices)
+        assert [choice.text.startswith("Allow once") for choice in choices].count(True) == 1
+        assert ("always" in [choice.verdict for choice in choices]) == (command == "ls")
 
 
 def test_what_is_granted_is_no_more_than_it_says() -> None:

@@ -92,7 +92,7 @@ def test_the_conversation(tmp_path: Path) -> None:
         "f3": top(Picker),
         "f4": top(Picker),
         "f5": turns(lambda stage: not stage.app.current_theme.dark),
-        "ctrl+q": turns(lambda stage: stage.app._exit),
+        "ctrl+q": turns(lambda stage: stage.app.return_code is not None),
     }
 
     async def play() -> None:
@@ -274,7 +274,7 @@ SAID = {
 GONE: dict[str, tuple[str, Callable[[Stage], bool]]] = {
     "fork": ("/fork copy", lambda stage: stage.app.session_name == "copy" and stage.app.agent_ready),
     "resume": ("/resume build", lambda stage: stage.app.session_name == "build" and stage.app.agent_ready),
-    "quit": ("/quit", lambda stage: stage.app._exit),
+    "quit": ("/quit", lambda stage: stage.app.return_code is not None),
 }
 """What is said and what has happened then: the answer is of the screen that was."""
 

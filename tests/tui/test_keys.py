@@ -239,10 +239,10 @@ def test_ctrl_q_and_the_command_leave(tmp_path: Path) -> None:
     async def play() -> None:
         async with on_stage(tmp_path, []) as stage:
             await stage.press("ctrl+q")
-            await stage.until(lambda: not stage.app.is_running or stage.app._exit)
+            await stage.until(lambda: stage.app.return_code is not None)
         async with on_stage(tmp_path, []) as stage:
             await stage.say("/quit")
-            await stage.until(lambda: stage.app._exit)
+            await stage.until(lambda: stage.app.return_code is not None)
 
     played(play)
 

@@ -72,10 +72,11 @@ def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
         wrong = await desk.run("chat", "--plain", "--policy", "defualt")
         assert (wrong.status, wrong.out) == (2, "")
         assert "remedy: " in wrong.err
-        process = await desk.start("chat", "--plain", "--session", "left")
+        reader, writer = os.pipe()
+        process = await desk.start("chat", "--plain", "--session", "left", stdout=writer)
+        os.close(writer)
+        os.close(reader)  # as `| head` does
         assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdout._transport.close()  # type: ignore[attr-defined] # as `| head` does
         process.stdin.write(b"Hello.\nAnd on.\n")
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), 60) == 0

@@ -125,8 +125,7 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
             for key in ("ctrl+o", "f2"):
                 await stage.press(key)
                 await stage.pilot.pause()
-                strips = stage.app.screen._compositor.render_strips()
-                written = "".join(strip.text for strip in strips)
+                written = "".join(stage.lines())
                 assert not ORDERS.search(written)
                 assert KEY not in written
             await stage.sees("next:")

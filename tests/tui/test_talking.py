@@ -180,7 +180,7 @@ def test_enter_says_what_waits_in_the_middle_of_the_turn(tmp_path: Path) -> None
             await stage.sees("queued: Two instead.")
             await stage.press("enter")
             await stage.until(lambda: not stage.app.turn_state.queue)
-            await stage.until(lambda: bool(stage.agent.agent._steering))
+            await stage.until(lambda: stage.agent.agent.has_steering)
             gate.go.set()
             await stage.sees("I look at two.")
             await stage.idle()

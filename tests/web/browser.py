@@ -15,6 +15,16 @@ OPTIONS = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
     " --disable-sync --disable-dev-shm-usage"
 ).split()
+STRAY_VALUES = """() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT, (node) =>
+    ['SCRIPT', 'STYLE'].includes(node.parentElement.tagName) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
+  const found = [];
+  while (walker.nextNode())
+    if (/^(false|true|null|undefined|NaN|\\[object .*)$/.test(walker.currentNode.data.trim()))
+      found.push(walker.currentNode.data + ' in ' + walker.currentNode.parentElement.outerHTML.slice(0, 80));
+  return found;
+}"""
+"""Texts of a page that are values of the script, not words."""
 READY = "html[data-ready=yes]"
 
 
@@ -58,10 +68,12 @@ class Looked(NamedTuple):
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
     def clean(self, file: Path) -> None:
-        """Nothing was said on the console, nothing but the file itself was asked for, no script but ours ran."""
+        """Nothing was said on the console, nothing but the file itself was asked for, no script but ours ran, and no
+        value of the script is shown as text."""
         assert self.said == []
         assert set(self.asked) == {file.as_uri()}
         assert self.page.evaluate("window.hacked === undefined")
+        assert self.page.evaluate(STRAY_VALUES) == []
         assert self.page.locator("img, iframe, object, embed, [onerror], [onload]").count() == 0
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidegate.proof.session_generator import generate_session
 from tidegate.session.session import Session
+from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 
 SECRET = "hunter2-Zq81-xyzzy-0042"
@@ -36,8 +37,10 @@ def lived(turns: int = 5, *, window: int = 4_000, model: str = "gpt-4o", wire: s
     """A session as an agent has it; its requests by the head they were made from. Many read it, nobody writes to it."""
     times = ticking()
     log = MemoryLog()
-    session = Session(model, log=log, window=window, wire=wire, system=SYSTEM, tools=[TOOL], clock=lambda: next(times))
-    session.record_model()
+    storage = SessionStorage(log)
+    session = Session(
+        model, log=storage, window=window, wire=wire, system=SYSTEM, tools=[TOOL], clock=lambda: next(times)
+    )
     bodies: dict[int, bytes] = {}
     for place, message in enumerate(generate_session(turns, 5)):
         if message["role"] == "assistant":
@@ -45,8 +48,8 @@ def lived(turns: int = 5, *, window: int = 4_000, model: str = "gpt-4o", wire: s
         if message["role"] != "system":
             session.add(message)
         if place == 40:
-            session.undo()
-    session.pin("Never touch the gateway.")
+            session.history.undo()
+    session.rules.add("Never touch the gateway.")
     for words in HOSTILE:
         session.add({"role": "user", "content": f"{words} and my password is password={SECRET}"})
         _ask(session, bodies, report=report)

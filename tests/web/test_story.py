@@ -98,9 +98,9 @@ def test_a_report_before_or_behind_its_answer_is_of_one_request() -> None:
 def test_what_was_paid_beside_the_conversation_is_counted() -> None:
     made = lived(1)
     session = Session("gpt-4o", log=made.log)
-    session.add_note("spent", '{"model": "gpt-4o", "usage": [1000000, 0, 0, 0]}')
-    session.add_note("spent", '{"model": "nobody-knows", "usage": [10, 5, 0, 0]}')
-    session.add_note("spent", "somebody else's note")
+    session.history.add_note("spent", '{"model": "gpt-4o", "usage": [1000000, 0, 0, 0]}')
+    session.history.add_note("spent", '{"model": "nobody-knows", "usage": [10, 5, 0, 0]}')
+    session.history.add_note("spent", "somebody else's note")
     beside = read_session_story(made.log, str).side_spending
     assert (beside.calls, beside.tokens, beside.unpriced) == (2, 1_000_015, 15)
     assert beside.dollars == pytest.approx(2.5)

@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.wire.cases import Body, Case
 from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.validation.faults import STRICT_PROFILE, ChatDemands, ValidationProfile
 
@@ -170,15 +171,21 @@ CHAT = [
         chat(USER, SAID, USER),
         requires_reasoning=True,
     ),
-    row("OC13", "Invalid request: tool_call_id  is not found", chat(USER, answer()), DONE, moonshot=True),
+    row("OC13", "Invalid request: tool_call_id  is not found", chat(USER, answer()), DONE, chat=MOONSHOT_DEMANDS),
     row(
         "OC14",
         "invalid params, tool call result does not follow tool call (2013)",
         chat(USER, TWO, answer(B), answer(A)),
         chat(USER, TWO, answer(A), answer(B)),
-        minimax=True,
+        chat=MINIMAX_DEMANDS,
     ),
-    row("OC14", "tool call result does not follow tool call", chat(USER, calls(call()), USER), DONE, minimax=True),
+    row(
+        "OC14",
+        "tool call result does not follow tool call",
+        chat(USER, calls(call()), USER),
+        DONE,
+        chat=MINIMAX_DEMANDS,
+    ),
     row(
         "OC15", "expected string, got list", chat(USER, calls(call()), answer(A, [{"type": "text", "text": "x"}])), DONE
     ),
@@ -194,7 +201,7 @@ CHAT = [
         '/required: null is not of type "array"',
         chat(USER, tools=[tool(parameters={"type": "object"})]),
         chat(USER, tools=[tool()]),
-        xai=True,
+        chat=XAI_DEMANDS,
     ),
 ]
 

@@ -247,7 +247,7 @@ def test_opaque_data_goes_only_to_who_made_it(dialect: str) -> None:
     text = json.dumps(body(dialect, HISTORIES["from every provider"]))
     owners = {"anthropic": "EqQBCgIYAhIM", "openai_responses": "gAAAAABo", "gemini": SIGNATURE}
     assert {owner for owner, secret in owners.items() if secret in text} == {dialect} & set(owners)
-    assert ("plainly" in text) == DIALECTS[dialect].sends_thinking
+    assert ("plainly" in text) == DIALECTS[dialect].capabilities.plain_thinking
 
 
 # --- Anthropic: may a request ask for thinking? -------------------------------------------------------------------

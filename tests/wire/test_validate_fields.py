@@ -13,6 +13,7 @@ from tests.wire.cases import GONE, Body, replaced
 from tidegate.wire.anthropic import validate as check_anthropic
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS
 from tidegate.wire.openai_responses import validate as check_openai_responses
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
@@ -197,7 +198,8 @@ def test_a_call_turn_needs_a_turn_before_it() -> None:
 def test_minimax_and_mistral_tell_orphans_in_their_own_words() -> None:
     orphan = oc.chat(oc.USER, oc.answer())
     assert [
-        fault.rule for fault in check_openai_chat.ChatValidator.validate(orphan, ValidationProfile(minimax=True))
+        fault.rule
+        for fault in check_openai_chat.ChatValidator.validate(orphan, ValidationProfile(chat=MINIMAX_DEMANDS))
     ] == ["OC14"]
     twice = oc.chat(oc.USER, oc.calls(oc.call(oc.A9)), oc.answer(oc.A9), oc.answer(oc.A9))
     assert [

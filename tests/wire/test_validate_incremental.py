@@ -15,17 +15,19 @@ from tests.wire.rules_chat import CHAT, MISTRAL, MISTRAL_DEMANDS
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
 from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tidegate.wire.openai_responses import validate as check_openai_responses
 from tidegate.wire.validation.faults import (
     RULE_DESCRIPTIONS,
     STRICT_PROFILE,
     RequestFault,
-    RequestValidator,
     ValidationProfile,
 )
+from tidegate.wire.validation.validator import RequestValidator
 
 
 class Dialect(NamedTuple):
@@ -65,10 +67,10 @@ PROFILES = [
         allows_prefill=True,
         allows_developer_role=True,
     ),
-    ValidationProfile(
-        requires_reasoning=True, text_only=True, moonshot=True, bedrock=True, requires_signatures=True, xai=True
-    ),
-    ValidationProfile(minimax=True),
+    ValidationProfile(requires_reasoning=True, text_only=True, chat=MOONSHOT_DEMANDS, requires_signatures=True),
+    BEDROCK_PROFILE,
+    ValidationProfile(chat=MINIMAX_DEMANDS),
+    ValidationProfile(chat=XAI_DEMANDS),
     ValidationProfile(chat=MISTRAL_DEMANDS),
 ]
 JUNK = st.recursive(
@@ -183,6 +185,7 @@ def test_a_fork_copies_none_of_the_history(dialect: Dialect) -> None:
     for message in [message for body in BODIES[dialect.name] for message in body[dialect.key]] * 20:
         state.feed(message)
     assert len(state.faults) > 100
+    state.fork()  # fills the caches of isinstance
     tracemalloc.start()
     try:
         tail = state.fork()

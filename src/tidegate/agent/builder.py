@@ -31,13 +31,16 @@ from tidegate.agent.system_prompt import (
     assemble_prompt,
 )
 from tidegate.agent.tools.modules import HELLO_TOOL
+from tidegate.agent.tools.plugin_tools import load_tool_plugin
 from tidegate.agent.tools.tool import AgentTool, ToolContext
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools, shorten_definition
+from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.tokens.counting import TokenCounter, count_tools
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Provider
+from tidegate.plugins import find_plugin
 from tidegate.session.session import Session
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -59,7 +62,7 @@ _SUBAGENT_INSTRUCTIONS: Final = (
 
 
 class AgentBuilder(NamedTuple):
-    """Builds the parts of an agent. Whatever it opens is closed with `stack`."""
+    """Builds the parts of an agent. Everything it opens is closed with `stack`."""
 
     data: DataFolder | None
     workspace: Path
@@ -147,6 +150,8 @@ class AgentBuilder(NamedTuple):
         offered = list_offered_tools(config)
         built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
         tools = [each for each in built if each.tool.name in offered]
+        added = self._load_plugin_tools(config)
+        tools += added.tools
         served = await self._load_mcp_tools(config)
         room = MAX_TOOLS - len(tools) - 1  # one for `task`
         if len(served.tools) > room:
@@ -155,7 +160,19 @@ class AgentBuilder(NamedTuple):
             served = LoadedTools(
                 served.tools[:room], [*served.problems, f"{remark} Use fewer servers (mcp) in one agent."]
             )
-        return LoadedTools([*tools, *served.tools], served.problems)
+        return LoadedTools([*tools, *served.tools], [*added.problems, *served.problems])
+
+    def _load_plugin_tools(self, config: ResolvedConfig) -> "LoadedTools":
+        """Load the tools of installed packages that the configuration names. One that is broken is left out."""
+        loaded = LoadedTools([], [])
+        for name in dict.fromkeys(config.settings.tools):
+            try:
+                plugin = find_plugin("tool", name)
+                if plugin is not None:
+                    loaded.tools.append(load_tool_plugin(plugin))
+            except BadInput as broken:
+                loaded.problems.append(str(broken))
+        return loaded
 
     async def _load_mcp_tools(self, config: ResolvedConfig) -> "LoadedTools":
         """Load the tools of all MCP servers. They start at the same time, so that one that hangs delays no other."""

@@ -155,6 +155,11 @@ class Agent:
         self._steering.append(_as_message(user_input))
 
     @property
+    def has_steering(self) -> bool:
+        """Whether a message of `steer` waits to be added."""
+        return bool(self._steering)
+
+    @property
     def is_busy(self) -> bool:
         return self._current_turn is not None
 
@@ -172,7 +177,7 @@ class Agent:
         return await self.hooks.run_due(moment, self.session, summarizer=self.summarizer) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
-        """Compact now. A summary is told to keep `focus`."""
+        """Compact now. A summary is asked to keep `focus`."""
         return await self.session.compact_async(self.summarizer, focus=focus)
 
     async def _compact_if_requested(self) -> None:
@@ -255,7 +260,7 @@ class Agent:
     async def _run_call(self, call: Call, unfit: set[str]) -> ToolResult:
         if call.id in unfit:
             return _INCOMPLETE_CALL
-        return NOT_RUN_AFTER_STEERING if self._steering else await self.toolbox.run_call(call, self.context)
+        return NOT_RUN_AFTER_STEERING if self.has_steering else await self.toolbox.run_call(call, self.context)
 
 
 _INCOMPLETE_CALL = ToolResult(

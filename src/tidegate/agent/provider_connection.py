@@ -10,6 +10,7 @@ import msgspec
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, resolve_target
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import BrainSettings, FileSettings, ModelSettings
+from tidegate.agent.plugin_provider import open_plugin_provider
 from tidegate.core.errors import BadInput, BadPolicy, NotKept
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.disk.atomic_files import write_atomically
@@ -88,6 +89,10 @@ async def connect_provider(
     target = resolve_target(brain, config.settings.providers, environment)
     if target.is_embedded and provider is None:
         return _connect_embedded(brain, environment, folder, window, prices, stack)
+    if provider is None and target.plugin is not None:
+        _check_price(config, brain, target, prices)
+        provider = open_plugin_provider(target.plugin, target)
+        stack.push_async_callback(provider.close)
     if provider is None:
         _check_key(target)
         _check_price(config, brain, target, prices)

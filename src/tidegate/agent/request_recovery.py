@@ -8,7 +8,6 @@ output limit is lowered to the one the provider named, once. Nothing else can be
 from typing import Final, Literal
 
 from tidegate.models.errors.classification import ProviderError
-from tidegate.session.recovery import lower_output, omit_images
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -32,21 +31,23 @@ class RequestRecovery:
         """Return the step that may help, or ""."""
         if error.kind == "reasoning_state":
             return self._use_once("unsign")
-        if error.output_limit and lower_output(self._session, error.output_limit):
+        if error.output_limit and self._session.recovery.lower_output(error.output_limit):
             return self._use_once("output")
-        if error.kind in ("media", "bytes") and omit_images(self._session):
+        if error.kind in ("media", "bytes") and self._session.recovery.omit_images():
             return "images"
         return "shrink" if self._may_shrink(error) else ""
 
     async def prepare_retry(self, step: RecoveryStep, error: ProviderError) -> Request:
         if step == "unsign":
-            self._session.discard_signed_reasoning()
+            self._session.recovery.discard_signed_reasoning()
         if step == "output":
-            self._session.learn_limits(error.window)
+            self._session.recovery.learn_limits(error.window)
         if step != "shrink":
             return await self._session.prepare_async(self._summarizer)
         limit = error.limit if error.kind == "rate_bucket" else None
-        self._session.learn_limits(error.window or limit, error.prompt_tokens if error.kind == "overflow" else None)
+        self._session.recovery.learn_limits(
+            error.window or limit, error.prompt_tokens if error.kind == "overflow" else None
+        )
         return await self._session.overflowed_async(self._summarizer)
 
     def _use_once(self, step: RecoveryStep) -> RecoveryStep:
@@ -58,8 +59,5 @@ class RequestRecovery:
         """Return whether a smaller request may help; after an unclear error it may, if the window was nearly full."""
         if error.kind in SIZE_ERROR_KINDS:
             return True
-        near = (
-            self._session.window is not None
-            and self._session.count_tokens() > _NEAR_WINDOW_SHARE * self._session.window
-        )
+        near = self._session.window is not None and self._session.tokens > _NEAR_WINDOW_SHARE * self._session.window
         return near and error.kind == "unknown" and not error.is_certain and error.status in (400, 413)

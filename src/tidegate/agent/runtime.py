@@ -21,7 +21,7 @@ from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
-from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
@@ -119,6 +119,8 @@ class OpenAgent:
         until = clock() + execution.timeout if execution.timeout else None
         async with aclosing(self.agent.run_turn(message)) as stream:
             while (each := await self._next_event(stream, until)) is not None:
+                if isinstance(each, RequestSent):
+                    self.notices += [f"The rule {one.rule} failed: {one.why}." for one in each.decisions if one.failed]
                 if isinstance(each, RequestRefused):
                     self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):
@@ -168,7 +170,7 @@ class OpenAgent:
             return
         self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
-            self.session.window = self.window.tokens
+            self.session.recovery.set_window(self.window.tokens)
 
     def _review_turn(self) -> None:
         """After a turn, start a background summary if one is due, and check the reported usage."""
@@ -193,7 +195,8 @@ class OpenAgent:
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
-            self.session.window = window.tokens or self.session.window
+            if window.tokens:
+                self.session.recovery.set_window(window.tokens)
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
@@ -243,9 +246,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(
-                connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.count_tokens()
-            ),
+            MeteredProvider(connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.tokens),
             toolbox,
             context,
             summarizer=await builder.build_summarizer(config, connection, session, spending),

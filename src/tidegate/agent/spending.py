@@ -140,7 +140,7 @@ class SessionSpending:
 
     def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
         if not recorded:
-            self._session.add_note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
+            self._session.history.add_note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
         if self._days is None:
             return
         try:

@@ -1,6 +1,6 @@
-"""Subagents: the tool `task` gives a task to an agent with a session and a window of its own.
+"""Subagents: the tool `task` gives a task to an agent with its own session and window.
 
-Only the conclusion enters the window of the agent that asked. A subagent has limits of its own for steps and tokens,
+Only the conclusion enters the window of the agent that asked. A subagent has its own limits for steps and tokens,
 may start subagents itself up to a depth, and ends with the turn that started it. If it fails, the result has what it
 found so far.
 """
@@ -117,13 +117,15 @@ class SubagentTool:
             toolbox = self._create_toolbox(kind)
             opened = kind.open_session(context.session_name, toolbox.definitions())
             ended = "interrupted"
-            context.session.add_note(TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}")
+            context.session.history.add_note(
+                TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}"
+            )
             try:
                 work = await _run_subagent(self._create_agent(opened, kind, toolbox, allowance, context), task.prompt)
                 ended = work.failure or "answered"
             finally:
                 opened.session.close()
-                context.session.add_note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
+                context.session.history.add_note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
         return self._format_result(work, allowance, opened.name, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
@@ -172,7 +174,7 @@ class SubagentTool:
         self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext
     ) -> ToolResult:
         asker = context.session
-        limit = max(64, min(self.limits.max_result_tokens, asker.budget().room // _RESULT_SHARE))
+        limit = max(64, min(self.limits.max_result_tokens, asker.budget.room // _RESULT_SHARE))
         text = clip_tokens(work.text, limit, asker.counter).text
         ending = f"[{name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
         if not work.failure:

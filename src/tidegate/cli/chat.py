@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
 def find_last_session(data: "DataFolder") -> str:
     """Return the session that was used last, or "".
 
-    Sessions of subagents do not count: nobody talks with them. A time in the future comes from a wrong clock, so such
-    a session is returned only if there is no other.
+    Sessions of subagents do not count, because users do not talk with them. A time in the future comes from a wrong
+    clock, so such a session is returned only if there is no other.
     """
     found = [info for info in data.store.sessions() if ".task-" not in info.name]
     now = data.clock()

@@ -25,6 +25,6 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         live = data.open_conversation(options.session)
         messages, tokens = live.view.message_count, live.view.tokens
-        live.clear()
+        live.history.clear()
     print(f"{messages} messages, {tokens:,} tokens left the context. The log keeps them.")
     return EXIT_OK

@@ -29,7 +29,7 @@ from tidegate.models.pricing import TokenRates
 from tidegate.presets import preset_names
 from tidegate.terminal.output import show_progress
 
-_DEFAULT_PRICE_MODEL = "claude-sonnet-5"
+DEFAULT_PRICE_MODEL = "claude-sonnet-5"
 
 
 class LabOptions(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def resolve_lab_options(
         policies=tuple(dict.fromkeys(policies or (setup.policies if setup else preset_names()))),
         count=options.count or (setup.count if setup else "chars/4"),
         min_windows=options.longer or (setup.longer if setup else DEFAULT_MIN_WINDOWS),
-        price_model=options.model or (setup.prices if setup else _DEFAULT_PRICE_MODEL),
+        price_model=options.model or (setup.prices if setup else DEFAULT_PRICE_MODEL),
         common_names_file=options.common or (setup.common_names if setup else ""),
         curve_spec=curve_spec or (setup.curve if setup else ""),
     )
@@ -147,7 +147,7 @@ def list_data_notes(lab_options: LabOptions, found: SourceScan, plan: Comparison
         notes.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
     mended = sum(bool(source.repairs) for source in found.sources)
     if mended:
-        notes.append(f"{mended} recordings had to be mended; the JSON says how.")
+        notes.append(f"{mended} recordings had to be repaired; the JSON report says how.")
     if found.skipped:
         notes.append(f"{len(found.skipped)} files or sessions were skipped.")
     return notes

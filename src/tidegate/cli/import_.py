@@ -19,8 +19,8 @@ _UNTRUSTED_NOTE = "no rule in it holds (--trust, if it is yours)"
 _ABOUT = """\
 Take sessions in: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
 CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
-OpenTelemetry spans, logs of requests, and chat messages one a line; plain or .gz. What a file holds decides, not its
-name. A folder means the files in it. It reports what it repaired; the files are only read.
+OpenTelemetry spans, logs of requests, and chat messages, one per line; plain or .gz. The content of a file decides, not
+its name. A folder means the files in it. It reports what it repaired; the files are only read.
 
 A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust typed
 text counts as yours.
@@ -35,7 +35,7 @@ examples:
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    summary = "take in sessions: exported ones, and those of other agents"
+    summary = "import sessions: exported ones, and those of other agents"
     parser = add_command(subparsers, "import", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
     add("path", nargs="*", metavar="PATH", help="files, or folders of files")

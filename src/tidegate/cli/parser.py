@@ -17,6 +17,7 @@ from tidegate.cli import (
     import_,
     lab,
     memory,
+    plugins,
     policies,
     recall,
     replay,
@@ -37,7 +38,7 @@ _COMMANDS = (
     *(sessions, show, trace, view, recall, memory),
     *(undo, clear, fork, forget, export, import_, doctor),
     *(lab, replay, tune, policies, seeds),
-    *(config, fetch),
+    *(config, plugins, fetch),
 )
 """In the order of `tidegate --help`."""
 

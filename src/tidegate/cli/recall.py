@@ -1,4 +1,4 @@
-"""`tidegate recall`: messages of a session by id, by range or by words, wherever they are now."""
+"""`tidegate recall`: messages of a session by id, by range or by words."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from tidegate.cli.options import Subparsers, add_command, add_data_options, form
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 _ABOUT = """\
-Read back what was said, wherever it is now: by id (m12), by range (m12..m40) or by words. The output is bounded; it
+Read messages, also those that left the view: by id (m12), by range (m12..m40) or by words. The output is bounded; it
 says how to get the next part.
 """
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # loaded when the command runs
 
 _ABOUT = """\
 Search the settings of a policy on one part of the sessions and report on the other part, which the search never sees.
-The parts share no project. What is found is written as a policy file with its evidence in comments.
+The parts share no project. The result is written as a policy file with its evidence in comments.
 """
 _EPILOG = """\
-The search looks for settings that keep the most (mean of far references, edit anchors and user words) at no more cost
-than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
+The search looks for settings that keep the most (mean of edit blocks, lines, references in context and user words) at
+no more cost than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
 
 examples:
   tidegate tune recordings/ --window 32000 --out tuned.yaml
@@ -100,7 +100,10 @@ def _check_written_policy(out: "Path", tuned: "TuningResult") -> None:
     written = load(out).settings
     for name, value in tuned.settings:
         if float(written[name]) != float(value):
-            raise BadInput(f"{out}: {name} could not be set to {value}.", "Set it by hand; its line is written oddly.")
+            raise BadInput(
+                f"{out}: {name} could not be set to {value}.",
+                "Set it by hand; the line of this setting has an unusual form.",
+            )
 
 
 def _format_evidence(options: argparse.Namespace, tuned: "TuningResult") -> list[str]:

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         live = data.open_conversation(options.session)
         before = live.view.tokens
-        seq = live.undo() if undo else live.redo()
+        seq = live.history.undo() if undo else live.history.redo()
         if seq is None:
             print("There is no compaction to undo." if undo else "Nothing was undone.")
             return EXIT_FAILED

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _ViewConfig(NamedTuple):
-    """What the page needs of the user's configuration: prices of their own, and values to mask."""
+    """The part of the user's configuration that the page needs: prices, and values to mask."""
 
     prices: "Mapping[str, ModelInfo] | None"
     secrets: list[str]

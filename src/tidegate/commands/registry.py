@@ -5,7 +5,7 @@
     show(answer.text)
     if answer.action is not None: ...          # left to the app, see `actions`
 
-Whatever is typed, the answer is a text: bounded, without secrets and without terminal control characters.
+The answer to any input is a text: bounded, without secrets and without terminal control characters.
 """
 
 import difflib

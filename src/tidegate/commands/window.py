@@ -33,10 +33,10 @@ async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
     if arguments == "clear":
         context.require_idle()
         messages, tokens = context.session.view.message_count, context.session.view.tokens
-        pinned = [line.text for line in context.session.rules() if line.what == PIN]
-        context.session.clear()
+        pinned = [line.text for line in list(context.session.rules) if line.what == PIN]
+        context.session.history.clear()
         for text in pinned:
-            context.session.pin(text)
+            context.session.rules.add(text)
         summary = f"Removed {messages} messages, {tokens:,} tokens. The log keeps them; /recall finds them."
         return CommandAnswer(f"{summary} Pinned again: {len(pinned)}." if pinned else summary)
     if arguments:
@@ -148,27 +148,27 @@ def _format_largest(usage: WindowUsage) -> list[str]:
 
 async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
-    session, before = context.session, context.session.count_tokens()
+    session, before = context.session, context.session.tokens
     if arguments:
-        session.add_note("focus", arguments)
+        session.history.add_note("focus", arguments)
     decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
-        why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
-        return CommandAnswer(f"Nothing was compacted: {why}.", True)
-    lines = [f"{before:,} -> {session.count_tokens():,} tokens. /undo takes it back."]
-    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,}; {each.why}" for each in acted]
+        why = " ".join(dict.fromkeys(each.why for each in decisions)) or "The policy has no rule for it."
+        return CommandAnswer(f"Nothing was compacted. {why}", True)
+    lines = [f"{before:,} -> {session.tokens:,} tokens. /undo takes it back."]
+    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.why}" for each in acted]
     if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))
 
 
 async def run_undo(context: CommandContext, arguments: str) -> CommandAnswer:
-    return _toggle_edit(context, context.session.undo, "There is no compaction to undo.", "is undone")
+    return _toggle_edit(context, context.session.history.undo, "There is no compaction to undo.", "is undone")
 
 
 async def run_redo(context: CommandContext, arguments: str) -> CommandAnswer:
-    return _toggle_edit(context, context.session.redo, "Nothing was undone.", "is applied again")
+    return _toggle_edit(context, context.session.history.redo, "Nothing was undone.", "is applied again")
 
 
 def _toggle_edit(context: CommandContext, toggle: Callable[[], int | None], nothing: str, done: str) -> CommandAnswer:
@@ -182,12 +182,12 @@ def _toggle_edit(context: CommandContext, toggle: Callable[[], int | None], noth
 
 async def run_pin(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
-    return CommandAnswer(f"Pinned as {context.session.pin(arguments)}: it stays, word for word.")
+    return CommandAnswer(f"Pinned as {context.session.rules.add(arguments)}: it stays, word for word.")
 
 
 async def run_pins(context: CommandContext, arguments: str) -> CommandAnswer:
     """List the rules of the session first: `remove` takes their numbers."""
-    rules = context.session.rules()
+    rules = list(context.session.rules)
     action, _, number = arguments.partition(" ")
     if action == "remove":
         return _remove_rule(context, rules, number.strip())
@@ -212,15 +212,15 @@ def _remove_rule(context: CommandContext, rules: Sequence[LedgerLine], number: s
             f"There is no rule {number[:20] or 'without a number'}. /pins lists them with numbers.", True
         )
     text = rules[index - 1].text
-    context.session.remove_rule(text)
+    context.session.rules.remove(text)
     return CommandAnswer(f"Removed: {text}\n/undo takes that back.")
 
 
 async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
     session = context.session
-    lines = [f"policy {session.policy.name}: {session.count_tokens():,} tokens"]
-    lines += [f"  {each}" for each in session.budget().explain()]
-    coming = forecast_sweep(session.policy, session.view, session.budget(), session._clock())
+    lines = [f"policy {session.policy.name}: {session.tokens:,} tokens"]
+    lines += [f"  {each}" for each in session.budget.explain()]
+    coming = forecast_sweep(session.policy, session.view, session.budget, session._clock())
     lines += [str(coming)] if coming is not None else []
     moment = ""
     for each in forecast_rules(session):

@@ -8,7 +8,7 @@ with a default, so that old logs can still be read.
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import Message, Tool
+from tidegate.core.messages import Message, Tool, encode_into_bytes
 
 
 class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
@@ -48,7 +48,7 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=
 class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
     """Any other fact to record, by topic.
 
-    The fold acts on these topics and ignores others (`summary_failed`, for example, is written for people to read):
+    The fold and the session act on these topics and ignore others (`summary_failed`, for example, is for people):
 
     - `system`, `tools`: the fixed part of every request, its text and its tokens
     - `undo`, `redo`: text is the seq of a ViewEdited; the view is folded again without or with it
@@ -60,6 +60,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
     - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
+    - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
     """
 
@@ -92,7 +93,7 @@ def read_tools(noted: NoteAdded) -> tuple[Tool, ...]:
 
 
 def encode_event(event: Event) -> bytes:
-    return _encoder.encode(event)
+    return encode_into_bytes(_encoder, event)
 
 
 def decode_event(data: bytes) -> Event:

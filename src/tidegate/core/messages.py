@@ -166,3 +166,13 @@ def text_of(message: Message) -> str:
         if isinstance(only, Text):
             return only.text
     return "\n".join(texts_of(message))
+
+
+def encode_into_bytes(encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder, value: object) -> bytes:
+    """The same as `encoder.encode(value)`, but if memory runs out it raises MemoryError.
+
+    `encode` of msgspec 0.22 and earlier crashes the interpreter then. Costs one microsecond more.
+    """
+    buffer = bytearray()
+    encoder.encode_into(value, buffer)
+    return bytes(buffer)

@@ -10,12 +10,13 @@ replay use the same plan.
   guard, needs no model and always fits.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import MIN_ROOM, Budget, count_excess, priced_now
+from tidegate.core.budget import MIN_ROOM, Budget, count_excess, measure_request, priced_now
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
@@ -24,6 +25,7 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
 from tidegate.core.messages import Message, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
     Moment,
     Policy,
@@ -33,6 +35,7 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
@@ -58,12 +61,15 @@ class CommitEdits(NamedTuple):
     edited: ViewEdited
 
 
+_RETRY_SHARE = 0.1
+"""The share of a refused request that must leave before it is sent again."""
+
 PlanStep = AskSummary | RunEffect | CommitEdits
 StepAnswer = str | None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What one rule did and why, for `explain`."""
+    """What one rule did and why, for `explain`. `failed`: its stage raised an error or asked for an invalid edit."""
 
     moment: str
     rule: str
@@ -72,10 +78,12 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
+    failed: bool = False
 
     @property
     def why(self) -> str:
-        return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
+        """The reason as a sentence."""
+        return make_sentence(str(self.reason)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):
@@ -103,6 +111,7 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
+    retry_target = _retry_target(at) if moment == "overflow" else None
     occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
@@ -115,22 +124,38 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
     if moment in ("before_call", "overflow"):
-        target = _guard_target(moment, at, compacted)
+        target = _guard_target(at, retry_target, compacted)
         if target is not None:
             decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
 
 
-def _guard_target(moment: Moment, at: PlanContext, compacted: int) -> int | None:
-    """The size the guard must reach, in tokens, or None. If no rule acted on an overflow, half of the history."""
-    over = count_excess(at.view, at.budget)
-    if over:
-        # A report far above our count must not shorten the newest request: if it fits the room, it stays whole.
-        newest = next((i.tokens for i in at.view.items if i.message.id == at.view.newest_request), 0)
-        return min(at.budget.room, max(at.view.tokens - over, MIN_ROOM, newest))
-    if moment == "overflow" and not compacted:
-        return min(at.budget.room, max(at.view.tokens // 2, MIN_ROOM))
-    return None
+def _retry_target(at: PlanContext) -> int:
+    """The largest history, in our own tokens, with which a refused request is worth sending again.
+
+    It must shrink by a tenth, both by our own count and by the measured size, which may be a provider's report.
+    """
+    fixed, scale = at.budget.fixed, at.budget.scale
+    size = min(fixed + at.view.tokens, math.floor(measure_request(at.view, at.budget) / scale))
+    return max(size - math.ceil(size * _RETRY_SHARE) - fixed, MIN_ROOM)
+
+
+def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> int | None:
+    """The size the guard must reach, in tokens, or None if there is nothing to do.
+
+    If the rules of an overflow freed too little, a tenth of the request leaves; if they freed nothing, half of
+    everything but the newest request. That stays whole if it fits: a report far above our count must not shorten it.
+    """
+    view, room = at.view, at.budget.room
+    over = count_excess(view, at.budget)
+    fits = retry_target is None or view.tokens <= retry_target
+    if fits and not over:
+        return None
+    newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
+    if retry_target is None or fits:
+        return min(room, max(view.tokens - over, MIN_ROOM, newest))
+    half = view.tokens if compacted else newest + (view.tokens - newest) // 2
+    return min(room, retry_target, max(half - over, newest, MIN_ROOM))
 
 
 def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanStep, StepAnswer, list[Decision]]:
@@ -153,7 +178,7 @@ def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
     if kept.tally is None:
         return outcome
-    return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
+    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, str(kept.tally)))
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
@@ -161,12 +186,19 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
-        return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
-    outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+        return Decision(
+            moment, rule.name, rule.stage, False, "it freed nothing on this same view before", tokens, tokens
+        )
+    try:
+        outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+    except StageFailed as failed:
+        return Decision(moment, rule.name, rule.stage, False, f"{failed}; nothing was changed", tokens, tokens, True)
     if outcome.empty:
-        return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
-    because = "; ".join(filter(None, (why, outcome.why)))
-    decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
+        return Decision(
+            moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
+        )
+    outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
+    decision = yield from _carry_out(rule, moment, outcome, at)
     if not decision.acted:
         at.fruitless_runs.add(key)
     return decision
@@ -183,14 +215,14 @@ def _carry_out(
 
     least = _with_token_counts(outcome.edits, at)
     if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
-        return refused(f"{outcome.why}; would free nothing")
+        return refused(make_sentence(outcome.why, "it would free nothing"))
     for effect in outcome.effects:
         if isinstance(effect, Flush):
             text = yield from _obtain_summary(effect.request, at.budget)
             effect = Flush(effect.request, text)
         failed = yield RunEffect(effect)
         if failed is not None:
-            return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
+            return refused(make_sentence(outcome.why, f"it was not done because saving failed: {failed}"))
     texts = []
     for request in outcome.requests:
         texts.append((yield from _obtain_summary(request, at.budget)))
@@ -202,15 +234,16 @@ def _carry_out(
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
-        return refused(f"{outcome.why}; would not fit")
+        return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
-        return refused(f"{outcome.why}; would free {freed} tokens only")
+        return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
     if not outcome.grows:
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
-            return refused(f"{outcome.why}; would free too little to keep the rules of the user")
+            return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
         outcome, edits = _with_tally(outcome, kept), kept.edits
-    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
+    origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
+    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 
 
 def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
@@ -230,8 +263,12 @@ def _commit(
     edits: tuple[Edit, ...] | None = None,
     *,
     newest: bool = False,
+    origin: str = "",
 ) -> Generator[PlanStep, StepAnswer, Decision]:
-    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on."""
+    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on.
+
+    `origin` says where a stage comes from that is not part of tidegate.
+    """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
     before = at.view.tokens
@@ -239,7 +276,8 @@ def _commit(
     try:
         check_edits(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
-        return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
+        source = f" The stage {stage} comes from {origin}." if origin else ""
+        return Decision(moment, rule, stage, False, f"refused: {bad}{source}", before, before, True)
     failed = yield CommitEdits(ViewEdited(stage, moment, rule, outcome.why, before, after, edits))
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)

@@ -10,7 +10,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
 SNAPSHOT_VERSION = 4
@@ -100,7 +100,7 @@ def freeze_view(view: View, **replaced: Any) -> bytes:
         model_note=view.model_note,
         removed_rules=view.removed_rules,
     )
-    return _encoder.encode(msgspec.structs.replace(frozen, **replaced) if replaced else frozen)
+    return encode_into_bytes(_encoder, msgspec.structs.replace(frozen, **replaced) if replaced else frozen)
 
 
 def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:

@@ -1,7 +1,7 @@
 """Groups and turns: a view is only ever shortened by whole groups or whole turns.
 
 A *group* is one assistant message with its calls, all their results and its signed thinking; any other message is a
-group of its own. A *turn* is a request of the user and everything that answers it. Messages before the first request
+separate group. A *turn* is a request of the user and everything that answers it. Messages before the first request
 (a summary, a greeting of the assistant) belong to no turn.
 """
 

@@ -237,7 +237,7 @@ class View:
             self.unanswered[seen.id] = [call.id for call in calls]
 
     def _answer(self, item: Item) -> None:
-        """Put a result behind its call. Unless its group is the last one, later items move."""
+        """Put a result after its call. Unless its group is the last one, later items move."""
         result = result_of(item.message)
         wanted = result.call_id if result else ""
         for caller in reversed(self.unanswered):

@@ -32,6 +32,7 @@ from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import parse_model_note
 from tidegate.session.session import Session
+from tidegate.session.storage import SessionStorage
 from tidegate.store.memory import check_fork_request, session_not_found
 from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
@@ -68,28 +69,34 @@ class DataFolder(FolderContents):
             set_retention(self, name, policy.retention)
             if is_retention_due(self):
                 self.removed_sessions += remove_expired_sessions(self)
-            session = self._open_session(name, model, policy, restore, options)
-            session.on_close.insert(0, on_failure.pop_all().close)  # they run in reverse: the lock is released last
+            is_known, session = self._make_session(name, model, policy, options)
+            session.call_on_close(on_failure.pop_all().close)
+            on_failure.callback(session.close)
+            self._attach_observers(name, session)
+            if is_known and restore and policy.moments.get("restore"):
+                session.run_rules("restore")
+            on_failure.pop_all()
         return session
 
-    def _open_session(self, name: str, model: str, policy: Policy, restore: bool, options: dict[str, Any]) -> Session:
-        key, log = session_file_key(name), self.open_log(name)
-        known = log.head
-        view = self.snapshots.load(key, log, policy.meter) if known else None
-        options = {
-            "carry": DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
-            "clock": self.clock,
-            **options,
-        }
-        session = Session(model, policy=policy, log=log, view=view, mask=self.mask, **options)
-        session.record_model()
+    def _make_session(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> tuple[bool, Session]:
+        """Return whether the session was stored before, and the session."""
+        log = self.open_log(name)
+        known = log.head > 0
+        storage = SessionStorage(
+            log,
+            DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
+            self.mask,
+            self.snapshots.load(session_file_key(name), log, policy.meter) if known else None,
+        )
+        return known, Session(model, policy=policy, log=storage, **{"clock": self.clock, **options})
+
+    def _attach_observers(self, name: str, session: Session) -> None:
         trace = Trace(self.trace_path(name), name, self.mask)
-        trace.append_missing(log)
-        session.on_event += [trace, make_snapshot_watcher(session, self.snapshots, key, policy.meter)]
-        session.on_close.append(trace.close)
-        if known and restore and policy.moments.get("restore"):
-            session.run_restore_rules()
-        return session
+        trace.append_missing(session.log)
+        session.history.observe(trace)
+        session.history.observe(
+            make_snapshot_watcher(session, self.snapshots, session_file_key(name), session.policy.meter)
+        )
 
     def open_conversation(self, name: str) -> LiveConversation:
         """Open a stored session without its policy, to read it or to undo edits. SessionNotFound if there is none."""

@@ -1,9 +1,9 @@
-"""What a policy asks to be saved before the view forgets it, on disk. The `carry` of a session in a data folder.
+"""Saves on disk what a policy wants saved before it leaves the view. The `carry` argument of a session in a data
+folder.
 
-A Spill becomes a plain file in the session's folder, under the name by which the view speaks of it: the agent's read
-tool opens it there. A Flush becomes an entry of the day's note. Secrets are masked in both. Whatever cannot be written
-raises, and the plan then leaves the view as it is. All of it may be repeated: after a crash nobody knows whether the
-last attempt was the one that came through.
+A Spill becomes a plain file in the session's folder, under the path that the view mentions, where the agent's read tool
+opens it. A Flush becomes an entry of the day's note. Secrets are masked in both. If a write fails, this raises and the
+plan leaves the view unchanged. Both may be repeated: after a crash it is unknown whether the last attempt succeeded.
 """
 
 from tidegate.core.errors import BadInput
@@ -13,7 +13,7 @@ from tidegate.disk.folder import Folder
 from tidegate.memory.notes import NoteEffects, Notes
 
 _MAX_FILES_BYTES = 2 << 30
-"""Bytes that the files of one session may take in all. What one file may take is the folder's to say."""
+"""The most bytes that the files of one session may take together. The folder limits the size of one file."""
 
 
 class DataFolderEffects:
@@ -33,7 +33,9 @@ class DataFolderEffects:
             self._write_spill(effect)
 
     def _write_spill(self, effect: Spill) -> None:
-        """The sum of sizes is cached and computed again only before a refusal: others may have changed the files."""
+        """The sum of sizes is cached and computed again only before a refusal, because others may have changed the
+        files.
+        """
         if not effect.path:
             raise BadInput("A file needs a name.", "The policy's `folder` or `save` gives it.")
         text = self.mask(effect.text)

@@ -1,4 +1,4 @@
-"""Events without the secrets in them, for what leaves the data folder. The log itself keeps what was said.
+"""Masks secrets in events that leave the data folder. The log itself is not changed.
 
 A signed block of reasoning is kept as it is, or, if it holds a secret, becomes plain reasoning without its signature:
 with one byte changed the provider would refuse it, and with it the whole conversation. Ids and names are left alone:
@@ -15,7 +15,7 @@ from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thi
 
 _MASK = "[masked]"
 _EXTRA_TOKENS = 8
-"""Tokens that a mark may cost more than what it stands for. A count must stay an upper bound of what is sent."""
+"""Tokens by which a mark may exceed the text it replaces. A count must stay an upper bound of what is sent."""
 
 _JSON_TOPICS = ("tools", "model")
 
@@ -38,7 +38,7 @@ class EventMasker:
         return masked
 
     def mask_json(self, text: str) -> str:
-        """JSON stays JSON: where masking the text as such would spoil it, each string in it is masked."""
+        """Mask a text so that JSON stays JSON: if masking the whole text would break it, each string is masked."""
         masked = self._mask(text)
         if masked == text:
             return text
@@ -120,7 +120,7 @@ class _Parsed(msgspec.Struct, frozen=True):
 
 
 def _reasoning(value: object) -> Iterator[str]:
-    """What a provider's block of reasoning says that can be read."""
+    """Return the readable text of a provider's block of reasoning."""
     if isinstance(value, list):
         for inner in value:
             yield from _reasoning(inner)

@@ -7,13 +7,14 @@ is left out, too: a summary or a shortened result may contain a part of the secr
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, TypedDict, assert_never
 
 import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, encode_into_bytes
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.view import Item, View, resolve_visibility
 
@@ -22,7 +23,7 @@ _MAX_SEARCHED_CHARS = 1024 * 1024
 
 ViewField = Literal["items", "orphans", "system", "tools", "removed_rules"]
 EventReader = Callable[[int], Event | None]
-_encode = msgspec.msgpack.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.msgpack.Encoder())
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True):

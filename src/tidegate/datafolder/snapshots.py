@@ -21,6 +21,7 @@ from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View
@@ -80,9 +81,8 @@ class Snapshots:
         search = self.secret_search(key)
         gaps = search.find_gaps(view)
         frozen = memoryview(freeze_view(view, **censor_fields(view, gaps)))
-        body = _encoder.encode(
-            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
-        )
+        record = _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
+        body = encode_into_bytes(_encoder, record)
         try:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
@@ -115,7 +115,7 @@ class Snapshots:
     def remove(self, key: str) -> None:
         """Remove the snapshot of a session whose log is removed or rewritten, and unfinished files of killed saves.
 
-        Nobody may have the session open meanwhile.
+        No process may have the session open meanwhile.
         """
         self._saved_seqs.pop(key, None)
         self._secret_searches.pop(key, None)
@@ -179,7 +179,7 @@ def _event(log: Log, seq: int) -> Event | None:
 def make_snapshot_watcher(
     session: LiveConversation, snapshots: Snapshots, key: str, meter: str
 ) -> Callable[[Event], None]:
-    """Make a watcher for `session.on_event` that saves snapshots. The last one is saved when the session closes.
+    """Make an observer of the session's events that saves snapshots. The last one is saved when the session closes.
 
     After an undo it saves at once: with an older snapshot the whole log would be folded again.
     """
@@ -206,7 +206,7 @@ def make_snapshot_watcher(
             if saved != session.view.head:
                 save(next(islice(session.log.read(session.view.head), 1), None))
 
-    session.on_close.append(last)
+    session.call_on_close(last)
     if session.view.head - saved >= SNAPSHOT_INTERVAL:
         last()
     return keep

@@ -1,4 +1,4 @@
-"""Times for people. A log may hold any number as a time: one that no calendar has is shown as such and harms nobody."""
+"""Times for people. A log may hold any number as a time; one outside the calendar is shown as a number."""
 
 from datetime import datetime, tzinfo
 
@@ -8,7 +8,7 @@ UNKNOWN_TIME = "unknown time"
 
 
 def format_time(seconds: float, pattern: str = "%Y-%m-%d %H:%M", zone: tzinfo | None = None) -> str:
-    """In the time zone of the system, unless another is given."""
+    """Format a time in the time zone of the system, unless another is given."""
     if not is_possible_time(seconds):
         return UNKNOWN_TIME
     return f"{datetime.fromtimestamp(seconds, zone):{pattern}}"

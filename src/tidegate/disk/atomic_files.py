@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate.core.errors import NotKept
 
 TEMPORARY_SUFFIX = ".writing"
-"""The suffix of a file that is being written. One that is found while nobody writes was left by a crash."""
+"""The suffix of a file that is being written. A file with it that no process is writing was left by a crash."""
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 

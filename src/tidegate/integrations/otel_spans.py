@@ -1,6 +1,6 @@
 """OpenTelemetry spans of a session, after the conventions for generative AI. Optional.
 
-    session.on_event.append(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
+    session.history.observe(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
 
 Model calls, tool calls and compactions become spans, with names, numbers and times, and no message content. A
 span is made when it is over, with the times of its events, so none is left open by a process that ends. Its parent is
@@ -64,7 +64,7 @@ def create_span_watcher(
 
 
 def guess_provider(model: str) -> str:
-    """Who serves a model, as far as its name tells; a name behind an unknown vendor's tells nothing."""
+    """Return the provider of a model if its name identifies it; a name with an unknown vendor prefix does not."""
     vendor, slash, _ = model.lower().partition("/")
     if slash:
         return _VENDORS.get(vendor, "")
@@ -125,7 +125,7 @@ class _SpanWatcher:
         self._span("execute_tool", called.name, called.time, event.time, {**named, "gen_ai.tool.type": "function"})
 
     def _used(self, what: UsageReported, event: Event) -> None:
-        """A call began behind the event that was the last in its request, and ended with the reply."""
+        """A call starts after the last event of its request and ends with the reply."""
         start = self._times.get(what.log_head, event.time)
         replied = (time for seq, time in self._replies.items() if seq > what.log_head)
         numbers: _Attributes = {

@@ -1,11 +1,11 @@
-"""The full-text index: one SQLite file, or memory. Losing it costs time, never content.
+"""The full-text index: one SQLite file, or in memory. It can always be rebuilt from notes and logs.
 
-Words are ours (`words.py`), ranking is FTS5's bm25. The words table holds no text; texts stand beside it in compressed
-blocks of many passages, because a passage alone hardly compresses and a word can only be taken out of the index by
-someone who still knows the text. The number of a passage is its block's number and its place there.
+Words are split by `words.py`; FTS5 ranks by bm25. The FTS table holds no text. The texts are stored beside it in
+compressed blocks of many passages, because a single passage hardly compresses and FTS5 needs the text to remove its
+words. The id of a passage is its block's number and its position there.
 
-FTS5 merges as it grows and leaves free pages behind, up to a third of the file: they are given back as they gather.
-An index made by another version of the rules is worthless and thrown away.
+FTS5 leaves free pages behind when it merges, up to a third of the file; they are released as they accumulate. An index
+written by another version of these rules is discarded.
 """
 
 import os
@@ -37,7 +37,9 @@ _INDEX_VERSION = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
 _BLOCK_PASSAGES = 64
 _MAX_UNPACKED_BLOCKS = 16
 _FREE_SHARE = 16
-"""Free pages are given back when they are more than this part of the file, so many at a time that nobody waits."""
+"""Free pages are released when they exceed this fraction (1/n) of the file, a few at a time so that no search waits
+long.
+"""
 _VACUUM_PAGES = 2_000
 _DAMAGE_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -78,7 +80,7 @@ class _UnpackedBlock(NamedTuple):
 
 
 class IndexedNote(NamedTuple):
-    """What is known of a note: the hash of its text, and how its file looked when that was read."""
+    """The hash of a note's text, and the stamp of its file when it was read."""
 
     digest: bytes
     file_stamp: str
@@ -88,7 +90,7 @@ _NO_NOTE = IndexedNote(b"", "")
 
 
 class _OpenBlock(NamedTuple):
-    """A block to write into, with its number if it is there."""
+    """A block with room for more passages; `number` is None for a new one."""
 
     number: int | None
     text: str
@@ -96,7 +98,9 @@ class _OpenBlock(NamedTuple):
 
 
 class SearchIndex:
-    """Every method runs in one transaction. `damaged` tells which of the errors that come out mean a useless file."""
+    """The index file. Every method runs in one transaction. `is_index_damaged` tells which errors mean a useless
+    file.
+    """
 
     def __init__(self, path: Path | None, lock_timeout: float) -> None:
         if path is not None:
@@ -114,7 +118,7 @@ class SearchIndex:
 
     def _open(self) -> None:
         run = self._db.execute
-        run("PRAGMA auto_vacuum=INCREMENTAL")  # heeded by a new file only, and only before anything else
+        run("PRAGMA auto_vacuum=INCREMENTAL")  # only a new file honors it, and only as the first statement
         run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA secure_delete=ON")
@@ -133,7 +137,7 @@ class SearchIndex:
         self._db.close()
 
     def close_and_delete(self) -> None:
-        """Close it and remove its files."""
+        """Close the index and delete its files."""
         self._db.close()
         if self._path is not None:
             delete_index_files(self._path)
@@ -148,24 +152,24 @@ class SearchIndex:
         return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
 
     def set_file_stamp(self, name: str, seen: str) -> None:
-        """A note's file looks like this now, and its text is as it was."""
+        """Record the stamp of a note's file whose text did not change."""
         with self._writing():
             self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
 
     def indexed_head(self, name: str) -> int:
-        """The last seq of a session's log that was read."""
+        """Return the last seq of a session's log that is indexed."""
         row = self._db.execute("SELECT head FROM sources WHERE kind = 'session' AND name = ?", (name,)).fetchone()
         return row[0] if row else 0
 
     def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
-        """Put a note in the place of what it was."""
+        """Replace the passages of a note."""
         with self._writing():
             self._remove("note", name)
             self._insert(self._source("note", name, known), pieces)
         self._shrink()
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
-        """Add to a session, and say how many were new. What stands at or before its head is known already."""
+        """Add lines of a session and return how many were new. Lines up to its indexed head are skipped."""
         with self._writing():
             source, head = self._source("session", name), self.indexed_head(name)
             new = [piece for piece in pieces if piece.place > head]
@@ -182,7 +186,7 @@ class SearchIndex:
         self._shrink()
 
     def purge(self) -> None:
-        """Make what was removed unreadable in the file too: merged indexes, no free pages, no old log."""
+        """Erase removed text from the file too: merge the index, release free pages, truncate the write-ahead log."""
         self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
         self._db.execute("VACUUM")
         if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
@@ -191,10 +195,10 @@ class SearchIndex:
             raise busy
 
     def _shrink(self) -> None:
-        """After a commit, not in it: that is when FTS5 writes and merges."""
+        """Release free pages. Runs after a commit, because FTS5 writes and merges during it."""
         pages, free = (self._db.execute(f"PRAGMA {what}_count").fetchone()[0] for what in ("page", "freelist"))
         if free * _FREE_SHARE > pages:
-            # A row comes for each page and has no columns: `execute` would stop after the first.
+            # The statement yields one row per page: `execute` alone would stop after the first.
             self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
     def _source(self, kind: SourceKind, name: str, known: IndexedNote = _NO_NOTE) -> int:
@@ -205,7 +209,7 @@ class SearchIndex:
         return int(row[0])
 
     def _insert(self, source: int, pieces: Iterable[TextPiece]) -> None:
-        """Add passages, first to the last block if it has room: a log that grows line by line packs well too."""
+        """Add passages, first to the last block if it has room, so that a slowly growing log compresses well too."""
         passages = (part for piece in pieces for part in split_text(piece))
         number, text, spans = self._last_block(source)
         while some := list(islice(passages, _BLOCK_PASSAGES - len(spans))):
@@ -251,12 +255,12 @@ class SearchIndex:
     # --- looking --------------------------------------------------------------------------------------------------
 
     def match_passages(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
-        """Passages by rank, the best first; of equals the newest."""
+        """Return passages by rank, best first; the newest first among equals."""
         rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most))
         return [PassageMatch(ident, -score) for ident, score in rows]
 
     def load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
-        """What was found, without what was taken out meanwhile. Hits crowd in a few blocks: each is unpacked once."""
+        """Load the matched passages that still exist. Matches cluster in few blocks; each is unpacked once."""
         blocks: dict[int, _UnpackedBlock | None] = {}
         for ident, score in found:
             block, nth = divmod(ident, _BLOCK_PASSAGES)
@@ -270,7 +274,7 @@ class SearchIndex:
                 yield RankedPassage(make_passage(held.kind, held.name, held.text, held.spans[nth]), score)
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
-        """Passages that hold all of these somewhere, the newest first; about so many characters are looked through."""
+        """Yield passages that contain all needles, newest first, reading about `chars` characters at most."""
         blocks = self._db.execute(
             f"{_SELECT_BLOCKS} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
             (kind, kind, name, name),
@@ -286,7 +290,7 @@ class SearchIndex:
 
 
 class _Transaction:
-    """All or nothing, and one writer at a time from the first statement on."""
+    """A transaction that takes the write lock at its start."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -302,9 +306,9 @@ class _Transaction:
 
 
 def is_index_damaged(failure: Exception) -> bool:
-    """Does this mean that the file is useless? A full disk or a locked file does not.
+    """Return whether the error means a useless file. A full disk or a locked file does not.
 
-    Our statements are fixed and tested, so an error in one means tables that are not ours.
+    Our statements are fixed and tested, so an SQL error means tables that are not ours.
     """
     if isinstance(failure, sqlite3.ProgrammingError):
         return False

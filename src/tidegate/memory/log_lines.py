@@ -1,4 +1,4 @@
-"""What a log holds for search: every message as it was said, whatever the view shows of it now."""
+"""The searchable text of a log: every message as it was added, regardless of the view."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from tidegate.core.messages import Message, calls_of, text_of
 
 
 class LogLine(NamedTuple):
-    """What was said at a place of a log; nothing, for an event that is no message.
+    """The text of one event; empty if the event is not a message.
 
-    `afresh`: what was read of this session before is no longer so. It is taken out, without a trace, and read again.
+    `reindex`: earlier lines of this session are no longer true. They are erased from the index and read again.
     """
 
     session: str
@@ -22,12 +22,15 @@ class LogLine(NamedTuple):
 
 
 LogLineSource = Callable[[Callable[[str], int]], Iterable[LogLine]]
-"""Given a function that tells how far a session was read (0: not at all), everything behind that, in order of seq."""
+"""A function that is given a lookup of a session's indexed head (0: none) and yields all later lines in order of
+seq.
+"""
 
 
 def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine]:
-    """A line for each event, so that a log is read once. Only messages have a text: summaries and notes of the engine
-    are not said by anyone, their source is."""
+    """Yield a line for each event. Only messages have a text; summaries and notes of the engine do not, because their
+    source is in the log.
+    """
     for event in events:
         what = event.payload
         text = _message_text(what.message) if isinstance(what, MessageAdded) else ""
@@ -35,13 +38,13 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
 
 
 def _message_text(message: Message) -> str:
-    """Texts and results, and calls with their arguments: a path is looked for wherever it stood."""
+    """Return texts, results, and calls with their arguments, because a path is searched wherever it occurred."""
     calls = [f"{call.name} {_argument_text(call.arguments)}" for call in calls_of(message)]
     return "\n".join(filter(None, (text_of(message), *calls)))
 
 
 def _argument_text(arguments: str) -> str:
-    """The arguments as text. In JSON a word at the beginning of a line is written together with the n of its \\n."""
+    """Return the arguments as text. In raw JSON, a word at the start of a line follows the n of an escaped newline."""
     if "\\" not in arguments:
         return arguments
     try:
@@ -52,7 +55,7 @@ def _argument_text(arguments: str) -> str:
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """Keys and values in order, without recursion: arguments come from a model and may be nested deep."""
+    """Yield keys and values in order, without recursion: arguments come from a model and may be deeply nested."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

@@ -1,11 +1,11 @@
-"""Notes: plain files a person can read and edit. The files are the truth; nothing of them is kept in memory.
+"""Notes: plain files that a person can read and edit. The files are the only copy; nothing is cached.
 
-    2026-11-15.md     the day's entries, each under a heading: time, where it came from, title
-    MEMORY.md         the index: what there is to know and which note says it; this is what goes into a prompt
-    anything.md       notes of their own, also in folders
+    2026-11-15.md     the day's entries, each under a heading: time, source, title
+    MEMORY.md         the index, one line per note with its content; it goes into the system prompt
+    anything.md       other notes, also in folders
 
-An entry's heading is `## 14:03:22 · session · title`. Every other line is free, also other headings; a line of an
-entry that looks like the heading of another gets a backslash, which is not part of it.
+The heading of an entry is `## 14:03:22 · session · title`. All other lines are free, including other headings; a line
+inside an entry that looks like an entry's heading is escaped with a backslash.
 """
 
 import re
@@ -37,7 +37,7 @@ _WORD_BORDER = re.compile(r"[\s()\[\]<>\"'`,;*]+")
 
 
 class NoteEntry(msgspec.Struct, frozen=True):
-    """One entry of a day. `line` is where its heading stands."""
+    """One entry of a day. `line` is the line number of its heading."""
 
     time: str
     source: str
@@ -47,9 +47,9 @@ class NoteEntry(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """The notes of a folder. Sizes are in bytes; what does not fit is refused and nothing is written.
+    """The notes of a folder. Sizes are in bytes; a text that does not fit is refused and nothing is written.
 
-    `mask` hides secrets in what is written.
+    `mask` hides secrets in written text.
     """
 
     def __init__(
@@ -77,22 +77,22 @@ class Notes:
         return [name for name in self.names() if _DAILY_NAME(name)]
 
     def read(self, name: str) -> str:
-        """A note as it is on disk now."""
+        """Read a note from disk."""
         text = self.folder.read(name)
         if text is None:
             raise BadInput(f"There is no note {name!r}.", f"{INDEX_NOTE} and names() say which there are.")
         return text
 
     def read_entries(self, day: str) -> list[NoteEntry]:
-        """The entries of a daily note; none if there is no such note."""
+        """Return the entries of a daily note; none if the note does not exist."""
         return parse_note_entries(self.folder.read(day) or "")
 
     # --- writing --------------------------------------------------------------------------------------------------
 
     def add_entry(self, text: str, *, source: str = "", title: str = "", at: float | None = None) -> str:
-        """Put an entry into the note of its day and give the name of the note that holds it.
+        """Add an entry to the note of its day and return the note's name.
 
-        A text that some day's note already has is not written again.
+        A text that a daily note already contains is not written again.
         """
         text, source, title = clean_note_text(self._mask(text)), self._mask(source), self._mask(title)
         if not text:
@@ -119,7 +119,7 @@ class Notes:
         return day if self.folder.update(day, change) else found[0]
 
     def _find_day_with(self, text: str, guarded: str) -> str:
-        """The daily note that holds this text as an entry, the newest first. Days are few and small: they are read."""
+        """Return the daily note that contains this text as an entry, searching the newest first."""
         for day in reversed(self.daily_names()):
             try:
                 held = self.folder.read(day) or ""
@@ -130,7 +130,7 @@ class Notes:
         return ""
 
     def write(self, name: str, text: str, *, about: str = "") -> bool:
-        """Write a note whole. With `about`, its line in the index says that. True if the file changed."""
+        """Write a whole note. `about` becomes its line in the index. Return whether the file changed."""
         if self._mask(name) != name:
             raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
         text, about = clean_note_text(self._mask(text)) + "\n", self._mask(about)
@@ -149,9 +149,9 @@ class Notes:
     # --- the prompt -----------------------------------------------------------------------------------------------
 
     def render_index(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: TokenCounter | None = None) -> str:
-        """What a prompt says of the memory: the index, and what is in the folder without standing in it.
+        """Return the text of the memory for a prompt: the index, and notes that the index does not list.
 
-        Whole lines, from the top, as many as fit; the last then says how many do not.
+        It consists of as many whole lines as fit, from the top; if lines are left out, the last one says how many.
         """
         counter = counter or TokenEstimator()
         lines = self._index_lines()
@@ -184,7 +184,7 @@ class Notes:
 
 
 def parse_note_entries(text: str) -> list[NoteEntry]:
-    """The entries of a day's text, whoever wrote it. What stands before the first heading belongs to none."""
+    """Parse the entries of a day's text. Text before the first heading belongs to no entry."""
     headings = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings), len(text)][1:]
     return [_entry(text, heading, end) for heading, end in zip(headings, ends, strict=True)]
@@ -192,14 +192,14 @@ def parse_note_entries(text: str) -> list[NoteEntry]:
 
 def _entry(text: str, heading: re.Match[str], end: int) -> NoteEntry:
     source, title = (heading[2] or "").strip(), (heading[3] or "").strip()
-    if heading[3] is None:  # a person's short form: the time and what it is
+    if heading[3] is None:  # the short form that a person may write: time and title
         source, title = "", source
     body = _ESCAPED_HEADING.sub("", text[heading.end() : end].strip("\n").rstrip())
     return NoteEntry(heading[1], "" if source == "-" else source, title, body, text.count("\n", 0, heading.start()) + 1)
 
 
 def clean_note_text(text: str) -> str:
-    """As it will stand in a file: valid Unicode, Unix lines, no control characters, no blanks around it."""
+    """Normalize a text for a file: valid Unicode, Unix line ends, no control characters, no surrounding blanks."""
     text = repair_unicode(text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("\ufffd", text).rstrip().lstrip("\n")
 
@@ -221,7 +221,7 @@ def _is_line_of(line: str, name: str) -> bool:
 
 
 def _set_index_line(index: str | None, name: str, about: str) -> str | None:
-    """The index with one line for this note: in its old place, or at the end."""
+    """Return the index with one line for this note: in its old position, or at the end."""
     new = f"- [{name}]({name}): {about}"
     lines = (index or "# Memory\n").rstrip("\n").split("\n")
     if any(_is_line_of(line, name) for line in lines):
@@ -239,15 +239,15 @@ def _remove_index_line(index: str | None, name: str) -> str | None:
     return None if text == index else text
 
 
-# What leaves the view goes into the day's note. Given to a session as its `carry`:
+# Text that leaves the view goes into the note of the day, if a session is opened with these effects:
 #
-#     Session(..., carry=Remember(notes, "my-session", others=files))
+#     Session(..., log=SessionStorage(effects=NoteEffects(notes, "my-session", others=files)))
 #
-# It raises when the note could not be written. The plan then leaves the view as it is: nothing is lost unsaved.
+# It raises if the note cannot be written; the plan then leaves the view unchanged, so nothing is lost.
 
 
 class NoteEffects:
-    """Takes the Flush effects of a policy; every other effect goes to `others`."""
+    """Saves the Flush effects of a policy; other effects go to `others`."""
 
     def __init__(self, notes: Notes, session: str = "", *, others: Callable[[Effect], None] | None = None) -> None:
         self.notes = notes
@@ -257,13 +257,13 @@ class NoteEffects:
     def __call__(self, effect: Effect) -> None:
         if not isinstance(effect, Flush):
             if self._other_effects is None:
-                raise TypeError(f"Nobody carries out a {type(effect).__name__}: give Remember its `others`.")
+                raise TypeError(f"No handler for the effect {type(effect).__name__}: pass `others` to NoteEffects.")
             self._other_effects(effect)
         elif effect.text.strip():
             self.notes.add_entry(effect.text, source=self.session_name, title=make_note_title(effect.request.messages))
 
 
 def make_note_title(messages: Sequence[Message]) -> str:
-    """What it was about, in the words of who asked: the first line of the first request."""
+    """Return the first line of the first user request as a title."""
     asked = next((text for message in messages if is_user_request(message) and (text := text_of(message).strip())), "")
     return asked.split("\n", 1)[0] or f"{len(messages)} messages"

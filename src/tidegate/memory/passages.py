@@ -1,4 +1,4 @@
-"""Passages: the pieces of text that are found, and how many of them stand together in a block of the index."""
+"""Passages: the units that a search returns, and how they are stored in blocks of the index."""
 
 import re
 import sqlite3
@@ -13,11 +13,11 @@ SourceKind = Literal["note", "session"]
 _MAX_PASSAGE_CHARS = 4_000
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
-"""What comes out of a block that is not as it was written."""
+"""Errors of a damaged block."""
 
 
 class TextPiece(NamedTuple):
-    """A text with its place: the line of a note, the seq of a log."""
+    """A text with its place: the line in a note, the seq in a log."""
 
     place: int
     text: str
@@ -63,14 +63,14 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 
 
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
-    """SQLite keeps any type in any column, so a flipped byte can make a number of a name."""
+    """Check the types: SQLite stores any type in any column, so a flipped bit can turn a name into a number."""
     if not isinstance(name, str):
         raise sqlite3.DatabaseError("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))
 
 
 def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[TextPiece]:
-    """A long text as passages, cut at the end of a line or at a blank if there is one in the last quarter."""
+    """Split a long text into passages, at a line end or blank in the last quarter if there is one."""
     place, text = piece
     start = 0
     while len(text) - start > most:
@@ -83,7 +83,7 @@ def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[Tex
 
 
 def split_sections(text: str) -> Iterator[TextPiece]:
-    """A note by its headings, each piece with the line it begins at."""
+    """Split a note at its headings; each piece has the line number of its start."""
     line = 1
     for section in _SECTION.split(text):
         for piece in split_text(TextPiece(line, section)):

@@ -1,20 +1,17 @@
-"""Search over the notes and over whole logs.
+"""Search over notes and whole logs.
 
     search = Search(notes, logs, path=data / "search.db")
     for hit in search.search("where is the port configured"):
         print(hit.kind, hit.name, hit.place, hit.snippet)
 
-Each search first takes in what changed: notes whose file looks different and whose text then is, logs from where they
-were read last. A log in which something was forgotten is taken out without a trace and read again. What is found comes
-in steps, stricter ones first, each ranked by bm25:
+Each search first indexes changes: notes whose file changed, and the new part of each log. A log from which something
+was forgotten is erased from the index and read again. Hits come in steps, stricter ones first, each ranked by bm25:
 
-    1. all words, as they are           2. all words, as beginnings
-    3. all pieces anywhere in a text    4. any word, as a beginning
+    1. all words, as they are           2. all words, as prefixes
+    3. all pieces anywhere in a text    4. any word, as a prefix
 
-Step 3 reads texts instead of an index, newest first up to a bound, and only when 1 and 2 found nothing: an index of
-all triples would cost several times the rest and still not find a Chinese word of two characters.
-
-A second signal (embeddings) would be one more ranked list of passages here; nothing else would change.
+Step 3 scans texts, newest first up to a limit, and only if steps 1 and 2 found nothing: an index of all character
+triples would cost several times the rest and still not find a Chinese word of two characters.
 """
 
 import hashlib
@@ -44,17 +41,17 @@ _MAX_HITS = 100
 _MAX_SCANNED_CHARS = 8_000_000
 _BATCH = 256
 _SETTLE_SECONDS = 2.0
-"""Seconds. A file that changed later than this before it was looked at may change again and look the same."""
+"""Seconds. A file modified more recently than this before it was read may change again without changing its stamp."""
 
 _T = TypeVar("_T")
 
 
 class SearchUnavailable(TidegateError):
-    """The index can neither be used nor rebuilt. Notes and logs are untouched."""
+    """The index can neither be used nor rebuilt. Notes and logs are intact."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """`place` is the line in a note, the seq in a session. `step` and `score` say why it stands where it stands."""
+    """A hit. `place` is the line in a note or the seq in a session; `step` and `score` explain its rank."""
 
     kind: SourceKind
     name: str
@@ -65,7 +62,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class IndexUpdate(msgspec.Struct, frozen=True):
-    """What an update took in. `skipped` are notes that cannot be read, each with the reason."""
+    """What an update indexed. `skipped` are unreadable notes, each with the reason."""
 
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -78,7 +75,7 @@ class _IndexRebuilt(Exception):
 
 
 class Search:
-    """The index is at `path`, or in memory without one. Threads may share it. `mask` hides secrets from the index."""
+    """Full-text search. The index is at `path`, or in memory. Thread-safe. `mask` hides secrets from the index."""
 
     def __init__(
         self,
@@ -119,11 +116,13 @@ class Search:
     # --- taking in ------------------------------------------------------------------------------------------------
 
     def refresh(self) -> IndexUpdate:
-        """Take in what changed. A damaged index is thrown away and filled again."""
+        """Index all changes. A damaged index is deleted and rebuilt."""
         return self._retry_after_rebuild(self._refresh)
 
     def forget_session(self, session: str) -> None:
-        """Take a session out, also from the file's free space. If its log is still given it comes back, as it is."""
+        """Erase a session from the index, including the file's free pages. If its log still exists, it is indexed again
+        later.
+        """
 
         def act() -> None:
             self._use_index(lambda index: index.remove_source("session", repair_unicode(session)))
@@ -132,7 +131,7 @@ class Search:
         self._retry_after_rebuild(act)
 
     def indexed_sessions(self) -> list[str]:
-        """The sessions something is known of, also those whose log is gone: `forget` takes one out."""
+        """Return all indexed sessions, including those whose log is gone; `forget_session` removes one."""
         return self._retry_after_rebuild(lambda: self._use_index(SearchIndex.indexed_sessions))
 
     def _refresh(self) -> IndexUpdate:
@@ -158,7 +157,9 @@ class Search:
         return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
     def _index_note(self, name: str, known: IndexedNote | None) -> bool:
-        """True if the note is not as it was known. It is read only if its file looks different."""
+        """Index a note if its file and text changed. Return whether it did. The file is read only if its stamp
+        differs.
+        """
         assert self._notes is not None
         seen = _file_stamp(self._notes.folder.root / name, self._clock())
         if known and seen and seen == known.file_stamp:
@@ -186,9 +187,9 @@ class Search:
             return heads[session]
 
         rows = iter(self._logs(head))
-        # A batch is read before it is written: an error of the log's must not be taken for one of the index.
+        # Read a batch before writing it, so that an error of the log is not taken for an error of the index.
         while batch := list(islice(rows, _BATCH)):
-            # What was never read is read as it is now.
+            # A session that was never indexed needs no erasing.
             afresh |= {line.session for line in batch if line.reindex and heads.get(line.session)}
             lines += self._add(line for line in batch if line.session not in afresh)
         if afresh:
@@ -210,7 +211,7 @@ class Search:
     def search(
         self, query: str, limit: int = 10, *, kind: SourceKind | None = None, name: str = "", chars: int = 240
     ) -> list[SearchHit]:
-        """The best places for these words. The query is data; whatever stands in it, this does not raise for it."""
+        """Return the best hits. The query is data; no query raises an error."""
         limit = min(max(limit, 1), _MAX_HITS)
         query = repair_unicode(query[:_MAX_QUERY_CHARS])
         if not query.strip():
@@ -257,10 +258,10 @@ def _search_unavailable(failure: Exception) -> SearchUnavailable:
 
 
 def _file_stamp(path: Path, now: float) -> str:
-    """How a file looks from outside; nothing if that cannot be trusted.
+    """Return a stamp that changes with the file; empty if it cannot be trusted.
 
     Two changes within one tick of the file system's clock look alike, so a file that has just changed is read again.
-    The time of change is in it because an editor can set the other one back.
+    The stamp includes ctime because an editor can reset mtime.
     """
     try:
         status = os.stat(path)
@@ -272,7 +273,7 @@ def _file_stamp(path: Path, now: float) -> str:
 
 
 def _find_hits(index: SearchIndex, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[SearchHit]:
-    """Hits of all steps in order, each place once."""
+    """Yield the hits of all steps in order, each place once."""
     units = parse_query(query, _MAX_QUERY_UNITS)
     seen: set[tuple[str, str, int]] = set()
     worded = [unit for unit in units if unit.phrases]

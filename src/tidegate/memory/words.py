@@ -1,14 +1,14 @@
-"""What counts as a word, for texts and for queries alike: both go through here, so what was indexed can be found.
+"""How texts and queries are split into words. Both use the same rules, so indexed text can be found.
 
-- An identifier is its parts: `maxContextTokens`, `max_context_tokens`, `max.context.tokens` are "max context tokens".
-  Without points and slashes it is also kept as one word, so that it is found written together.
-- Scripts without spaces are cut into overlapping pairs. Most Chinese words have two characters, so pairs find what
-  triples cannot.
-- Case, width and accents do not count.
-- The commonest English words count only inside an identifier. They tell nothing about a text, take a tenth of an index,
-  and a question in whole sentences would have to find them all. A query of nothing else is looked for in the texts.
+- An identifier is split into parts: `maxContextTokens`, `max_context_tokens` and `max.context.tokens` are "max context
+  tokens". Without dots and slashes it is also kept as one word.
+- Scripts without spaces are split into overlapping pairs. Most Chinese words have two characters, so triples would miss
+  them.
+- Case, width and accents are ignored.
+- The most common English words count only inside identifiers. They distinguish no text, take a tenth of an index, and a
+  question in whole sentences would have to match them all. A query of nothing else is searched in the texts.
 
-Only letters, digits and their marks come out of here: nothing that has a meaning in a query language can.
+The result contains only letters, digits and combining marks, so nothing in it has a meaning in a query language.
 """
 
 import re
@@ -21,7 +21,7 @@ _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: spaced, but its endings are grown to the word
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: written with spaces, but with endings attached to words
 )
 _WORD_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
 _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
@@ -34,20 +34,22 @@ _COMMON = frozenset(
     " these they this to was we were what when where which will with you your".split()
 )
 _MAX_WORD_CHARS = 64
-"""Characters of a word. What is longer (base64) is found by its beginning."""
+"""Characters of a word. A longer one (base64) is found by its beginning."""
 _MAX_IDENTIFIER_CHARS = 160
-"""A chain longer than this is data, and no identifier with parts."""
+"""A longer chain of words is data, not an identifier."""
 
 
 class IndexWords(NamedTuple):
-    """`parts` in the order of the text; `wholes`: the identifiers of several parts, each as one word."""
+    """`parts` in text order; `wholes` are identifiers of several parts, each as one word."""
 
     parts: list[str]
     wholes: list[str]
 
 
 class QueryUnit(NamedTuple):
-    """A piece of a query between blanks: itself, the phrases to look for, and itself as one word, if that differs."""
+    """A piece of a query between blanks: the piece, the phrases to search for, and the piece as one word if that
+    differs.
+    """
 
     raw: str
     phrases: tuple[tuple[str, ...], ...]
@@ -59,7 +61,7 @@ def extract_words(text: str) -> IndexWords:
     wholes: list[str] = []
     for chain in _WORD_RUN.findall(normalize_text(text)):
         if _UNSPACED_START(chain):
-            # The last character stands alone too: so each character begins a word, and one alone can be asked for.
+            # The last character is a word too, so that every character begins a word and a single one can be found.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
         some = _identifier_parts(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
@@ -73,12 +75,12 @@ def extract_words(text: str) -> IndexWords:
 
 @lru_cache(maxsize=8192)
 def _identifier_parts(chain: str) -> tuple[str, ...]:
-    """Texts repeat their words: most of the work is done once."""
+    """Cached, because texts repeat their words."""
     return tuple(part[:_MAX_WORD_CHARS].lower() for part in _PART.findall(chain))
 
 
 def parse_query(query: str, most: int) -> list[QueryUnit]:
-    """A query, read as the texts were. It is data: signs in it mean nothing."""
+    """Split a query by the same rules as texts. Operators in it have no meaning."""
     return list(dict.fromkeys(_parse_unit(piece) for piece in normalize_text(query).split()))[:most]
 
 
@@ -101,7 +103,7 @@ def _parse_unit(piece: str) -> QueryUnit:
 
 
 def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
-    """An FTS5 expression. Words are letters and digits in quotes; nothing else of a query gets here."""
+    """Build an FTS5 expression of quoted words, which consist of letters and digits only."""
     star = " *" if prefix else ""
     terms: list[str] = []
     for unit in units:
@@ -120,21 +122,21 @@ def _phrase(words: Sequence[str], star: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """The text without what does not count, except ASCII case, which shows the borders inside an identifier."""
+    """Remove width and accents, but keep ASCII case, which shows word boundaries inside an identifier."""
     if text.isascii():
         return text
     text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return _NOT_ASCII.sub(lambda run: run[0].casefold(), unicodedata.normalize("NFC", text))
 
 
-# What of a text is shown for a query.
+# Snippets: the part of a text that is shown for a query.
 
 
 def find_match_offset(text: str, units: list[QueryUnit]) -> int:
-    """Where to show a text: at the rarest kind of match there is, a whole piece of the query before its words."""
+    """Return the offset of the most specific match: a whole piece of the query before its single words."""
     text = text if text.isascii() else text.translate(_normalization_table(text))
     phrases = [phrase for unit in units for phrase in unit.phrases]
-    # ASCII only: there a word holds none of what may stand between two, so the pattern has one way to match.
+    # ASCII only: there, a word contains no separator, so the pattern has only one way to match.
     together = [r"[\W_]*".join(phrase) for phrase in phrases if all(map(str.isascii, phrase))]
     words = [re.escape(word) for phrase in phrases for word in phrase]
     for pattern in ("|".join(re.escape(unit.raw) for unit in units), "|".join(together), "|".join(words)):
@@ -144,7 +146,7 @@ def find_match_offset(text: str, units: list[QueryUnit]) -> int:
 
 
 def cut_snippet(text: str, at: int, chars: int) -> str:
-    """The text around a place on one line, at most so many characters."""
+    """Return at most `chars` characters around an offset, on one line."""
     chars = max(chars, 16)
     start = max(0, at - chars // 3)
     if start:
@@ -156,5 +158,5 @@ def cut_snippet(text: str, at: int, chars: int) -> str:
 
 
 def _normalization_table(text: str) -> dict[int, str]:
-    """What does not count of each character of a text, where leaving it out does not move the others."""
+    """Map each character to its normalized form, where that keeps the positions of the others."""
     return {ord(char): new for char in set(text) if not char.isascii() and len(new := normalize_text(char)) == 1}

@@ -1,7 +1,8 @@
 """The catalog of well-known models: window, output limit, prices.
 
 The window is the largest prompt the provider accepts. The window of a model on the user's machine is what its server
-loaded, whatever the weights allow: for those the catalog has None, and the server is asked (`models/window.py`).
+loaded, regardless of what the weights allow: for those the catalog has None, and the server is asked
+(`models/window.py`).
 
 The figures are in data/models.json, a snapshot of two packages' tables that bench/catalog.py writes, with its sources
 and the rules by which they were merged. The user's own settings for a model take precedence.

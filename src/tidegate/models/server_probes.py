@@ -275,7 +275,7 @@ def _advertised_window(entry: Mapping[str, object], service: bool) -> int | None
 
 
 def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, object]:
-    """Find the model's entry in a list. With `alone`, the only entry of a list is used whatever its name."""
+    """Find the model's entry in a list. With `alone`, the only entry of a list is used even if its name differs."""
     listed = listing if isinstance(listing, list) else next(_lists(_as_object(listing)), [])
     entries: list[dict[str, object]] = [entry for entry in listed if isinstance(entry, dict)]
     for same in (_normalize_name, _strip_owner):

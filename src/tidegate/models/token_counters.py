@@ -51,7 +51,7 @@ class ExactCounter:
 
     def __init__(self, vocabulary: str = _DEFAULT_VOCABULARY) -> None:
         self.name = vocabulary
-        self._count = _tokenizer(vocabulary)
+        self._count = load_text_counter(vocabulary)
         self._cached = lru_cache(_CACHED)(self._count)
 
     def count_text(self, text: str) -> int:
@@ -97,7 +97,7 @@ def _word_start(text: str, near: int) -> int:
 
 
 @lru_cache(maxsize=32)
-def _tokenizer(vocabulary: str) -> Callable[[str], int]:
+def load_text_counter(vocabulary: str) -> Callable[[str], int]:
     import splintr  # noqa: PLC0415 - heavy, and not every session counts with it
 
     tokenizer = splintr.Tokenizer.from_pretrained(vocabulary)

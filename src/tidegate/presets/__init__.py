@@ -1,17 +1,20 @@
 """The shipped policies (presets), and loading of a policy by the name of a preset or the path of a file."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from tidegate.core.config.values import quote_value, suggest_name
+from tidegate.core.config.values import match_spelling, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
-from tidegate.core.errors import BadPolicy
-from tidegate.core.policy.parser import parse_policy
-from tidegate.core.policy.policy import Policy
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.policy.external_stage import ExternalStage, find_stage_problem
+from tidegate.core.policy.parser import RULE_KEYS, parse_policy
+from tidegate.core.policy.policy import Policy, Stage
 from tidegate.core.stages import STAGES
+from tidegate.plugins import Plugin, find_plugin, list_plugins, make_module_plugin
 
 DEFAULT_PRESET = "default"
 _ENDINGS = (".yaml", ".yml")
@@ -35,14 +38,21 @@ def load(
     name_or_path: str | os.PathLike[str],
     overrides: Mapping[str, object] | None = None,
     *,
+    stages: Iterable[Stage] = (),
     ignore_unknown: bool = False,
+    import_stages: bool = True,
 ) -> Policy:
     """Load a preset or a policy file, with `overrides` for its settings.
 
     A preset comes before a file of the same name: write `./default` for the file. With `ignore_unknown`, `overrides`
     may have other keys, such as a program's whole configuration.
+
+    `stages` are functions that the file may use as stages, under their own names. It may also use the stages that
+    installed packages offer and, as `module:name`, any function that can be imported; `import_stages=False` forbids
+    the latter, for a file that you do not trust. See docs/extending.md.
     """
     wanted = os.fspath(name_or_path)
+    known = _KnownStages(stages, import_stages)
     if wanted in preset_names():
         if not overrides:
             return _shipped(wanted)
@@ -52,8 +62,63 @@ def load(
         source = wanted.encode("utf-8", "backslashreplace").decode()
         data = _read(wanted)
     return parse_policy(
-        _decoded(data, source), source=source, stages=STAGES, settings=overrides, ignore_unknown=ignore_unknown
+        _decoded(data, source),
+        source=source,
+        stages=known,
+        settings=overrides,
+        ignore_unknown=ignore_unknown,
     )
+
+
+class _KnownStages(Mapping[str, Stage]):
+    """The stages that a policy file may name. Packages are searched only for a name that is not known otherwise."""
+
+    def __init__(self, given: Iterable[Stage], import_stages: bool) -> None:
+        self._stages = dict(STAGES)
+        self._import_stages = import_stages
+        for stage in given:
+            name = getattr(stage, "__name__", "")
+            problem = find_stage_problem(stage, RULE_KEYS)
+            if not name or problem:
+                raise BadPolicy(
+                    f"The stage {name or repr(stage)} {problem or 'has no name'}.", "Correct what you pass as stages."
+                )
+            if match_spelling(name, self._stages) in self._stages:
+                raise BadPolicy(f"There are two stages with the name {quote_value(name)}.", "Rename yours.")
+            self._stages[name] = ExternalStage(name, f"the module {stage.__module__}", stage)
+
+    def __getitem__(self, name: str) -> Stage:
+        if name not in self._stages:
+            self._stages[name] = load_stage_plugin(self._find(name))
+        return self._stages[name]
+
+    def _find(self, name: str) -> Plugin:
+        is_reference = re.fullmatch(r"[\w.]*\w:\w[\w.]*", name)
+        found = make_module_plugin("stage", name) if is_reference else find_plugin("stage", name)
+        if found is None:
+            raise KeyError(name)
+        if not found.package and not self._import_stages:
+            raise BadInput(
+                f"The stage {quote_value(name)} would import a module, and this policy file is not trusted to do that.",
+                "A project's file chose this policy. Choose it in your own tidegate.yaml or with --policy, or install"
+                " the stage as a package (docs/extending.md).",
+            )
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        yield from {*self._stages, *(plugin.name for plugin in list_plugins("stage"))}
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def load_stage_plugin(plugin: Plugin) -> Stage:
+    """Import a stage and check its signature. Raise BadInput if it cannot be used."""
+    stage = plugin.load()
+    problem = find_stage_problem(stage, RULE_KEYS)
+    if problem or not callable(stage):
+        raise plugin.make_error(problem)
+    return ExternalStage(plugin.name, plugin.origin, stage)
 
 
 @cache

@@ -74,7 +74,7 @@ def prove_chat(observer: ChatObserver, folder: Path) -> ProofReport:
     data = DataFolder(folder, secrets=[])
     try:
         if not observer.messages:
-            return ProofReport(True, "Nothing was said, so nothing is kept.")
+            return ProofReport(True, "There were no messages, so nothing was stored.")
         with data.open_conversation(observer.name) as conversation:
             proofs = [
                 _prove_fit(observer),

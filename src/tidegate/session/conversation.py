@@ -1,6 +1,9 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -8,12 +11,13 @@ import msgspec
 
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.ledger.writer import PIN
-from tidegate.core.messages import Message, Tool, mark_texts, user_message
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
-from tidegate.session.recall import find_edit_to_toggle, recall_message
-from tidegate.store.errors import StaleHead
+from tidegate.session.history import History
+from tidegate.session.recall import recall_message
+from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
+from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
@@ -21,10 +25,11 @@ from tidegate.wire.registry import parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
-_MAX_PIN_CHARS = 1_000
-_ENGINE_TOPICS = frozenset(
-    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign".split()
-)
+_MAX_KEY_CHARS = 200
+_KEY_TOPIC = "key"
+_ENCODER = msgspec.msgpack.Encoder()
+_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
+"""An append that ends with one of these may have been stored."""
 
 
 def _append_race_error() -> GiveUp:
@@ -32,6 +37,19 @@ def _append_race_error() -> GiveUp:
         f"Others were faster {_MAX_APPEND_ATTEMPTS} times in a row in appending to this session.",
         "Try again in a moment.",
     )
+
+
+def _encode_content(what: EventPayload) -> bytes:
+    """The bytes of a payload without its token count, which depends on the counter."""
+    return encode_into_bytes(_ENCODER, what.message if isinstance(what, MessageAdded) else what)
+
+
+def _make_encodable(message: Message) -> Message:
+    try:
+        encode_into_bytes(_ENCODER, message)
+    except UnicodeEncodeError:
+        return repair_message_unicode(message)
+    return message
 
 
 def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
@@ -46,10 +64,8 @@ def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: b
 class LiveConversation:
     """A session without a policy: its log, its view, and everything that only appends.
 
-    `view` may be a snapshot, folded up to some seq: the rest of the log is folded into it.
-
-    The functions in `on_event` are called, in order, with every event that is folded from now on, no matter who wrote
-    it: trace and snapshots depend on them. Those in `on_close` are called by `close`, the last one first.
+    `DataFolder.open_conversation` returns one, to read a stored session or to undo edits in it. `view` may be a
+    snapshot, folded up to some seq: the rest of the log is folded into it.
     """
 
     def __init__(
@@ -63,25 +79,61 @@ class LiveConversation:
         clock: Callable[[], float],
         view: View | None = None,
     ) -> None:
-        self.log = log
-        self.model = model
-        self.dialect = dialect
-        self.counter = counter
+        self._log = log
+        self._model = model
+        self._dialect = dialect
+        self._counter = counter
         self._meter = meter
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
-        self.on_event: list[Callable[[Event], None]] = []
-        self.on_close: list[Callable[[], None]] = []
-        self.view: View = self._fold_log() if view is None else view
+        self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
+        self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
+        self._observers: list[Callable[[Event], None]] = []
+        self._resources = ExitStack()
+        self._history = History(log, self._append, self._refresh, self._observers)
+        self._view: View = self._fold_log() if view is None else view
         if view is not None:
-            view.recount(counter, thinking=dialect.sends_thinking)
+            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
         """Release the files and locks that were opened for this session. A session in memory has none."""
-        while self.on_close:
-            self.on_close.pop()()
+        self._resources.close()
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the session is closed. The callback that was added last runs first."""
+        self._resources.callback(callback)
+
+    @property
+    def log(self) -> Log:
+        """The events of this session, oldest first. Only the session may append to it."""
+        return self._log
+
+    @property
+    def view(self) -> View:
+        """What the model sees now. Read it, but do not change it."""
+        return self._view
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as it was given."""
+        return self._model
+
+    @property
+    def dialect(self) -> Dialect:
+        """The provider's message format."""
+        return self._dialect
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The function that counts the tokens of a text for this model."""
+        return self._counter
+
+    @property
+    def history(self) -> History:
+        """Undo and redo, past requests, search, notes: everything about the log."""
+        return self._history
 
     def __enter__(self) -> Self:
         return self
@@ -91,37 +143,92 @@ class LiveConversation:
     ) -> None:
         self.close()
 
-    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
-        """Append messages in any provider's format. Return their ids. All are parsed before the first is stored.
+    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None, key: str = "") -> list[str]:
+        """Append messages in any provider's format, all or none. Return their ids.
 
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
-        """
-        return [self._append_message(message) for message in _parse_messages(messages, typed)]
 
-    async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
+        `key` is an idempotency key: messages that were added with it before, by any process, are not added again, and
+        their ids are returned. Without a key, an `add` that raised can be repeated in this session before any other
+        `add` succeeds: if the messages were stored after all, they are not stored twice.
+        """
+        parsed = _parse_messages(messages, typed)
+        try:
+            return self._add_parsed(parsed, key)
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            return self._add_parsed(list(map(_make_encodable, parsed)), key)
+
+    async def add_async(
+        self, *messages: Mapping[str, object] | Message, typed: bool | None = None, key: str = ""
+    ) -> list[str]:
         """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the message may still be stored; `refresh` then shows it.
+        If the task is cancelled, the messages may still be stored; `history.refresh` then shows them.
         """
-        return [await self._append_message_async(message) for message in _parse_messages(messages, typed)]
-
-    def _append_message(self, message: Message) -> str:
+        parsed = _parse_messages(messages, typed)
         try:
-            return f"m{self._append(self._message_payload(message))}"
-        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return f"m{self._append(self._message_payload(repair_message_unicode(message)))}"
-
-    async def _append_message_async(self, message: Message) -> str:
-        try:
-            return f"m{await self._append_async(self._message_payload(message))}"
+            return await self._add_parsed_async(parsed, key)
         except UnicodeEncodeError:
-            return f"m{await self._append_async(self._message_payload(repair_message_unicode(message)))}"
+            return await self._add_parsed_async(list(map(_make_encodable, parsed)), key)
 
-    def _message_payload(self, message: Message) -> Callable[[int], MessageAdded]:
-        seen = resolve_visibility(message)
-        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
-        return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
+    def _add_parsed(self, messages: Sequence[Message], key: str = "") -> list[str]:
+        first = self._append_all(self._make_message_payloads(messages, key), key) if messages else 0
+        return [f"m{seq}" for seq in range(first, first + len(messages))]
+
+    async def _add_parsed_async(self, messages: Sequence[Message], key: str) -> list[str]:
+        first = await self._append_all_async(self._make_message_payloads(messages, key), key) if messages else 0
+        return [f"m{seq}" for seq in range(first, first + len(messages))]
+
+    def _make_message_payloads(self, messages: Sequence[Message], key: str) -> MakePayloads:
+        if len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key:
+            raise BadInput(
+                f"The key has {len(key):,} characters, or some that are not valid Unicode.",
+                f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
+            )
+        visible = [resolve_visibility(message) for message in messages]
+        tokens = [
+            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
+            for m in visible
+        ]
+        note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
+
+        def make(first: int) -> Sequence[EventPayload]:
+            numbered = zip(range(first, first + len(messages)), messages, tokens, strict=True)
+            return [
+                *(
+                    MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
+                    for seq, message, count in numbered
+                ),
+                *note,
+            ]
+
+        return make
+
+    def _find_key(self, key: str, make: MakePayloads) -> int | None:
+        """Return the seq of the first message that was added with this key; None if there is none."""
+        if self._first_seq_by_key is None:
+            self._first_seq_by_key = {}
+            for event in self.log.read():
+                self._note_key(event)
+        first = self._first_seq_by_key.get(key)
+        if first is None:
+            return None
+        given = make(first)
+        stored = [event.payload for event in islice(self.log.read(first), len(given))]
+        if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
+            raise BadInput(
+                f"The key {key!r} was used before, for message m{first}, which has another content.",
+                "Give each message a key of its own; nothing was added.",
+            )
+        return first
+
+    def _note_key(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC and self._first_seq_by_key is not None:
+            count, _, key = what.text.partition(" ")
+            if count.isdecimal() and len(count) < 20:
+                self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
 
     def set_system(self, text: str) -> None:
         """Change the system prompt. The provider's cached prefix is lost with it."""
@@ -130,6 +237,7 @@ class LiveConversation:
             self._append(NoteAdded("system", text, count_system(text, self.counter)))
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        """Change the tool definitions. The provider's cached prefix is lost with it."""
         parsed = parse_tools(tools)
         if parsed != self.view.tools:
             text = msgspec.json.encode(parsed).decode()
@@ -152,86 +260,102 @@ class LiveConversation:
             )
         )
 
-    def add_note(self, topic: str, text: str = "") -> None:
-        """Append a note to the log. The model never sees it."""
-        if topic in _ENGINE_TOPICS:
-            raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
-        self._append(NoteAdded(topic, repair_unicode(text)))
-
-    def refresh(self) -> None:
-        """Fold what others appended to this session."""
+    def _refresh(self) -> None:
         self._fold_all(self.log.read_new_events())
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
         known, folded = self.view.head, False
         for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
             if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
                 self._fold(event)
                 folded = True
         if folded:
-            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
 
     def _fold_log(self) -> View:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
         view = fold_log(self.log.read, self._meter)
-        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
         return view
 
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
-        """Append, then fold. If someone else appended first, fold their events and try again after them."""
+        return self._append_all(lambda seq: (what(seq) if callable(what) else what,))
+
+    def _append_all(self, make: MakePayloads, key: str = "") -> int:
+        """Append events in one step, then fold them. Return the seq of the first.
+
+        If someone else appended first, fold their events and try again after them. Nothing is appended if the log shows
+        that it is stored: with the same key, or by an earlier try that failed without knowing that it had succeeded.
+        """
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next_event(what)
-            try:
-                self.log.append(event)
-            except StaleHead:
-                self.refresh()
-            else:
-                self._fold(event)
-                return event.seq
+            known = self._find_key(key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    self.log.append(*events)
+                except StaleHead:
+                    self._refresh()
+                    continue
+                except _UNCERTAIN:
+                    self._note_failure(events, repeated)
+                    raise
+                self._fold_own(events)
+            return known or self._confirm(events, repeated)
         raise _append_race_error()
 
-    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+    async def _append_all_async(self, make: MakePayloads, key: str = "") -> int:
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next_event(what)
-            try:
-                ours = await self.log.append_async(event)
-            except StaleHead:
-                self.refresh()
-            else:
+            known = self._find_key(key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    ours = await self.log.append_async(*events)
+                except StaleHead:
+                    self._refresh()
+                    continue
+                except _UNCERTAIN:
+                    self._note_failure(events, repeated)
+                    raise
                 if ours:
-                    self._fold(event)
-                return event.seq
+                    self._fold_own(events)
+            return known or self._confirm(events, repeated)
         raise _append_race_error()
 
-    def _next_event(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
+    def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
+        """Return the events to append, and the failed append that they repeat."""
         seq = self.log.head + 1
-        return Event(seq, self._clock(), what(seq) if callable(what) else what)
+        payloads = make(seq)
+        repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
+        if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
+            return repeated.events, repeated
+        return [Event(seq + place, self._clock(), what) for place, what in enumerate(payloads)], repeated
+
+    def _fold_own(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
+            self._fold(event)
+
+    def _note_failure(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> None:
+        self._unconfirmed = self._unconfirmed or UnconfirmedAppends()
+        self._unconfirmed.note_failure(events, repeated)
+
+    def _confirm(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> int:
+        if self._unconfirmed:
+            self._unconfirmed.confirm(type(events[0].payload), repeated)
+        return events[0].seq
 
     def _fold(self, event: Event) -> None:
         try:
             self.view.fold(event)
         except RefoldNeeded:
-            self.view = self._fold_log()
-        for watch in self.on_event:
-            watch(event)
-
-    def clear(self) -> None:
-        """Empty the view. Everything stays in the log."""
-        self._append(NoteAdded("clear"))
-
-    def pin(self, text: str) -> str:
-        """Add a rule that stays in the view and is never summarized. Return its message id."""
-        text = " ".join(repair_unicode(text).split())
-        if not 0 < len(text) <= _MAX_PIN_CHARS:
-            raise BadInput(
-                f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
-            )
-        return self._append_message(user_message(text, PIN))
-
-    def discard_signed_reasoning(self) -> None:
-        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
-        self._append(NoteAdded("unsigned"))
+            self._view = self._fold_log()
+        self._note_key(event)
+        for observe in self._observers:
+            observe(event)
 
     def _remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
@@ -240,17 +364,3 @@ class LiveConversation:
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""
         return recall_message(self.log, ident)
-
-    def undo(self) -> int | None:
-        """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
-        return self._toggle_edit("undo")
-
-    def redo(self) -> int | None:
-        """Redo the edit that was undone last. Return its seq, or None if there is none."""
-        return self._toggle_edit("redo")
-
-    def _toggle_edit(self, topic: str) -> int | None:
-        seq = find_edit_to_toggle(topic, self.log)
-        if seq is not None:
-            self._append(NoteAdded(topic, str(seq)))
-        return seq

@@ -1,7 +1,7 @@
-"""A message as recall shows it: its words, and the arguments of its calls as the texts they are.
+"""A message as recall shows it: its text, and the arguments of its calls as plain text.
 
-JSON writes a text with its line ends and quotes escaped, so what an edit quoted is not to be found in it word for word.
-Each such text stands below the call, raw, with its length: nothing in it can pass for what comes behind it.
+JSON escapes line ends and quotes, so a text that an edit quoted could not be found in it word for word. Each such text
+is shown below the call, unescaped and with its length, so that nothing in it can pass for the text after it.
 
     call edit {"path":"a.py","old":<1>,"count":1}
     <1> old, 27 characters:
@@ -33,7 +33,7 @@ def render_message_text(message: Message) -> str:
 
 
 def lay_out_arguments(arguments: str) -> str:
-    """The arguments of a call, each text that JSON would escape raw below them. What is no JSON stays as it is."""
+    """Return the arguments of a call, with texts that JSON would escape below them. Invalid JSON is not changed."""
     if "\\" not in arguments:
         return arguments
     try:
@@ -48,7 +48,7 @@ def lay_out_arguments(arguments: str) -> str:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as it was written: a key may stand in it twice."""
+    """An object as it was written: a key may occur in it twice."""
 
 
 class _Token(str):
@@ -84,7 +84,7 @@ def _quoted(text: str) -> str:
 
 
 def _is_encodable(text: str) -> bool:
-    """Half of a pair cannot be sent: such a text stays as JSON has it."""
+    """Return whether a text can be shown unescaped: half a surrogate pair cannot be sent."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Reading back from the log what the view no longer shows: by id, by range, or by words, a bounded piece at a time."""
+"""Recall: reading messages that left the view from the log, by id, by range or by words, in bounded pieces."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from tidegate.store.log import LogReader
 RECALL_USAGE = (
     "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
 )
-"""How every answer ends that found nothing."""
+"""The end of every answer that found nothing."""
 MIN_RECALL_CHARS = 400
 _MAX_RECALL_HITS = 100
 MAX_QUERY_WORDS = 16
@@ -27,17 +27,17 @@ EXCERPT_CHARS = 240
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
 _RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
 _CONTINUATION = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
-_MAX_ID_LIST_CHARS = 200  # characters of a list of ids: what is left of it is said again at the end of a page
+_MAX_ID_LIST_CHARS = 200  # characters of a list of ids: the rest of the list is repeated at the end of a page
 _PUNCTUATION = "\"'`.,;:!?()[]{}<>"
 
 LogSearch = Callable[[str, int], Sequence[int]]
-"""Given words and how many places are wanted, the seqs of messages that hold them, the best first."""
+"""Called with words and a number of hits; returns the seqs of messages that contain them, the best first."""
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """What was found, ready to be shown, and the ids of the messages in it.
+    """The text to show, and the ids of the messages in it.
 
-    If not all of it could be shown, `recall_text(log, more, offset=offset)` goes on; `text` says so, too.
+    If not everything fits, `recall_text(log, more, offset=offset)` returns the next piece; `text` says so, too.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def recall_message(log: LogReader, ident: str) -> Message:
-    """The message of this id, as it was said. The id names its place in the log, so this costs one read."""
+    """Return the original message with this id. The id names its place in the log, so this is one read."""
     remedy = "Ids look like m12, or e30.1 for what an edit added; the stub or note in the view names them."
     if not _ID(ident):
         raise BadInput(f"{ident[:80]!r} is not the id of a message.", remedy)
@@ -71,13 +71,11 @@ def _read_event(log: LogReader, seq: int) -> Event | None:
 def recall_text(
     log: LogReader, query: object, *, max_chars: int = 8_000, offset: int = 0, search: LogSearch | None = None
 ) -> Recalled:
-    """What a tool of the agent or a command shows for `what`: an id, a range, several of them, or words. At most
-    `max_chars` characters.
+    """Return what `what` names (an id, a range, several of them, or words), in at most `max_chars` characters.
 
-    It is written for a model: whatever is asked for, the answer is a text, and no error. `offset` is where to go on: a
-    character of the first message, or the number of hits already seen; what the end of an answer says may also be given
-    back as it stands. Words are looked for in the whole log unless `find` knows better; ids and ranges cost what they
-    show.
+    It is meant for a model: the result is always a text, never an error. `offset` is where to continue: a character of
+    the first message, or the number of hits already seen. The words at the end of a result may be passed back
+    unchanged. Words are searched in the whole log unless `find` is given; ids and ranges cost only what they show.
     """
     room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
     wanted = " ".join(query.split()) if isinstance(query, str) else ""
@@ -94,13 +92,13 @@ def recall_text(
 
 
 def _split_ids(wanted: str) -> list[str]:
-    """The ids and ranges of a list; none if there is anything else in it."""
+    """Return the ids and ranges of a list; none if it contains anything else."""
     parts = [part.strip() for part in wanted.split(",")] if len(wanted) <= _MAX_ID_LIST_CHARS else [""]
     return parts if all(_ID(part) or _RANGE(part) for part in parts) else []
 
 
 class _PagedMessage(NamedTuple):
-    """A message, and what to ask for to go on with it."""
+    """A message, and the reference with which to continue it."""
 
     message: Message
     rest: str
@@ -120,7 +118,7 @@ def _read_parts(log: LogReader, parts: Sequence[str]) -> Iterator[_PagedMessage]
 
 
 def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
-    """The messages of a range. It is read from its first on and only as far as someone asks."""
+    """Yield the messages of a range, reading only as far as needed."""
     for event in log.read(max(1, first)):
         if event.seq > last:
             return
@@ -129,7 +127,7 @@ def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
 
 
 def _fill_page(found: Iterator[_PagedMessage], room: int, offset: int) -> Recalled:
-    """Whole messages as far as they fit; only the first is cut, if it alone is too long."""
+    """Return as many whole messages as fit; only the first is cut, if it is too long by itself."""
     texts: list[str] = []
     ids: list[str] = []
     for message, rest in found:
@@ -172,14 +170,14 @@ def _list_hits(log: LogReader, words: str, find: LogSearch, room: int, offset: i
 def _format_hit(log: LogReader, seq: int, units: list[QueryUnit]) -> str:
     event = _read_event(log, seq)
     if event is None or not isinstance(event.payload, MessageAdded):
-        return ""  # a search index may be behind the log
+        return ""  # the search index may be older than the log
     (line,) = extract_log_lines("", [event])
     snippet = cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)
     return f"m{seq} {event.payload.message.role}: {snippet}"
 
 
 def _make_log_scan(log: LogReader) -> LogSearch:
-    """Messages with the most of these words, the newest first among equals; with less than half of them, none."""
+    """Return the messages with most of these words, the newest first among equals; at least half of them must occur."""
 
     def find(words: str, most: int) -> list[int]:
         wanted = {
@@ -197,7 +195,7 @@ def _make_log_scan(log: LogReader) -> LogSearch:
 
 
 def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
-    """The edit that the next undo takes back, or that the next redo makes again."""
+    """Return the edit that the next undo reverts, or that the next redo repeats."""
     made: list[int] = []
     undone: list[int] = []
     for event in log.read():

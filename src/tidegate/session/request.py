@@ -1,4 +1,4 @@
-"""A request, ready to be sent."""
+"""Requests: the next one, ready to be sent, and past ones, rendered again from the log."""
 
 from itertools import islice
 from typing import Any
@@ -16,10 +16,10 @@ from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Request:
-    """What the model would be asked, as the session stood when it was prepared.
+    """A request, as the session was when it was prepared.
 
     `body` is the whole request for the provider's SDK, `messages` its messages, `to_bytes()` the JSON as it would be
-    sent; `tokens` is the measured size; `shared` tells how many leading messages are those of the request before.
+    sent; `tokens` is the measured size; `shared` is the number of leading messages that the previous request also had.
     """
 
     def __init__(self, rendering: RequestRenderer, tokens: int) -> None:
@@ -40,14 +40,16 @@ class Request:
         return self._rendered.to_bytes()
 
 
-# Past requests, rendered again from the log alone: the view is a fold of the log, so its first events give it back.
+# Past requests are rendered again from the log alone: the view is a fold of the log, so its first events restore it.
 
 _MAX_EVENTS_TO_REPORT = 50
-"""Events between a request and the record of it, at most: notes, and the answer if it was said first."""
+"""The most events between a request and its usage report: notes, and the answer if it was added first."""
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """A request that was sent, as its provider reported it: `request_at(log, head)` renders it again."""
+    """A request that was sent, with the usage its provider reported. `render_past_request(log, log_head)` renders it
+    again.
+    """
 
     log_head: int
     time: float
@@ -58,7 +60,7 @@ class SentRequest(msgspec.Struct, frozen=True):
 
 
 class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which model was asked, in which dialect, and for what beside the content."""
+    """The model, the dialect, and the options of a request."""
 
     model: str = ""
     wire: str = ""
@@ -70,11 +72,11 @@ class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str = "") -> Request:
-    """The request as it was, or would have been, sent when the log ended with event `seq`.
+    """Render the request as it was, or would have been, sent when the log ended with event `seq`.
 
-    Model and dialect are those the log names, where it names them; what is given here comes first. What was forgotten
-    since is not in it. Where the marks for a prompt cache stood depends on the request before, which only one that was
-    answered tells of: another has the mark at its end, and not the one further up.
+    Model and dialect are taken from the arguments, else from the log. Content that was forgotten since is missing. The
+    positions of prompt-cache marks depend on the previous request, which is known only for a request that was answered;
+    any other has only the mark at its end.
     """
     if not 0 <= seq <= log.head:
         raise BadInput(f"There is no event {seq}: the log ends with {log.head}.", f"Give a number up to {log.head}.")
@@ -96,7 +98,7 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
 
 
 def _find_shared_messages(log: LogReader, seq: int) -> int:
-    """Of the request with this head: it was recorded before anything else was said."""
+    """Return the usage report of the request with this head: it was recorded before any other message was added."""
     for event in islice(log.read(seq + 1), _MAX_EVENTS_TO_REPORT):
         if isinstance(event.payload, UsageReported) and event.payload.log_head == seq:
             return event.payload.shared_messages
@@ -104,7 +106,7 @@ def _find_shared_messages(log: LogReader, seq: int) -> int:
 
 
 def parse_model_note(note: str) -> ModelNote:
-    """What `View.model_note` says; empty names where it says nothing, or where someone wrote a note of their own."""
+    """Parse `View.model_note`; the names are empty if it is missing or not written by tidegate."""
     try:
         return msgspec.json.decode(note, type=ModelNote)
     except (msgspec.DecodeError, UnicodeError):
@@ -112,7 +114,7 @@ def parse_model_note(note: str) -> ModelNote:
 
 
 def list_sent_requests(log: LogReader) -> list[SentRequest]:
-    """The requests whose cost was recorded, oldest first. Others can be rendered, too, by their place."""
+    """Return the requests with a usage report, oldest first. Others can be rendered by their seq."""
     return [
         SentRequest(used.log_head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)
         for event in log.read()

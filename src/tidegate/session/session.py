@@ -13,7 +13,7 @@ opened again continues exactly where it was.
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -23,21 +23,23 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.ledger.lines import LedgerLine
-from tidegate.core.ledger.writer import held_rules, without_rule
-from tidegate.core.messages import SUMMARY, Tool
-from tidegate.core.outcome import Effect, Flush, Spill, SummaryRequest, make_spill
+from tidegate.core.ledger.writer import PIN, held_rules, without_rule
+from tidegate.core.messages import SUMMARY, Tool, user_message
+from tidegate.core.outcome import Spill, SummaryRequest, make_spill
 from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, RunEffect, _token_change, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.tokens.counting import TokenCounter, make_policy_meter
-from tidegate.core.view import View
 from tidegate.models.catalog import ModelInfo, find_model, find_window
 from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
+from tidegate.session.recovery import plan_image_removal
 from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
+from tidegate.session.storage import SessionStorage
+from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import (
     AsyncSummarizer,
     Summarizer,
@@ -48,35 +50,46 @@ from tidegate.session.summaries.drivers import (
     run_steps_async,
 )
 from tidegate.store.log import Log, MemoryLog
+from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
 
-
-class InMemoryEffects:
-    """The effects of a policy, kept in memory: `files` by path, as the view refers to them; `flushed`, newest last."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, str] = {}
-        self.flushed: list[str] = []
-
-    def __call__(self, effect: Effect) -> None:
-        if isinstance(effect, Flush):
-            self.flushed.append(effect.text)
-        elif effect.append:
-            self.files[effect.path] = self.files.get(effect.path, "") + effect.text
-        else:
-            self.files[effect.path] = effect.text
-
-
 _MAX_RECOVERIES = 2
+_MAX_PIN_CHARS = 1_000
 
 
 class Session(LiveConversation):
-    """A conversation with a policy that makes it fit the window of its model. The top of this file has an example.
+    """A conversation that always fits the window of its model.
 
-    `carry` runs the effects of the policy; the default is `InMemoryEffects`. `view` is a snapshot to continue from.
-    `mask` hides secrets in the files that a policy writes. `max_tokens` is the output to ask for; `cache` sets markers
-    for the provider's prompt cache. `prices` are the user's own model entries, which override the catalog.
+        session = Session("gpt-4o", system="You are ...", tools=[...])
+        session.add({"role": "user", "content": "..."})
+        request = session.prepare()
+        reply = client.chat.completions.create(**request.body)
+        session.add(reply.choices[0].message.model_dump())
+        session.record(reply.usage.model_dump())
+
+    The loop: `add` appends messages, `prepare` returns the next request, `record` takes the usage that the provider
+    reported. `overflowed` returns a shorter request after the provider refused one as too long. `explain()` says what
+    was done and why, `recall("m12")` returns a message that left the view.
+
+    `history` has undo and redo, past requests and search, `rules` the rules of the user that are kept word for word,
+    `recovery` what adapts the session to a provider's refusals.
+
+    Parameters:
+
+    - `model`: the name of the model. It selects the window, the token counter and the message format.
+    - `policy`: the name of a preset, a policy file, or a `Policy`.
+    - `window`: the context window in tokens. Without it, the policy or the model catalog decides.
+    - `reserve`: the tokens of the window that are kept free for the answer.
+    - `wire`: the message format, if the model's name does not tell it: "openai_chat", "openai_responses", "anthropic"
+      or "gemini".
+    - `system`, `tools`: the system prompt and the tool definitions, in any provider's format.
+    - `count`: "auto", "exact", "estimate", "chars/4", or a token counter.
+    - `max_tokens`: the output limit to ask for.
+    - `cache`: whether to set markers for the provider's prompt cache.
+    - `log`: where to store the events; the default is in memory. `DataFolder.open` opens sessions on disk.
+    - `clock`: returns the time in seconds.
+    - `prices`: entries that override the model catalog.
     """
 
     def __init__(
@@ -85,40 +98,38 @@ class Session(LiveConversation):
         *,
         policy: str | Policy = "default",
         window: int | None = None,
+        reserve: int | None = None,
         wire: str = "",
         system: str = "",
         tools: Sequence[Mapping[str, object] | Tool] = (),
         count: str | TokenCounter = "auto",
-        reserve: int | None = None,
-        log: Log | None = None,
-        carry: Callable[[Effect], None] | None = None,
-        clock: Callable[[], float] = time.time,
-        view: View | None = None,
-        mask: Callable[[str], str] = str,
         max_tokens: int = 0,
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
+        log: Log | SessionStorage | None = None,
+        clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
-        self.policy = load(policy) if isinstance(policy, str) else policy
-        self.window = window or self.policy.window or find_window(model) or self.policy.unknown_window
-        self.reserve = self.policy.reserve if reserve is None else reserve
+        self._policy = load(policy) if isinstance(policy, str) else policy
+        self._window = window or self._policy.window or find_window(model) or self._policy.unknown_window
+        self._reserve = self._policy.reserve if reserve is None else reserve
+        storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
-            MemoryLog() if log is None else log,
+            storage.log,
             model=model,
             dialect=resolve_dialect(wire, model),
             counter=create_counter(model, count) if isinstance(count, str) else count,
-            meter=make_policy_meter(self.policy.meter) if self.policy.meter else None,
+            meter=make_policy_meter(self._policy.meter) if self._policy.meter else None,
             clock=clock,
-            view=view,
+            view=storage.snapshot,
         )
-        self.last_decisions: list[Decision] = []
-        self.edit_counts: Tally[str] = Tally()
-        self._effects: Callable[[Effect], None] = InMemoryEffects() if carry is None else carry
-        self._mask = mask
+        self._last_decisions: list[Decision] = []
+        self._edit_counts: Tally[str] = Tally()
+        self._effects = storage.effects
+        self._mask = storage.mask
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._renderer = RequestRenderer(
             self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
@@ -132,6 +143,8 @@ class Session(LiveConversation):
             self.set_system(system)
         if tools:
             self.set_tools(tools)
+        if storage is log:
+            self._note_model()
 
     # --- what the model sees --------------------------------------------------------------------------------------
 
@@ -150,16 +163,16 @@ class Session(LiveConversation):
         return run_steps(self._fit_steps(), summarise, self._note_summary_failure)
 
     def _fit_steps(self) -> SummarySteps[list[Decision]]:
-        self.last_decisions = []
-        self.refresh()
+        self._last_decisions = []
+        self._refresh()
         for moment in self._due_moments():
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
-            if count_excess(self.view, self.budget()):
+            if count_excess(self.view, self.budget):
                 run_steps(self._run_moment("before_call"), None, self._note_summary_failure)
         self._remember_request()
-        return self.last_decisions
+        return self._last_decisions
 
     def overflowed(self, summarise: Summarizer | None = None) -> Request:
         """Shrink the view after the provider refused the last request as too long; at most twice per turn."""
@@ -176,16 +189,12 @@ class Session(LiveConversation):
         if self.view.recoveries >= tries:
             raise GiveUp(
                 f"The provider refused {tries + 1} requests of this turn for their length, the last at"
-                f" {self.count_tokens():,} tokens by our count, window {self.window}.",
+                f" {self.tokens:,} tokens by our count, window {self.window}.",
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )
-        self.last_decisions = []
+        self._last_decisions = []
         self._append(NoteAdded("overflow"))
         return (yield from self._run_moment("overflow"))
-
-    def end_turn(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Run the policy's rules for the end of a turn now, instead of before the next call."""
-        return run_steps(self._run_moment("turn_end"), summarise, self._note_summary_failure)
 
     def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
         """Compact on demand. `focus` is a topic that the summary should keep in detail."""
@@ -197,21 +206,18 @@ class Session(LiveConversation):
             self._run_moment("manual"), add_focus_async(summarise, focus), self._note_summary_failure
         )
 
-    async def run_rules_async(self, rules: Sequence[Rule], summarise: AsyncSummarizer | None = None) -> list[Decision]:
-        """Run these rules now instead of the policy's own."""
-        return await run_steps_async(self._run_moment("manual", tuple(rules)), summarise, self._note_summary_failure)
+    def run_rules(self, rules: Moment | Sequence[Rule], summarise: Summarizer | None = None) -> list[Decision]:
+        """Run rules now: those of the policy for a moment, such as "turn_end" or "restore", or the rules given."""
+        return run_steps(self._rule_steps(rules), summarise, self._note_summary_failure)
 
-    def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
-        """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
-        if window and (self.window is None or window < self.window):
-            self.window = window
-        if tokens:
-            head, counted = self._last_request
-            self._append(NoteAdded("weighed", f"{head} {counted} {self.model}", tokens))
+    async def run_rules_async(
+        self, rules: Moment | Sequence[Rule], summarise: AsyncSummarizer | None = None
+    ) -> list[Decision]:
+        """The same for async code."""
+        return await run_steps_async(self._rule_steps(rules), summarise, self._note_summary_failure)
 
-    def run_restore_rules(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Run the policy's rules for a session that was opened again."""
-        return run_steps(self._run_moment("restore"), summarise, self._note_summary_failure)
+    def _rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
+        return self._run_moment(rules) if isinstance(rules, str) else self._run_moment("manual", tuple(rules))
 
     def _due_moments(self) -> list[Moment]:
         """The moments that are due before the next call, derived from the log alone."""
@@ -243,12 +249,12 @@ class Session(LiveConversation):
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         self._note_compaction_start(step.request)
-                        answer = yield step.request
+                        answer = self._check_summary((yield step.request), step.request)
                     else:
                         answer = self._run_step(step)
             except StopIteration as done:
                 decisions = done.value
-        self.last_decisions.extend(decisions)
+        self._last_decisions.extend(decisions)
         self._end_moment(moment)
         return decisions
 
@@ -256,11 +262,11 @@ class Session(LiveConversation):
         if self._fruitless_rules or self.view.fruitless_rules:
             known = self._fruitless_rules | self.view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == self.view.changed_seq}
-        return PlanContext(policy, self.view, self.budget(), self._clock(), self._fruitless_rules, self._mask)
+        return PlanContext(policy, self.view, self.budget, self._clock(), self._fruitless_rules, self._mask)
 
     def _end_moment(self, moment: Moment) -> None:
         if self._compaction_start:
-            self.add_note(
+            self.history.add_note(
                 "compaction_end", f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
             )
             self._compaction_start = self._summary_failure = ""
@@ -277,12 +283,21 @@ class Session(LiveConversation):
         """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
             self._compaction_start = self._describe_view()
-            self.add_note("compaction_start", self._compaction_start)
+            self.history.add_note("compaction_start", self._compaction_start)
 
     def _note_summary_failure(self, failure: Exception) -> None:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
-        self.add_note("summary_failed", type(failure).__name__)
+        self.history.add_note("summary_failed", type(failure).__name__)
+
+    def _check_summary(self, answer: object, request: SummaryRequest) -> str | None:
+        """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
+        try:
+            text = check_written_summary(answer, request, self.counter)
+        except AnswerRejected as no:
+            self.history.add_note(REJECTED_TOPIC, str(no))
+            return None
+        return None if text is None else str(text)
 
     def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
         if isinstance(step, CommitEdits):
@@ -319,30 +334,8 @@ class Session(LiveConversation):
             self._append(placed)
         except BadEdit as moved:
             return f"the log moved meanwhile: {moved.args[0]}"
-        self.edit_counts[edited.stage] += 1
+        self._edit_counts[edited.stage] += 1
         return None
-
-    def rules(self) -> list[LedgerLine]:
-        """The user's rules that apply in this session, each with the id of the message it comes from."""
-        return held_rules(self.view)
-
-    def remove_rule(self, text: str) -> bool:
-        """Remove the rule with this text. False if no such rule applies. `undo` restores it.
-
-        It is removed from the ledger and the pins, and messages added so far do not establish it again.
-        """
-        self.refresh()
-        rule = next((rule for rule in self.rules() if rule.text == text), None)
-        if rule is None:
-            return False
-        edits = without_rule(self.view, rule, self.budget())
-        before, why = self.view.tokens, f"the user removed a rule of {rule.ident}"
-        failed = self._append_edits(
-            ViewEdited("remove_rule", "manual", "", why, before, before + _token_change(self.view, edits), edits)
-        )
-        if failed is not None:
-            raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
-        return True
 
     def render_request(self) -> Request:
         """Render and validate the view as it is now. `prepare` makes it fit first."""
@@ -355,9 +348,9 @@ class Session(LiveConversation):
             )
         self._remember_request()
         self._shared_messages = self._renderer.shared
-        return Request(self._renderer, self.count_tokens())
+        return Request(self._renderer, self.tokens)
 
-    def record_model(self) -> None:
+    def _note_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
         asked = self._renderer.options
         sent = ModelNote(
@@ -375,6 +368,37 @@ class Session(LiveConversation):
 
     # --- looking --------------------------------------------------------------------------------------------------
 
+    @property
+    def policy(self) -> Policy:
+        """The policy that makes the view fit."""
+        return self._policy
+
+    @property
+    def window(self) -> int | None:
+        """The context window in tokens; None if it is unknown. `recovery.set_window` changes it."""
+        return self._window
+
+    @property
+    def last_decisions(self) -> list[Decision]:
+        """What each rule decided when the last request was prepared."""
+        return list(self._last_decisions)
+
+    @property
+    def edit_counts(self) -> Tally[str]:
+        """How many edits each stage made since the session was opened."""
+        return self._edit_counts.copy()
+
+    @property
+    def rules(self) -> "SessionRules":
+        """The rules of the user that are kept word for word. Iterate over it to read them."""
+        return SessionRules(self)
+
+    @property
+    def recovery(self) -> "Recovery":
+        """What to do after a provider refused a request or reported other limits."""
+        return Recovery(self)
+
+    @property
     def budget(self) -> Budget:
         """The token budget. It changes only with the system prompt, the tools and the calibration."""
         key = (self.window, self.view.fixed_tokens, self.view.scale_by_model.get(self.model, 1.0))
@@ -386,20 +410,103 @@ class Session(LiveConversation):
         return make_budget(
             self.view,
             window=self.window,
-            reserve=self.reserve,
+            reserve=self._reserve,
             counter=self.counter,
             model=self.model,
-            thinking=self.dialect.sends_thinking,
+            thinking=self.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
         )
 
-    def count_tokens(self) -> int:
+    @property
+    def tokens(self) -> int:
         """The size of the next request in the provider's tokens."""
-        return measure_request(self.view, self.budget())
+        return measure_request(self.view, self.budget)
 
     def explain(self) -> Explanation:
         """Explain what is in the window, what the last request changed, and why."""
         return Explanation.build(
-            self.view, self.budget(), self.policy, self.last_decisions, self.edit_counts, self._clock()
+            self.view, self.budget, self.policy, self._last_decisions, self._edit_counts, self._clock()
         )
+
+
+class SessionRules:
+    """The user's rules that apply in a session: `session.rules`. Iterating yields each with the id of its message."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __iter__(self) -> Iterator[LedgerLine]:
+        return iter(held_rules(self._session.view))
+
+    def add(self, text: str) -> str:
+        """Pin a rule: it stays in the view and is never summarized. Return its message id."""
+        text = " ".join(repair_unicode(text).split())
+        if not 0 < len(text) <= _MAX_PIN_CHARS:
+            raise BadInput(
+                f"The rule has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
+            )
+        return self._session._add_parsed([user_message(text, PIN)])[0]
+
+    def remove(self, text: str) -> bool:
+        """Remove the rule with this text. False if no such rule applies. `history.undo` restores it.
+
+        It is removed from the ledger and the pins, and messages added so far do not establish it again.
+        """
+        session = self._session
+        session.history.refresh()
+        rule = next((rule for rule in self if rule.text == text), None)
+        if rule is None:
+            return False
+        edits = without_rule(session.view, rule, session.budget)
+        before, why = session.view.tokens, f"the user removed a rule of {rule.ident}"
+        failed = session._append_edits(
+            ViewEdited("remove_rule", "manual", "", why, before, before + _token_change(session.view, edits), edits)
+        )
+        if failed is not None:
+            raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
+        return True
+
+
+class Recovery:
+    """Adapts a session to what its provider reports or refuses: `session.recovery`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def set_window(self, tokens: int) -> None:
+        """Set the context window, for example after asking the server for it."""
+        if tokens <= 0:
+            raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
+        self._session._window = tokens
+
+    def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
+        """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
+        session = self._session
+        if window and (session.window is None or window < session.window):
+            session._window = window
+        if tokens:
+            head, counted = session._last_request
+            session._append(NoteAdded("weighed", f"{head} {counted} {session.model}", tokens))
+
+    def lower_output(self, most: int) -> bool:
+        """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""
+        if not self._session._renderer.lower_output(most):
+            return False
+        self._session._note_model()
+        return True
+
+    def omit_images(self) -> int:
+        """Replace the images in the view with a short text. Return how many. `history.undo` restores them."""
+        session = self._session
+        removal = plan_image_removal(session.view, session.budget.count)
+        if removal.edits:
+            before, why = session.view.tokens, f"the provider did not take {removal.images} images"
+            session._append_edits(
+                ViewEdited("media", "overflow", "", why, before, before + removal.token_change, removal.edits)
+            )
+        return removal.images
+
+    def discard_signed_reasoning(self) -> None:
+        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
+        self._session._append(NoteAdded("unsigned"))

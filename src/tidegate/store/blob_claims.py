@@ -1,8 +1,8 @@
-"""Which session needs which blobs: a file for each session, one line a claim.
+"""Which session needs which blobs: one file per session, one claim per line.
 
-A claim is written and synced before its blob and before the record that refers to it. So the claims are always at least
-what the logs refer to, and a blob that nobody claims can go. Each line carries its own check: a claim that was damaged
-must not look like a claim for something else, or the blob it was for would be taken away.
+A claim is written and synced before its blob and before the record that refers to it. So the claims always include what
+the logs refer to, and a blob without a claim can be removed. Each line has a checksum: a damaged claim must not look
+like a claim for another blob, or the blob that it was for would be removed.
 """
 
 import errno
@@ -41,7 +41,7 @@ def encode_claim(sha: str, size: int) -> bytes:
 
 
 def parse_claims(data: bytes) -> SessionClaims:
-    """Drop what follows the last line end: it was being written during a power cut, and was never acknowledged."""
+    """Drop the text after the last line end: it was cut by a power loss and never acknowledged."""
     end = data.rfind(b"\n") + 1
     sizes: dict[str, int] = {}
     damaged = 0
@@ -55,7 +55,7 @@ def parse_claims(data: bytes) -> SessionClaims:
 
 
 class BlobClaims:
-    """The claims of all sessions, by key. Whoever calls `put` or `remove` has all the blobs for itself."""
+    """The claims of all sessions, by key. Callers of `put` and `remove` must hold the lock on the blobs."""
 
     def __init__(self, folder: Path, patience: float = LOCK_TIMEOUT_SECONDS) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class BlobClaims:
             file = os.open(self.folder / key, _READ)
         except FileNotFoundError:
             return SessionClaims({})
-        except OSError:  # a link, or not ours to read: what is claimed there is not known
+        except OSError:  # a link, or not readable: its claims are not known
             return SessionClaims({}, damaged_lines=1)
         try:
             return (
@@ -90,7 +90,7 @@ class BlobClaims:
             os.close(file)
 
     def add(self, key: str, sha: str, size: int, most: int) -> None:
-        """Durable on return. A session whose blobs would take more than `most` bytes is refused this one."""
+        """Add a claim, durable on return. Refuse it if the blobs of the session would take more than `most` bytes."""
         make_folder(self.folder)
         with hold_lock(self.folder / ".lock", patience=self._patience):
             try:
@@ -119,7 +119,7 @@ class BlobClaims:
                 )
             os.ftruncate(file, claimed.valid_bytes)
             _append(file, encode_claim(sha, size), claimed.valid_bytes)
-        if key not in self._known:  # who made the file may have died before its name was on disk
+        if key not in self._known:  # the process that created the file may have crashed before its name was on disk
             os.fsync(file)
             sync_folder(self.folder)
             self._known.add(key)
@@ -146,7 +146,7 @@ def _read_file(file: int) -> bytes:
 
 
 def _append(file: int, line: bytes, end: int) -> None:
-    """A write that fails half way is taken back."""
+    """Write a line. If the write fails half way, the file is truncated to its old size."""
     try:
         if os.write(file, line) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

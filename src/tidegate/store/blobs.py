@@ -1,11 +1,11 @@
-"""Large records, each in a file of its own whose name is the SHA-256 of what is in it.
+"""Large records, each in a file whose name is the SHA-256 of its content.
 
     blobs/aa/aa0f...        the content, compressed by zlib
     blobs/claims/<key>      which of them a session needs (`store/blob_claims.py`)
 
-Equal content is stored once, for all sessions. What is read is checked against its name. A file comes into place whole
-or not at all, and only behind its claim; it goes only when no session claims it. Caps: `max_blob` is the size of one
-content; `max_session` and `max_all` are bytes on disk.
+Equal content is stored once, for all sessions. Content is checked against its name when it is read. A file is put into
+place completely or not at all, and only after its claim was written; it is removed only if no session claims it.
+Limits: `max_blob` is the size of one content; `max_session` and `max_all` are bytes on disk.
 """
 
 import hashlib
@@ -36,14 +36,16 @@ _MAX_SESSION_BYTES = 4 << 30
 _MAX_TOTAL_BYTES = 32 << 30
 _COMPRESSION_LEVEL = 3
 _RECOUNT_AFTER = 64
-"""After so many new blobs the folder is measured again: other processes write there too."""
+"""After this many new blobs the folder is measured again, because other processes write there, too."""
 
 _SHA = re.compile(r"[0-9a-f]{64}").fullmatch
 _SUBFOLDER = re.compile(r"[0-9a-f]{2}").fullmatch
 
 
 class CollectedBlobs(msgspec.Struct, frozen=True):
-    """What was removed: blobs that nobody claimed and what crashes had left, and their bytes on disk."""
+    """The result of a collection: removed blobs without a claim, removed remains of crashes, and their bytes on
+    disk.
+    """
 
     count: int
     size: int
@@ -75,10 +77,10 @@ class Blobs:
         self._size, self._added_since_count = 0, _RECOUNT_AFTER
         self._synced: set[Path] = set()
 
-    # --- keeping and reading --------------------------------------------------------------------------------------
+    # --- storing and reading --------------------------------------------------------------------------------------
 
     def put(self, session: str, data: bytes) -> str:
-        """Keep this for a session and give its name. On return it survives a power cut."""
+        """Store content for a session and return its name. On return it survives a power loss."""
         if len(data) > self.max_blob:
             raise BadInput(
                 f"The record has {len(data):,} bytes, more than {self.max_blob:,}. Nothing was kept of it.",
@@ -107,7 +109,7 @@ class Blobs:
         return self._checked(sha, packed)
 
     def _checked(self, sha: str, packed: bytes) -> bytes:
-        # No more is unpacked than can be right: a few bytes may claim to be gigabytes.
+        # The unpacked size is limited: a few bytes may claim to be gigabytes.
         most = max(self.max_blob, _MAX_BLOB_BYTES)
         unpacking = zlib.decompressobj()
         try:
@@ -146,7 +148,7 @@ class Blobs:
             os.close(file)
 
     def _is_intact(self, path: Path, sha: str, packed: bytes) -> bool:
-        """It is there already. One that is damaged is not: it will be written again."""
+        """Return whether the content is stored already and intact. If it is damaged, it is written again."""
         try:
             there = self._read(path)
             if there is None:
@@ -158,7 +160,7 @@ class Blobs:
         return True
 
     def _sync_names(self, shelf: Path, *, written: bool) -> None:
-        """Whoever wrote it, or made its folder, may have died before the names were on disk."""
+        """Sync the folders of an existing blob: its writer may have crashed before the names were on disk."""
         try:
             if not written:
                 sync_folder(shelf)
@@ -178,30 +180,30 @@ class Blobs:
                 "Remove sessions and collect what they leave, or raise max_all.",
             )
 
-    # --- who needs what -------------------------------------------------------------------------------------------
+    # --- claims -------------------------------------------------------------------------------------------
 
     def claimed_by(self, session: str) -> frozenset[str]:
-        """What a session holds on to: at least what its log refers to."""
+        """Return the claims of a session, which include every blob that its log refers to."""
         claimed = self._claims.read(session_file_key(session))
         if claimed.damaged_lines:
             raise _unreadable_claims(session_file_key(session), claimed.damaged_lines)
         return frozenset(claimed.sizes)
 
     def set_claims(self, session: str, shas: Iterable[str]) -> None:
-        """Put these in the place of a session's claims: before a fork is made, after something was forgotten."""
+        """Replace the claims of a session, before it is forked and after `forget`."""
         sizes = {sha: _size_of(self._path(sha)) for sha in shas}
         make_folder(self.folder)
         with hold_lock(self._lock, patience=self._patience):
             self._claims.put(session_file_key(session), sizes)
 
     def release(self, session: str) -> None:
-        """The session is gone: it needs nothing."""
+        """Remove the claims of a deleted session."""
         if self.folder.is_dir():
             with hold_lock(self._lock, patience=self._patience):
                 self._claims.remove(session_file_key(session))
 
     def collect(self) -> CollectedBlobs:
-        """Remove what no session claims. Where a claim cannot be read, nothing is removed."""
+        """Remove blobs that no session claims. If a claim cannot be read, nothing is removed."""
         if not self.folder.is_dir():
             return CollectedBlobs(0, 0)
         with hold_lock(self._lock, patience=self._patience):
@@ -227,7 +229,7 @@ class Blobs:
         return CollectedBlobs(len(paths), size)
 
     def _files(self) -> Iterator[Path]:
-        """All blobs, and what crashes left beside them and beside the claims. Whatever else is there is not ours."""
+        """List all blobs and the remains of crashes. Other files are ignored."""
         for shelf in _entries(self.folder):
             if shelf.is_dir(follow_symlinks=False) and (_SUBFOLDER(shelf.name) or shelf.name == "claims"):
                 for entry in _entries(Path(shelf.path)):
@@ -237,9 +239,10 @@ class Blobs:
                         yield Path(entry.path)
 
     def find_faults(self) -> Iterator[str]:
-        """Every fault there is, in words: blobs that are damaged, claims that cannot be read.
+        """Describe every fault: damaged blobs, and claims that cannot be read.
 
-        A claim without its blob is none: a crash may stand between the two. Whether a log misses it, the log tells.
+        A claim without a blob is not a fault, because a crash can happen between the two. Checking the log shows
+        whether a blob is missing.
         """
         for path in self._files():
             if _SHA(path.name):

@@ -1,7 +1,7 @@
 """The log of one session: append and read, nothing that rewrites."""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -9,11 +9,11 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, decode_event, encode_event
 
 _SEGMENT_EVENTS = 64
-"""Events in a segment. Many small records side by side cost far more memory than one block of them."""
+"""Events in a segment. Many small objects take far more memory than one block of bytes."""
 
 
 class LogReader(Protocol):
-    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps."""
+    """A log that can be read. `head` is the seq of the last event, 0 if it is empty; seqs count from 1 without gaps."""
 
     @property
     def head(self) -> int: ...
@@ -24,12 +24,20 @@ class LogReader(Protocol):
 class Log(LogReader, Protocol):
     """The events of one session. If others write, too, `append` may raise StaleHead; then call `read_new_events`."""
 
-    def append(self, event: Event) -> None: ...
+    def append(self, *events: Event) -> None:
+        """Append events, all or none."""
 
-    async def append_async(self, event: Event) -> bool:
-        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
+    async def append_async(self, *events: Event) -> bool:
+        """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
 
     def read_new_events(self) -> Iterator[Event]: ...
+
+
+def check_sequence(head: int, events: Sequence[Event]) -> None:
+    """BadInput unless the events continue a log with this head."""
+    for due, event in enumerate(events, head + 1):
+        if event.seq != due:
+            raise BadInput(f"Event {event.seq} does not follow event {due - 1}.", "Reload the session and try again.")
 
 
 class _Segment(NamedTuple):
@@ -53,13 +61,13 @@ class MemoryLog:
     def head(self) -> int:
         return len(self._sealed) * _SEGMENT_EVENTS + len(self._open)
 
-    def append(self, event: Event) -> None:
-        if event.seq != self.head + 1:
-            raise BadInput(f"Event {event.seq} does not follow event {self.head}.", "Reload the session and try again.")
-        self._keep(encode_event(event))
+    def append(self, *events: Event) -> None:
+        check_sequence(self.head, events)
+        for record in [encode_event(event) for event in events]:
+            self._keep(record)
 
-    async def append_async(self, event: Event) -> bool:
-        self.append(event)
+    async def append_async(self, *events: Event) -> bool:
+        self.append(*events)
         return True
 
     def _keep(self, record: bytes) -> None:
@@ -73,11 +81,11 @@ class MemoryLog:
             yield decode_event(record)
 
     def read_new_events(self) -> Iterator[Event]:
-        """Nobody else can write here."""
+        """Yield nothing: no other process can write to a log in memory."""
         return iter(())
 
     def records(self) -> tuple[bytes, ...]:
-        """The raw bytes, to save or to hand to another MemoryLog."""
+        """Return the raw bytes, to save them or to pass them to another MemoryLog."""
         return tuple(self._records(1))
 
     def _records(self, start: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, for trying things out, and for hosts that keep nothing."""
+"""A store in memory, for tests, experiments, and programs that store nothing."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ _MAX_NAME_CHARS = 512
 
 
 def check_session_name(session: str) -> None:
-    """What no backend can keep as a name is refused by all alike, before anything is touched."""
+    """Refuse a session name that some backend could not store, before anything is written."""
     remedy = f"Use 1 to {_MAX_NAME_CHARS} characters of text without NUL."
     if not 1 <= len(session) <= _MAX_NAME_CHARS or "\0" in session:
         raise BadInput(f"{session[:40]!r} cannot be the name of a session.", remedy)
@@ -60,7 +60,7 @@ class _StoredSession:
 
 
 class MemoryStore:
-    """Safe for threads. Keeps every promise but the one about power cuts."""
+    """A store in memory, safe for threads. It keeps every promise of `Store` except durability."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -84,8 +84,8 @@ class MemoryStore:
             return len(kept.records)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
-        # The list only ever grows at its end, so an iterator by place needs no lock and no copy. What is rewritten
-        # meanwhile is read as it is then: it was to be forgotten.
+        # The list only grows at its end, so an iterator by position needs no lock and no copy. A record that is
+        # rewritten meanwhile is read in its new form, because `forget` changed it.
         records = self._find(session).records
         return (records[place] for place in range(max(0, start - 1), len(records)))
 

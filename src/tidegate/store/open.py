@@ -1,26 +1,30 @@
-"""One word picks the store: a folder, or a URL."""
+"""Opening a store: a folder, or the URL of a database. Other packages may add schemes (`tidegate.plugins`)."""
 
 import os
 import re
 import time
 from collections.abc import Callable
 from importlib import import_module
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.plugins import Plugin, describe_failure, find_plugin
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import Store
 
 _STORE_URLS_REMEDY = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
+BUILTIN_SCHEMES = ("memory", "postgres", "postgresql", "sqlite")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
 _MISTYPED_URL = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
 _LIBPQ_SETTINGS = re.compile(r"\s*[A-Za-z_]+\s*=")
 
 
 def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> Store:
-    """A path or `sqlite:///PATH` (one more slash if it is absolute) is a data folder, made if it is not there.
+    """Open the store at a path or URL. `sqlite:///PATH` is the same as the path; the folder is made if it is missing.
 
-    No error of this function repeats the URL: there may be a password in it.
+    The scheme may be one that an installed package offers. No error of this function repeats the URL, because it may
+    contain a password.
     """
     text = os.fspath(url)
     if text[:1] in ("/", "."):  # no URL begins so, and no list of settings
@@ -42,13 +46,37 @@ def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.ti
         return _sqlite(text[len("sqlite:///") :], clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text)
-    raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _STORE_URLS_REMEDY)
+    plugin = find_plugin("store", scheme)
+    if plugin is None:
+        raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _STORE_URLS_REMEDY)
+    return _open_plugin_store(plugin, text, clock)
 
 
 def _sqlite(folder: str, clock: Callable[[], float]) -> Store:
     from tidegate.store.sqlite import SqliteStore  # noqa: PLC0415 - sqlite3 is loaded by those who use it
 
     return SqliteStore(folder, clock=clock)
+
+
+def load_store_plugin(plugin: Plugin) -> Callable[[str, Callable[[], float]], object]:
+    """Import a store's function `(url, clock) -> Store`. Raise BadInput if it is not one."""
+    make = plugin.load()
+    if not callable(make):
+        raise plugin.make_error(f"is a {type(make).__name__}: a store plugin is a function (url, clock) -> Store")
+    return make
+
+
+def _open_plugin_store(plugin: Plugin, url: str, clock: Callable[[], float]) -> Store:
+    make, secrets = load_store_plugin(plugin), _secrets(url)
+    try:
+        store = make(url, clock)
+    except Exception as failure:  # noqa: BLE001 - from None: the chain could print the URL
+        raise plugin.make_error(f"did not open: {_masked(describe_failure(failure), secrets)}") from None
+    methods = [name for name in vars(Store) if not name.startswith("_")]
+    missing = [name for name in methods if not callable(getattr(store, name, None))]
+    if missing:
+        raise plugin.make_error(f"made a {type(store).__name__}, which has no {', '.join(missing)}")
+    return cast(Store, store)
 
 
 def _postgres(url: str) -> Store:

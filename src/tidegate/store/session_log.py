@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import msgspec
 
-from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.log import check_sequence
 from tidegate.store.memory import stale_head_error
 from tidegate.store.store import AsyncAppendStore, Store
 
@@ -69,7 +69,9 @@ class KeptLog:
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
 
     def _newest(self) -> tuple[int, bytes]:
-        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        """Return the number of the last record and the record; 0 if it cannot be read (reading it reports the
+        damage).
+        """
         with suppress(DamagedData, SessionNotFound):
             for record in self._store.read(self.session_name, self._head) if self._head else ():
                 return self._head, record
@@ -79,37 +81,33 @@ class KeptLog:
     def head(self) -> int:
         return self._head
 
-    def append(self, event: Event) -> None:
-        head = self._head
-        if event.seq != head + 1:
-            raise self._sequence_error(event)
-        record = encode_event(event)
-        if len(record) > MAX_INLINE_BYTES:
-            record = self._move_to_blob(record)
-        self._head = head = self._store.append(self.session_name, head, (record,))
-        self._known_record = (head, record)
+    def append(self, *events: Event) -> None:
+        records = self._make_records(events)
+        self._advance(self._store.append(self.session_name, self._head, records), records)
 
-    async def append_async(self, event: Event) -> bool:
-        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
-        if event.seq != self._head + 1:
-            raise self._sequence_error(event)
-        record = encode_event(event)
-        if len(record) > MAX_INLINE_BYTES:
-            record = self._move_to_blob(record)
+    async def append_async(self, *events: Event) -> bool:
+        """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
+        records = self._make_records(events)
         append = self._append_async = self._append_async or _get_append_async(self._store)
-        head = await append(self.session_name, self._head, [record])
+        head = await append(self.session_name, self._head, records)
         if head <= self._head:
             return False
-        self._head = head
-        self._known_record = (head, record)
+        self._advance(head, records)
         return True
 
-    def _sequence_error(self, event: Event) -> BadInput:
-        return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
+    def _make_records(self, events: Sequence[Event]) -> list[bytes]:
+        check_sequence(self._head, events)
+        records = [encode_event(event) for event in events]
+        return [self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record for record in records]
+
+    def _advance(self, head: int, records: Sequence[bytes]) -> None:
+        self._head = head
+        self._known_record = (head, records[-1])
 
     def _move_to_blob(self, record: bytes) -> bytes:
-        """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
-        made: look first."""
+        """Store a large record in a blob and return the record that refers to it.
+
+        The head is checked first: a blob whose record cannot be appended would be left over."""
         if self._blobs is None:
             return record
         there = self._store.head(self.session_name)

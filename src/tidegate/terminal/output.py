@@ -42,7 +42,7 @@ class TerminalStream:
 
 
 class _JsonBuffer:
-    """The `buffer` of a terminal stream: takes JSON as UTF-8 and escapes control characters, whatever the encoding."""
+    """The `buffer` of a terminal stream: accepts JSON as UTF-8 and escapes control characters, with any encoding."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

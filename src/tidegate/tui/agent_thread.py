@@ -100,7 +100,7 @@ class AgentThread:
         self._can_ask = asks
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="tidegate-agent", daemon=True)
-        self._agent: OpenAgent | None = None
+        self.agent: OpenAgent | None = None
         self._status_watcher: StatusWatcher | None = None
         self._close_requested: asyncio.Event | None = None
         self._agent_task: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class AgentThread:
         if self._close_requested is not None and self._agent_task is not None:
             self._close_requested.set()
             await asyncio.wait([self._agent_task])
-        self._close_requested = self._agent_task = self._agent = self._status_watcher = None
+        self._close_requested = self._agent_task = self.agent = self._status_watcher = None
 
     async def _start_agent(self, launch: LaunchOptions) -> str:
         """Open and close the agent in one task: the connections it holds require that."""
@@ -199,13 +199,11 @@ class AgentThread:
                 ready.set_result(problem)
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
-        self._agent, self.launch_options = agent, launch
+        self.agent, self.launch_options = agent, launch
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
-        session.on_event += [
-            lambda event: self._listener(EventLogged(event)),
-            self._status_watcher.handle_event,
-        ]
+        session.history.observe(lambda event: self._listener(EventLogged(event)))
+        session.history.observe(self._status_watcher.handle_event)
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
 
@@ -220,14 +218,14 @@ class AgentThread:
     async def _run_turn(self, message: Message) -> None:
         finished = TurnFinished()
         try:
-            if self._agent is None:
+            if self.agent is None:
                 finished = TurnFinished(problem="No agent is open.")
                 return
-            async with aclosing(self._agent.run_turn(message)) as turn:
+            async with aclosing(self.agent.run_turn(message)) as turn:
                 async for each in turn:
                     self._listener(AgentActivity(each))
                     self._update_status()
-            finished = TurnFinished(agent_finished=self._agent.is_finished)
+            finished = TurnFinished(agent_finished=self.agent.is_finished)
         except asyncio.CancelledError:
             finished = TurnFinished(was_interrupted=True)
         except TidegateError as bad:
@@ -247,11 +245,11 @@ class AgentThread:
         """Send a message into the running turn, or start one if none is running."""
 
         def say() -> None:
-            if self._turn_task is None or self._agent is None:
+            if self._turn_task is None or self.agent is None:
                 self._start_turn(message)
                 return
             try:
-                self._agent.steer(message)
+                self.agent.steer(message)
             except TidegateError as bad:
                 self._listener(AgentProblem(str(bad)))
 
@@ -319,9 +317,9 @@ class AgentThread:
         return self.submit(asked)
 
     def _make_context(self) -> CommandContext | None:
-        if self._agent is None:
+        if self.agent is None:
             return None
-        return make_command_context(self._agent, self._data, self.launch_options, busy=self._turn_task is not None)
+        return make_command_context(self.agent, self._data, self.launch_options, busy=self._turn_task is not None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[bool], None], agreed: bool) -> None:

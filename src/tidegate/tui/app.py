@@ -309,13 +309,16 @@ class ChatApp(App[int]):
         self.conversation.show_head(key)
 
     def reopen(self, change: LaunchChange) -> None:
-        """Another model, policy or session: the same conversation is opened anew, or another one."""
+        """Open the same conversation again with another model or policy, or open another session."""
         if self.agent_thread.launch_options is not None:
             self.agent_ready = False
             self.agent_thread.open(apply_change(self.agent_thread.launch_options, change))
             self._update_waiting()
 
     # --- keys -----------------------------------------------------------------------------------------------------
+
+    def action_approve(self, verdict: str) -> None:
+        self.approvals.answer_first(verdict)
 
     def action_interrupt(self) -> None:
         if self.turn_state.is_busy:
@@ -365,7 +368,9 @@ class ChatApp(App[int]):
         self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the conversation's actions while another screen is on top."""
+        """Disable the conversation's actions while another screen is on top, and answers while nothing is asked."""
+        if action == "approve" and not self.query_one(ApprovalPrompt).offers(str(parameters[0])):
+            return False
         return len(self.screen_stack) == 1 or action not in CONVERSATION_ACTIONS
 
     def action_context(self) -> None:

@@ -1,4 +1,7 @@
-"""The question whether a tool may run, above the input. A user who is typing keeps the focus."""
+"""The question whether a tool may run, above the input.
+
+The app answers it with 1, 2, 3 and esc, whatever has the focus. A user who is typing keeps the focus and the draft.
+"""
 
 import json
 from collections import deque
@@ -24,12 +27,19 @@ _HEAD_LINES: Final = 5
 """Lines of a question, and how many of them show its beginning if it is longer."""
 
 
-def _describe_always_choice(question: ApprovalQuestion) -> str:
-    if question.tool != "shell":
-        return f"Always in this session: every {question.tool[:60]}"
-    if not make_allow_rule(question):
-        return "Allow once: no rule matches a command with shell operators, variables or globs"
-    return "Always in this session: exactly this command"
+class Choice(NamedTuple):
+    key: str
+    verdict: str
+    text: str
+
+
+def list_choices(question: ApprovalQuestion) -> list[Choice]:
+    """The possible answers. Without a rule that would match the command, it cannot be allowed for the session."""
+    always = f"Always in this session: every {question.tool[:60]}"
+    if question.tool == "shell":
+        always = "Always in this session: exactly this command" if make_allow_rule(question) else ""
+    choices = [Choice("1", "once", "Allow once"), Choice("2", "always", always), Choice("3", "deny", "Deny (esc)")]
+    return [choice for choice in choices if choice.text]
 
 
 class QuestionLine(NamedTuple):
@@ -55,8 +65,8 @@ def format_question(question: ApprovalQuestion, sanitizer: TextSanitizer, width:
 
 
 class ApprovalPrompt(Widget, can_focus=True):
-    """Answered with 1, 2, 3, or the arrow keys and enter. Any other letter goes to the input, so that nobody approves
-    by accident."""
+    """Answered with the keys of its choices, or the arrow keys and enter. Any other letter goes to the input, so that
+    nobody approves by accident."""
 
     DEFAULT_CSS = """
     ApprovalPrompt { height: auto; max-height: 16; display: none; padding: 0 1; }
@@ -64,14 +74,10 @@ class ApprovalPrompt(Widget, can_focus=True):
     ApprovalPrompt.open { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "answer('once')", show=False),
-        Binding("2", "answer('always')", show=False),
-        Binding("3,escape", "answer('deny')", show=False),
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
         Binding("enter", "take", show=False),
     ]
-    CHOICES: ClassVar[tuple[str, ...]] = ("once", "always", "deny")
 
     class Answered(Message):
         def __init__(self, verdict: str) -> None:
@@ -96,16 +102,18 @@ class ApprovalPrompt(Widget, can_focus=True):
         self.set_class(question is not None, "open")
         self.refresh(layout=True)
 
-    def action_answer(self, verdict: str) -> None:
-        if self.question is not None:
-            self.post_message(self.Answered(verdict))
+    def offers(self, verdict: str) -> bool:
+        """Whether a question is shown that can be answered so."""
+        return self.question is not None and verdict in [choice.verdict for choice in list_choices(self.question)]
 
     def action_move(self, step: int) -> None:
-        self._selected_index = (self._selected_index + step) % len(self.CHOICES)
-        self.refresh()
+        if self.question is not None:
+            self._selected_index = (self._selected_index + step) % len(list_choices(self.question))
+            self.refresh()
 
     def action_take(self) -> None:
-        self.action_answer(self.CHOICES[self._selected_index])
+        if self.question is not None:
+            self.post_message(self.Answered(list_choices(self.question)[self._selected_index].verdict))
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in "123":
@@ -124,12 +132,12 @@ class ApprovalPrompt(Widget, can_focus=True):
         text.append(f"  {self.sanitizer.sanitize_line(question.reason)[:100]}\n", style="dim")
         for line in format_question(question, self.sanitizer, max(20, self.size.width - 2)):
             text.append(f"  {line.text}\n", style="dim" if line.is_remark else "")
-        for place, words in enumerate(
-            ("Allow once", self.sanitizer.sanitize_line(_describe_always_choice(question)), "Deny (esc)")
-        ):
+        choices = list_choices(question)
+        for place, choice in enumerate(choices):
             chosen = place == self._selected_index
-            text.append(f"{'›' if chosen else ' '} {place + 1} {words}", style="bold" if chosen else "dim")
-            text.append("\n" if place < 2 else "")
+            words = f"{choice.key} {self.sanitizer.sanitize_line(choice.text)}"
+            text.append(f"{'›' if chosen else ' '} {words}", style="bold" if chosen else "dim")
+            text.append("\n" if choice is not choices[-1] else "")
         return text
 
 
@@ -174,7 +182,11 @@ class ApprovalQueue:
 
     def _show(self) -> None:
         """Show the question. If the user has begun to type, the input keeps the focus."""
-        self._prompt.show_question(self._requests[0].question if self._requests else None)
+        question = self._requests[0].question if self._requests else None
+        self._prompt.show_question(question)
+        self._composer.left_keys = (
+            frozenset(choice.key for choice in list_choices(question)) if question else frozenset()
+        )
         if self._requests and not self._composer.text:
             self._prompt.focus()
         elif not self._requests and self._prompt.has_focus:

@@ -1,4 +1,4 @@
-"""The last check before the terminal in the full-screen app: whatever a widget draws, no control character passes."""
+"""The last check before the terminal in the full-screen app: no control character that a widget draws passes."""
 
 from rich.segment import Segment
 from textual.color import Color

@@ -8,6 +8,9 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("ctrl+c", "stop", "Stop", priority=True, show=False),
     Binding("ctrl+q", "quit", "Quit", priority=True, show=False),
     Binding("escape", "interrupt", "Interrupt", show=False),
+    Binding("1", "approve('once')", "Allow once", priority=True, show=False),
+    Binding("2", "approve('always')", "Always allow", priority=True, show=False),
+    Binding("3,escape", "approve('deny')", "Deny", priority=True, show=False),
     Binding("ctrl+o", "cards", "Cards", priority=True, show=False),
     Binding("ctrl+up", "card(-1)", "Card above", priority=True, show=False),
     Binding("ctrl+down", "card(1)", "Card below", priority=True, show=False),
@@ -21,7 +24,9 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("f4", "models", "Models", priority=True, show=False),
     Binding("f5", "theme", "Light or dark", priority=True, show=False),
 )
-CONVERSATION_ACTIONS: Final = frozenset("stop interrupt cards card page start end help context sessions models".split())
+CONVERSATION_ACTIONS: Final = frozenset(
+    "stop interrupt approve cards card page start end help context sessions models".split()
+)
 """Actions of the conversation itself. While another screen is on top, it has these keys."""
 WELCOME_TEXT: Final = """\
 Everything said here is kept, even when it no longer fits the window.
@@ -31,7 +36,8 @@ enter             send; while the agent works it is queued, enter again sends it
 ctrl+j            new line (also alt+enter, shift+enter)
 up, down          earlier inputs
 tab               complete; @ offers files, / commands
-esc               interrupt
+esc               interrupt; while a tool asks: deny
+1, 2, 3           answer a tool that asks, wherever the cursor is; your draft stays
 ctrl+o            open or close all cards, or the selected one
 ctrl+up, down     select a card
 pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends

@@ -37,7 +37,7 @@ def render_lab_page(findings: Findings, mask: Callable[[str], str] | None = None
 <p class="soft">{escape(_format_subtitle(findings))}</p>
 </header>
 <main id="page">
-<noscript><p class="note">This page draws its pictures and tables with a script of its own.</p></noscript>
+<noscript><p class="note">This page draws its pictures and tables with its own script.</p></noscript>
 </main>
 <footer class="soft" id="foot"></footer>"""
     blocks = {"main": msgspec.json.encode({**msgspec.structs.asdict(findings), "windows": windows}), **blocks}
@@ -70,7 +70,7 @@ class _SessionDetail(msgspec.Struct):
 
 
 def _split_details(window: WindowFindings, place: int, blocks: dict[str, bytes]) -> dict[str, object]:
-    """Put the details of each session into blocks of their own. Returns the rest, with the block of each session."""
+    """Put the details of each session into separate blocks. Returns the rest, with the block of each session."""
     by_session: dict[str, _SessionDetail] = {}
     for series in window.curves or ():
         by_session.setdefault(series.session, _SessionDetail()).curves.append(series)

@@ -219,7 +219,7 @@ def _render_body(title: str, story: SessionStory) -> str:
 </header>
 <main id="page">
 <dl class="figures" id="figures">{figures}</dl>
-<noscript><p class="note">This page draws its pictures and unpacks its texts with a script of its own.</p></noscript>
+<noscript><p class="note">This page draws its pictures and unpacks its texts with its own script.</p></noscript>
 </main>
 <footer class="soft" id="foot"></footer>"""
 

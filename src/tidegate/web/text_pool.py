@@ -7,10 +7,12 @@ viewed.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from tidegate.core.messages import encode_into_bytes
 from tidegate.datafolder.masking import EventMasker
 
 MAX_POOL_TEXT_CHARS: Final = 100_000
@@ -21,7 +23,7 @@ _MIN_BLOB_CHARS: Final = 1_000
 _OMITTED_REST: Final = "\n[… the rest is left out: it is made of too many pieces …]"
 _match_base64 = re.compile(r"(?:data:[\w/+.-]{0,80};base64,)?[A-Za-z0-9+/_=-]+").fullmatch
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class TextPool:
@@ -55,7 +57,7 @@ class TextPool:
         return bounded
 
     def _without_blobs(self, value: object) -> object:
-        """Replace pictures and signed blocks by their length: nobody reads base64, and there is much of it."""
+        """Replace pictures and signed blocks by their length: base64 is long and not readable."""
         if isinstance(value, str):
             if len(value) < _MIN_BLOB_CHARS or not _match_base64(value):
                 return value
@@ -111,7 +113,7 @@ def _find_cut_length(sizes: list[int], limit: int) -> int:
 
 
 def _encode_bounded(value: object, longest: int) -> bytes:
-    """Encode the value with its texts cut so that it takes at most twice as many bytes, whatever it is made of."""
+    """Encode the value with its texts cut so that it takes at most twice as many bytes, for any content."""
     cut = longest
     while len(encoded := _encode(_clip_strings(value, cut))) > 2 * longest and cut > _MIN_CLIP_CHARS:
         cut //= 2

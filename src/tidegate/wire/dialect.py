@@ -13,7 +13,8 @@ from tidegate.core.messages import Message, Tool
 from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestValidator, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
+from tidegate.wire.validation.validator import RequestValidator
 
 
 class Endpoint(NamedTuple):
@@ -89,11 +90,6 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     def family(self) -> str:
         """The `Message.origin` whose opaque data this dialect may send back."""
         return self.capabilities.family
-
-    @property
-    def sends_thinking(self) -> bool:
-        """Whether plain reasoning text is part of a request, and so of its cost."""
-        return self.capabilities.plain_thinking
 
     def tool_names(self, tools: tuple[Tool, ...]) -> dict[str, str]:
         """Map the names that a model will use to the names of the tools."""

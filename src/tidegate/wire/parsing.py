@@ -1,4 +1,4 @@
-"""Reading messages and requests that callers hand in.
+"""Reading messages and requests that callers pass in.
 
 Input is not trusted to have the right type: every step checks it, and refuses it with a cause and a remedy. Nothing is
 dropped silently; content that has no place in a `Message` is refused.
@@ -11,10 +11,11 @@ from typing import NoReturn
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
 
+_JSON_ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 200
 
 
@@ -65,12 +66,12 @@ def repair_json_unicode(value: object, depth: int = 0) -> object:
         return [repair_json_unicode(inner, depth + 1) for inner in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise_bad_input(f"A {_type_name(value)} is not JSON.", "Hand in plain dicts, lists, strings and numbers.")
+    raise_bad_input(f"A {_type_name(value)} is not JSON.", "Pass plain dicts, lists, strings and numbers.")
 
 
 def encode_json_text(value: object) -> str:
     """Encode a JSON value as text that is valid Unicode."""
-    return msgspec.json.encode(repair_json_unicode(value)).decode()
+    return encode_into_bytes(_JSON_ENCODER, repair_json_unicode(value)).decode()
 
 
 def _reject_constant(text: str) -> NoReturn:
@@ -132,19 +133,19 @@ def read_call_arguments(value: object) -> str:
 
 def require_object(value: object, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not an object.", "Hand in one JSON object.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not an object.", "Pass one JSON object.")
     return value
 
 
 def require_list(value: object, what: str) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Hand in a list.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Pass a list.")
     return value
 
 
 def require_text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise_bad_input(f"{what} is a {_type_name(value)}, not a text.", "Hand in a string.")
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a text.", "Pass a string.")
     return repair_unicode(value)
 
 

@@ -77,7 +77,7 @@ def parse_tools(tools: Iterable[Mapping[str, object] | Tool]) -> tuple[Tool, ...
     names = [tool.name for tool in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BadInput(f"The tool {twice[0]!r} is defined twice.", "Give every tool a name of its own.")
+        raise BadInput(f"The tool {twice[0]!r} is defined twice.", "Give every tool its own name.")
     return tuple(found)
 
 

@@ -1,5 +1,7 @@
 """What a process wrote, as it stands on a screen in the end."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,11 +82,16 @@ def test_the_last_part_is_kept() -> None:
 
 
 def test_memory_is_bounded_for_a_line_without_end() -> None:
-    terminal = TerminalOutput()
-    for _ in range(40):
-        terminal.feed("é\x1b[1Cxx".encode() * 20_000)
-    assert sum(map(len, terminal._pieces)) <= MAX_TERMINAL_CHARS
-    assert terminal.dropped_bytes > 0
+    tracemalloc.start()
+    try:
+        terminal, before = TerminalOutput(), tracemalloc.get_traced_memory()[0]
+        for _ in range(160):
+            terminal.feed("é\x1b[1Cxx".encode() * 20_000)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert terminal.dropped_bytes > 10 * MAX_TERMINAL_CHARS
+    assert held < 2 * MAX_TERMINAL_CHARS
 
 
 def test_a_long_line_that_is_written_over() -> None:

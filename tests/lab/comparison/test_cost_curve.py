@@ -23,7 +23,8 @@ from tidegate.lab.comparison.report.findings import Findings, FindingsSetup, Set
 from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_text
 from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 from tidegate.lab.comparison.session_sources import SessionSource
-from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures, UnmanagedCost
+from tidegate.lab.scoring.session_figures import ModelCosts, SessionFigures, UnmanagedCost
+from tidegate.lab.scoring.text_scorer import KeptText, TextFigures
 
 Kept = dict[str, float | None]
 SESSIONS = [f"s{number}" for number in range(12)]
@@ -57,9 +58,9 @@ def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: b
     [
         (values(0.6, 0.5), "better", list(EQUAL_COST_KEYS), []),
         (values(0.6, 0.9), "worse", [], list(EQUAL_COST_KEYS)),
-        (values(0.6, 0.5, anchors=0.6), "partly better", ["far", "far_strict", "anchors_strict"], []),
-        (values(0.6, 0.6, far=0.7), "partly worse", [], ["far"]),
-        (values(0.6, 0.5, anchors=0.9), "trade", ["far", "far_strict", "anchors_strict"], ["anchors"]),
+        (values(0.6, 0.5, far_lines=0.6), "partly better", ["near_block", "far_block", "refs_in_context"], []),
+        (values(0.6, 0.6, near_block=0.7), "partly worse", [], ["near_block"]),
+        (values(0.6, 0.5, far_lines=0.9), "trade", ["near_block", "far_block", "refs_in_context"], ["far_lines"]),
         (values(0.6, 0.6), "", [], []),
     ],
 )
@@ -73,13 +74,13 @@ def test_the_verdict_is_of_all_four(theirs: dict[str, Kept], word: str, better: 
 def test_a_difference_is_ours_less_theirs_with_its_interval() -> None:
     """Half of six projects +0.2, half -0.1: in 1.6 of 100 draws none is of the one half, in 10.9 at most one is."""
     theirs = values(0.6, 0.6)
-    theirs["far"] = {session: 0.4 if int(GROUPS[session][1]) % 2 else 0.7 for session in SESSIONS}
+    theirs["near_block"] = {session: 0.4 if int(GROUPS[session][1]) % 2 else 0.7 for session in SESSIONS}
     ours = dict(CURVE["middle"])
-    ours["far"] = dict.fromkeys(SESSIONS, 0.6)
+    ours["near_block"] = dict.fromkeys(SESSIONS, 0.6)
     found = compare_at_equal_cost({"middle": ours, "other": theirs}, ["middle"], "other", GROUPS)
     assert found is not None
     far, *_, cost = found.differences
-    assert (far.measure, far.estimate.session_count) == ("far", 12)
+    assert (far.measure, far.estimate.session_count) == ("near_block", 12)
     assert far.estimate.mean == pytest.approx(0.05)
     assert far.estimate.low == pytest.approx((0.2 - 5 * 0.1) / 6)
     assert far.estimate.high == pytest.approx((5 * 0.2 - 0.1) / 6)
@@ -103,7 +104,7 @@ def test_only_sessions_both_have_decide_the_cost() -> None:
 
 
 def test_a_point_that_another_makes_pointless_is_named() -> None:
-    worse = {"far down": values(0.55, 0.59), "mixed": values(0.55, 0.59, anchors=0.61), "twin": values(0.3, 0.4)}
+    worse = {"far down": values(0.55, 0.59), "mixed": values(0.55, 0.59, far_lines=0.61), "twin": values(0.3, 0.4)}
     every = {**CURVE, **worse}
     assert find_dominated_points(every, list(every)) == {"far down"}
 
@@ -121,18 +122,16 @@ def contender(key: str) -> Contender:
 
 
 def figures(cost: float, kept: float, place: int) -> SessionFigures:
-    share = [KeptShare(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
+    share = [KeptText(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
     made = SessionFigures(
         1000.0,
         10,
         requests_beyond_window=10,
-        far_references=share[0],
-        far_references_strict=share[1],
-        far_anchors=share[2],
-        far_anchors_strict=share[3],
+        texts=TextFigures(near_block=share[0], far_block=share[1], far_lines=share[2], refs_in_context=share[3]),
+        costs=ModelCosts(warm=1.25 * cost * (1 + place / 7)),
     )
     made.sent_tokens = cost * (1 + place / 7)
-    made.unmanaged = UnmanagedCost(1.25 * (1 + place / 7), 1.0, 1.0)
+    made.unmanaged = UnmanagedCost(ModelCosts(warm=1.25 * (1 + place / 7)), 1.0, 1.0)
     made.user_word_shares = 1 / (3 + place)
     return made
 
@@ -192,7 +191,7 @@ def test_points_are_shown_apart_and_their_sessions_can_be_had() -> None:
     ]  # fmt: skip
     for each in window.points:
         assert each.values["cost"].mean == pytest.approx(OURS[each.value])
-        assert each.values["far"].mean == pytest.approx(OURS[each.value])
+        assert each.values["near_block"].mean == pytest.approx(OURS[each.value])
 
 
 def test_the_comparison_in_the_report() -> None:

@@ -15,7 +15,8 @@ from tidegate.lab.scoring.recovery import find_recall_calls
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.signals import Need, extract_signals
+from tidegate.lab.scoring.signals import extract_signals
+from tidegate.lab.scoring.text_needs import Need
 from tidegate.models.pricing import TokenRates
 from tidegate.models.token_counters import create_counter
 

@@ -14,7 +14,8 @@ from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask
 from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals
+from tidegate.lab.scoring.signals import ANCHOR_KIND, extract_signals
+from tidegate.lab.scoring.text_needs import Need
 from tidegate.presets import load
 
 Json = dict[str, Any]

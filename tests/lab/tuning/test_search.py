@@ -9,7 +9,8 @@ from tests.lab.recordings import record
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.comparison.session_sources import SessionSource
-from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures, UnmanagedCost
+from tidegate.lab.scoring.session_figures import ModelCosts, SessionFigures, UnmanagedCost
+from tidegate.lab.scoring.text_scorer import KeptText, TextFigures
 from tidegate.lab.tuning.search import score_figures, split_sessions
 from tidegate.lab.tuning.settings import (
     TunableSetting,
@@ -47,12 +48,12 @@ def figures(far: int, dollars: float, over: int = 0) -> SessionFigures:
         1000.0,
         10,
         requests_beyond_window=10,
-        far_references=KeptShare(far, 10),
+        texts=TextFigures(refs_in_context=KeptText(far, 10)),
         dollars=dollars,
         oversized_requests=over,
     )
     made.user_word_shares = far
-    made.unmanaged = UnmanagedCost(1.0, 1.0, 1.0)
+    made.unmanaged = UnmanagedCost(ModelCosts(1.0, 1.0, 1.0), 1.0, 1.0)
     return made
 
 
@@ -116,7 +117,7 @@ def test_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rule = "{stage: drop_turns, when: {pressure: '> 0.5'}, keep: $keep}"
     policy.write_text(f"name: mine\nsettings:\n  keep: 1  # turns\nmoments:\n  before_call:\n    - {rule}\n")
     out = tmp_path / "tuned.yaml"
-    words = [str(tmp_path / "recordings"), "--policy", str(policy), "--window", "3000", "--trials", "5"]
+    words = [str(tmp_path / "recordings"), "--policy", str(policy), "--window", "4000", "--trials", "5"]
     words += ["--vary", "keep=1..6", "--out", str(out)]
     assert tune(tmp_path, *words) == 0
     said = capsys.readouterr().out
@@ -124,7 +125,7 @@ def test_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "reported on 2 others: project-" in said
     text = out.read_text("utf-8")
     assert "# tuned on 2 sessions" in text
-    assert "# far references kept: " in text
+    assert "# references in context: " in text
     assert f"keep: {load(out).settings['keep']}  # turns" in text
     with pytest.raises(BadInput, match="is there already"):
         tune(tmp_path, *words)

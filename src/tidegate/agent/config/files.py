@@ -18,6 +18,7 @@ from tidegate.core.config.values import SourcePosition, quote_value, suggest_nam
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.text.secrets import SecretMask
+from tidegate.plugins import list_plugins
 from tidegate.presets import list_context_presets, preset_names
 
 CONFIG_FILE = "tidegate.yaml"
@@ -71,7 +72,7 @@ def read_config_sources(files: ConfigFiles) -> ConfigSources:
 def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
     """Read both files and resolve them. `agent` is the id of one of several agents.
 
-    Raise BadPolicy with file and line for whatever is wrong.
+    Raise BadPolicy with file and line for any mistake.
     """
     return resolve_config(read_config_sources(files), environment, agent=agent)
 
@@ -280,7 +281,12 @@ def _check_names(config: ResolvedConfig) -> None:
     all_actions = {f"{module}.{action}" for module, found in MODULE_ACTIONS.items() for action in found}
     for name in settings.capabilities.tools:
         if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
-            require_known(name, BUILTIN_TOOL_NAMES | all_actions, "tool", f"capabilities.tools.{name}")
+            known = BUILTIN_TOOL_NAMES | all_actions | set(settings.tools)
+            require_known(name, known, "tool", f"capabilities.tools.{name}")
+    if settings.tools:
+        installed = [plugin.name for plugin in list_plugins("tool")]
+        for name in settings.tools:
+            require_known(name, installed, "plugin tool", "tools")
 
 
 def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:

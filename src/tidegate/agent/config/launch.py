@@ -21,6 +21,7 @@ from tidegate.agent.config.settings import BrainSettings, PolicySettings
 from tidegate.agent.config.trust import check_trust
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.plugins import find_plugin
 from tidegate.wire.registry import find_dialect_of_model
 
 
@@ -70,8 +71,9 @@ class LaunchOptions(NamedTuple):
 def override_config(config: ResolvedConfig, *, model: str = "", policy: str = "") -> ResolvedConfig:
     """Replace the model or the policy of a configuration. Settings of the replaced policy are dropped."""
     sources = dict(config.sources)
-    settings, agent = config.settings, config.agent
+    settings, agent, project_policy = config.settings, config.agent, config.project_policy
     if policy and policy != config.policy_name:
+        project_policy = False
         sources = {path: source for path, source in sources.items() if not path.startswith("policy.")}
         sources["policy.name"] = "--policy"
         settings = msgspec.structs.replace(settings, policy=PolicySettings(policy))
@@ -83,13 +85,15 @@ def override_config(config: ResolvedConfig, *, model: str = "", policy: str = ""
             sources[f"{path}.provider"] = "--model"
         sources[f"{path}.model"] = "--model"
         agent = msgspec.structs.replace(agent, brain=brain)
-    return msgspec.structs.replace(config, settings=settings, agent=agent, sources=sources)
+    return msgspec.structs.replace(
+        config, settings=settings, agent=agent, sources=sources, project_policy=project_policy
+    )
 
 
 def choose_brain(model: str, brain: BrainSettings, providers: frozenset[str] | set[str]) -> BrainSettings:
     """Return the brain for `PROVIDER/MODEL`, a model of the configured provider, or a model with a known maker."""
     provider, slash, name = model.partition("/")
-    if not slash or provider not in providers:
+    if not slash or not (provider in providers or find_plugin("provider", provider)):
         provider, name = brain.provider or _guess_provider(model), model
     if provider == brain.provider:
         return msgspec.structs.replace(brain, model=name)

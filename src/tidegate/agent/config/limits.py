@@ -1,6 +1,6 @@
 """Combines a project's `tidegate.yaml` with the user's own: the project's value wins, except for limits.
 
-Spending, approvals, commands, tools, network and paths are limits: wherever the user's own file says something about
+Spending, approvals, commands, tools, network and paths are limits: if the user's own file says something about
 one of them, the stricter of the two values wins. Where it says nothing, the project's file may set it. So a project's
 file can only tighten what the user's own file says. Every value of the project's file that was ignored is recorded.
 
@@ -253,6 +253,7 @@ _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath,
     ("modules", "*", "constraints", "denied_actions"): _FileCombiner.unite,
     ("providers",): _FileCombiner.add_entries,
     ("mcp",): _FileCombiner.add_entries,
+    ("tools",): _FileCombiner.unite,
     ("skills",): _FileCombiner.take_own,
     ("rules",): _FileCombiner.unite,
 }

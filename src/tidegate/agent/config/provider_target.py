@@ -11,6 +11,7 @@ from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import BrainSettings, ProviderSettings
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
+from tidegate.plugins import Plugin, find_plugin, list_plugins
 from tidegate.wire.registry import DIALECTS, get_dialect, resolve_dialect
 
 EMBEDDED_PROVIDER = "embedded"
@@ -45,7 +46,10 @@ _DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The target of requests. An empty base URL is the dialect's default. The sources say where a value comes from."""
+    """The target of requests. An empty base URL is the dialect's default. The sources say where a value comes from.
+
+    `plugin` is set if another package makes the provider.
+    """
 
     provider: str
     model: str
@@ -56,6 +60,7 @@ class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
     key_source: str = "default"
     headers: dict[str, str] = {}
     timeout: float | None = None
+    plugin: Plugin | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -75,10 +80,12 @@ def resolve_target(
     declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
     address = environment.get(variable, "")
-    if declared is None and known is None and not (address or brain.config.base_url):
+    plugin = find_plugin("provider", name) if declared is None and known is None else None
+    if declared is None and known is None and plugin is None and not (address or brain.config.base_url):
+        names = {*KNOWN_PROVIDERS, *providers, *(each.name for each in list_plugins("provider"))}
         raise BadInput(
             f"The provider {quote_value(name)} is not known and has no base URL.",
-            f"{suggest_name(name, {*KNOWN_PROVIDERS, *providers})} Or set providers.{name}.base_url, or ${variable}.",
+            f"{suggest_name(name, names)} Or set providers.{name}.base_url, or ${variable}.",
         )
     choices = (
         (address, f"${variable}"),
@@ -101,6 +108,7 @@ def resolve_target(
         key_source=key_source if key else "default",
         headers={**(declared.headers if declared else {}), **brain.config.headers},
         timeout=brain.timeout,
+        plugin=plugin,
     )
 
 

@@ -74,7 +74,7 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     def policy_context(self) -> PolicyContext | None:
         """The part of the context that the policy takes over. `load_configured_policy` reports a bad policy."""
         try:
-            return load(self.policy_name).context
+            return load(self.policy_name, import_stages=not self.project_policy).context
         except BadPolicy:
             return None
 
@@ -136,13 +136,13 @@ def make_policy_settings(config: ResolvedConfig) -> dict[str, object]:
 
 def load_configured_policy(config: ResolvedConfig) -> Policy:
     """Load the policy that a session is opened with. An error names the file and line of the setting."""
-    settings = make_policy_settings(config)
+    settings, trusted = make_policy_settings(config), not config.project_policy
     try:
-        return _keep_retention(config, load(config.policy_name, settings))
+        return _keep_retention(config, load(config.policy_name, settings, import_stages=trusted))
     except BadPolicy as error:
         for name in config.settings.policy.settings:
             try:
-                load(config.policy_name, {name: settings[name]})
+                load(config.policy_name, {name: settings[name]}, import_stages=trusted)
             except BadPolicy as setting_error:
                 source = config.sources.get(f"policy.settings.{name}", "policy.settings")
                 raise BadPolicy(f"{source}: {setting_error.args[0]}", setting_error.remedy) from None

@@ -121,7 +121,7 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
     (`filesystem.write`).
 
     A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
-    are not options. A rule of `deny_commands` matches wherever its words stand. See `tools/command_rules.py`.
+    are not options. A rule of `deny_commands` matches its words anywhere. See `tools/command_rules.py`.
     """
 
     default_policy: Literal["auto", "allow", "ask", "deny"] = "auto"
@@ -193,9 +193,9 @@ class McpServerSettings(msgspec.Struct, frozen=True):
 class FileSettings(msgspec.Struct, frozen=True):
     """A whole file. Without `modules` every tool is offered. `window`, in tokens, is for models without a window.
 
-    `rules` are rules of the user, one sentence each, that are put into every system prompt. `allow_env` names
-    the variables that a project's file may read with `{{env.NAME}}` without being trusted; only the user's own file
-    may set it.
+    `tools` names tools of installed packages to offer. `rules` are rules of the user, one sentence each, that are put
+    into every system prompt. `allow_env` names the variables that a project's file may read with `{{env.NAME}}`
+    without being trusted; only the user's own file may set it.
     """
 
     app: AppSettings = AppSettings()
@@ -209,6 +209,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     window: PositiveInt | None = None
     spend: SpendSettings = SpendSettings()
     mcp: dict[str, McpServerSettings] = {}
+    tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
     allow_env: tuple[VariableName, ...] = ()

@@ -23,7 +23,7 @@ from tidegate.core.errors import BadInput
 from tidegate.disk.atomic_files import make_folder, write_atomically
 
 _TRUSTED_FILE = "trusted.json"
-_RISKY_KEYS = ("capabilities", "mcp", "providers", "skills")
+_RISKY_KEYS = ("capabilities", "mcp", "providers", "skills", "tools")
 """Keys that need trust as a whole; `agent/config/settings.py` describes them."""
 
 

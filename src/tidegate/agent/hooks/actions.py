@@ -46,8 +46,8 @@ async def compact_context(
     decisions = await at.session.run_rules_async([made], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
-        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}: {own[-1].why}"
-    return f"nothing compacted: {own[-1].why if own else 'there was nothing to do'}"
+        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].why}"
+    return f"nothing was compacted. {own[-1].why if own else 'There was nothing to do.'}"
 
 
 def _make_compaction_rule(name: str, action: CompactContext, context: ContextSettings, policy: Policy) -> Rule:
@@ -63,7 +63,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
     """Add a message that starts no turn. Its text comes from the configuration and is clipped."""
-    limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget().room // _INJECTED_SHARE))
+    limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget.room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
     at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
     return text

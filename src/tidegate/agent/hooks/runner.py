@@ -127,7 +127,7 @@ class HookRunner:
                 return await run_hook_function(action, at, self._timeout)
             case LogMessage(message):
                 text = fill_placeholders(message, at)
-                at.session.add_note(_LOG_TOPIC, f"{hook.id}: {text}")
+                at.session.history.add_note(_LOG_TOPIC, f"{hook.id}: {text}")
                 return text
 
     def _report_failure(self, hook: Hook, failure: Exception, session: Session) -> HookReport:
@@ -135,7 +135,7 @@ class HookRunner:
         if not isinstance(failure, BadInput):
             text = f"{type(failure).__name__}: {text}"
         try:
-            session.add_note(_FAILED_TOPIC, f"{hook.id}: {text}")
+            session.history.add_note(_FAILED_TOPIC, f"{hook.id}: {text}")
         except Exception as worse:  # noqa: BLE001 - the next write to the log will raise it
             text += f" (this could not be noted: {type(worse).__name__})"
         return HookReport(hook.id, hook_action_name(hook), text, is_error=True)
@@ -166,7 +166,7 @@ class HookRunner:
 
     def _note_firing(self, hook: Hook, session: Session) -> None:
         if _is_remembered(hook):
-            session.add_note(_FIRED_TOPIC, hook.id)
+            session.history.add_note(_FIRED_TOPIC, hook.id)
             self._last_firings[hook.id] = _Firing(session.log.head, self._clock())
 
     def _read_firings(self, session: Session) -> None:
@@ -189,7 +189,7 @@ def _is_remembered(hook: Hook) -> bool:
 
 def _make_context(moment: HookMoment, session: Session) -> HookContext:
     """Return the context of a hook. Sizes are measured as the policy of the session measures them."""
-    view, budget, policy = session.view, session.budget(), session.policy
+    view, budget, policy = session.view, session.budget, session.policy
     tokens = measure_for_triggers(policy, view, budget)
     pressure = METRICS["pressure"](TriggerContext(view, budget, policy, tokens))
     return HookContext(moment, session, view.total_turns, tokens, view.message_count, view.tool_call_count, pressure)

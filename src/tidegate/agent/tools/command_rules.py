@@ -111,7 +111,7 @@ def describe_command_rule(text: str) -> str:
 
 
 def suggest_command_rule(text: str) -> str:
-    """Return what to write instead of a rule that once stood for every command that begins with it."""
+    """Return what to write instead of a rule that used to match every command that begins with it."""
     rule = parse_command_rule(text)
     if rule is None:
         return "Write one command without operators or variables; quote special characters; * is for the end alone."

@@ -1,4 +1,4 @@
-"""Runs a process in a group of its own, within a time limit, and ends the whole group afterwards."""
+"""Runs a process in its own group, within a time limit, and then ends the whole group."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ def start_process_group(
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
-    """Start a process as the leader of a group of its own. Its output is a pipe."""
+    """Start a process as the leader of its own group. Its output is a pipe."""
     return subprocess.Popen(
         command,
         cwd=cwd,

@@ -1,6 +1,6 @@
 """The values of a policy file: scalars, expressions with settings, and conversion to types.
 
-    $max_tokens                          the setting itself, whatever its type
+    $max_tokens                          the setting itself, of any type
     max(3, $max_context_turns // 6)      numbers, + - * / //, parentheses, min and max
     [Summary of ${name}]                 text with settings in it; $$ is a dollar sign
 

@@ -1,6 +1,6 @@
 """YAML text as a tree of values with their lines. YAML 1.2: `on`, `off` and `yes` are words.
 
-The text is parsed event by event within the limits below, because a few lines with anchors can stand for billions of
+The text is parsed event by event within the limits below, because a few lines with anchors can expand to billions of
 values.
 """
 
@@ -88,7 +88,7 @@ def read_yaml(text: str, source: str) -> YamlNode:
 
 
 def _events(text: str, source: str) -> Iterator[Any]:
-    """The events of the parser. Whatever exception it raises becomes BadPolicy: not YAML."""
+    """The events of the parser. Every exception becomes BadPolicy: not YAML."""
     from ruamel.yaml import YAML  # noqa: PLC0415 - a program that reads no such file need not load a YAML parser
 
     try:
@@ -145,7 +145,7 @@ class _Reader:
                 raise place.make_error("a key is not a word.", "Write a name before the colon.")
             check_scalar(event.value, place)
             if event.value in found:
-                raise place.make_error(f"key {quote_value(event.value)} stands here twice.", "Keep one of them.")
+                raise place.make_error(f"key {quote_value(event.value)} is here twice.", "Keep one of them.")
             found[event.value] = self.node(next(self.events), depth + 1)._replace(key=place)
         return found
 

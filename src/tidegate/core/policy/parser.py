@@ -27,13 +27,15 @@ from tidegate.core.config.values import (
     suggest_name,
 )
 from tidegate.core.config.yaml_tree import YamlNode, read_yaml
+from tidegate.core.errors import BadInput
+from tidegate.core.policy.external_stage import ExternalStage
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
     "name about settings aliases context reserve meter window unknown_window unknown_limit recoveries retention"
     " moments".split()
 )
-RULE_KEYS = "stage id if when cooldown floor".split()
+RULE_KEYS = ("stage", "id", "if", "when", "cooldown", "floor")
 _FLAG_METRICS = frozenset({"unlimited"})
 """Metrics that may be compared with true and false."""
 
@@ -168,10 +170,8 @@ def _rule(
         raise node.place.make_error(
             f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
         )
-    stage = match_spelling(given["stage"].text("stage"), stages)
-    if stage not in stages:
-        raise given["stage"].place.make_error(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
-    parameters = _parameters(stages[stage])
+    stage, run = _find_stage(given["stage"], stages)
+    parameters = _parameters(run)
     given = node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
     for name, parameter in parameters.items():
         if parameter.required and name not in given:
@@ -188,7 +188,7 @@ def _rule(
     return Rule(
         name=name,
         stage=stage,
-        run=stages[stage],
+        run=run,
         settings={
             key: convert_value(
                 _value(given[key], settings), parameter.hint, f'"{key}" in stage {stage}', given[key].place
@@ -201,6 +201,17 @@ def _rule(
         cooldown_seconds=float(_number(cooldown.get("seconds"), "seconds in cooldown", settings, whole=False)),
         floor=int(_number(given.get("floor"), "floor", settings)),
     )
+
+
+def _find_stage(node: YamlNode, stages: Mapping[str, Stage]) -> tuple[str, Stage]:
+    """The name and the function of a stage. `stages` may raise BadInput for one that it cannot load."""
+    try:
+        name = match_spelling(node.text("stage"), stages)
+        if name in stages:
+            return name, stages[name]
+    except BadInput as broken:
+        raise node.place.make_error(broken.args[0], broken.remedy) from broken
+    raise node.place.make_error(f"unknown stage {quote_value(name)}.", suggest_name(name, stages))
 
 
 def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken: dict[str, SourcePosition]) -> str:
@@ -228,10 +239,11 @@ class _StageParameter(NamedTuple):
 @cache
 def _parameters(stage: Stage) -> dict[str, _StageParameter]:
     """The settings of a stage: the keyword-only parameters in the signature of its function."""
-    hints = get_type_hints(stage, include_extras=True)
+    function = stage.run if isinstance(stage, ExternalStage) else stage
+    hints = get_type_hints(function, include_extras=True)
     return {
         name: _StageParameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
-        for name, parameter in inspect.signature(stage).parameters.items()
+        for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
 

@@ -13,6 +13,7 @@ import msgspec
 
 from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
+from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
@@ -120,6 +121,12 @@ def measure_fill(o: TriggerContext) -> int:
     return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
 
 
+def trigger_sizes_of(o: TriggerContext) -> TriggerSizes:
+    """The sizes that triggers are put into words with."""
+    budget = o.budget
+    return TriggerSizes(o.tokens, budget.capacity, budget.window, o.view.tokens, budget.room, measure_fill(o))
+
+
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -150,46 +157,69 @@ def effective_threshold(trigger: Trigger, budget: Budget) -> float:
 
 
 class TriggerReading(NamedTuple):
-    """Conditions and the values of their metrics. It is made at every call, so it is put into words only on demand."""
+    """Conditions, the values of their metrics and the limits. `str()` puts it into words.
+
+    It is made at every call and rarely shown, so it holds numbers, not text.
+    """
 
     conditions: tuple[tuple[Trigger, ...], ...]
     values: tuple[float, ...]
+    limits: tuple[float, ...]
+    sizes: TriggerSizes
 
     def __str__(self) -> str:
-        values = iter(self.values)
-        return " or ".join(
-            " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
-            for condition in self.conditions
-        )
+        """All triggers of a condition that holds; else, of each condition, the triggers that do not hold."""
+        numbers = iter(zip(self.values, self.limits, strict=True))
+        alternatives = []
+        for condition in self.conditions:
+            read = [(trigger, *next(numbers)) for trigger in condition]
+            failing = [each for each in read if not COMPARISONS[each[0].op](each[1], each[2])]
+            clauses = [
+                describe_trigger(trigger.metric, trigger.op, value, limit, not failing, self.sizes)
+                for trigger, value, limit in failing or read
+            ]
+            alternatives.append(" and ".join(clauses))
+        return ", and ".join(alternatives)
 
 
 class Verdict(NamedTuple):
+    """Whether a rule fires, and why or why not. `why` is empty for a rule without a condition."""
+
     fires: bool
     why: str | TriggerReading
 
 
 def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
     """Whether a rule fires now, and why or why not."""
-    why: str | TriggerReading = "always"
+    why: str | TriggerReading = ""
     if rule.when:
-        values: list[float] = []
-        for condition in rule.when:
-            readings = [METRICS[trigger.metric](occasion) for trigger in condition]
-            pairs = zip(condition, readings, strict=True)
-            if all(
-                COMPARISONS[trigger.op](value, effective_threshold(trigger, occasion.budget))
-                for trigger, value in pairs
-            ):
-                why = TriggerReading((condition,), tuple(readings))
-                break
-            values += readings
-        else:
-            return Verdict(False, TriggerReading(rule.when, tuple(values)))
+        reading, fires = _read_triggers(rule.when, occasion)
+        if not fires:
+            return Verdict(False, reading)
+        why = reading
     last = occasion.view.last_fired.get(rule.name)
     if last is not None:
         turns = occasion.view.total_turns - last.turn
         if rule.cooldown_turns and turns <= rule.cooldown_turns:
-            return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
+            return Verdict(
+                False, f"it is cooling down: {turns} of {rule.cooldown_turns} turns have passed since it last acted"
+            )
         if rule.cooldown_seconds and 0 <= now - last.time < rule.cooldown_seconds:  # a clock may have been set back
-            return Verdict(False, f"cooling down: {now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds passed")
+            seconds = f"{now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds"
+            return Verdict(False, f"it is cooling down: {seconds} have passed since it last acted")
     return Verdict(True, why)
+
+
+def _read_triggers(
+    conditions: tuple[tuple[Trigger, ...], ...], occasion: TriggerContext
+) -> tuple[TriggerReading, bool]:
+    """The first condition that holds and True, else all conditions and False."""
+    values, limits = list[float](), list[float]()
+    for condition in conditions:
+        read = [METRICS[trigger.metric](occasion) for trigger in condition]
+        bounds = [effective_threshold(trigger, occasion.budget) for trigger in condition]
+        if all(COMPARISONS[each.op](value, limit) for each, value, limit in zip(condition, read, bounds, strict=True)):
+            return TriggerReading((condition,), tuple(read), tuple(bounds), trigger_sizes_of(occasion)), True
+        values += read
+        limits += bounds
+    return TriggerReading(conditions, tuple(values), tuple(limits), trigger_sizes_of(occasion)), False

@@ -51,13 +51,17 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     last = units[-1]
     old = [unit for unit in units if unit is not last and newest not in unit.ids]
     aim = int(target * _TARGET_SHARE)
-    if not whole_request:
-        _clip_request(draft, view, target, budget)
+    request = next((item for item in view.items if item.message.id == newest and item.tokens > target), None)
+    if request is not None and request.tokens > budget.room and not whole_request:
+        _clip_request(draft, request, target // 2, budget)  # the other half is for the work on it
     _clear(draft, old, aim)
     _shrink(draft, old, aim)
     _drop(draft, old, aim)
     if draft.tokens > target and newest not in last.ids:
         squeeze_group(draft, last, target - count_recall_note(budget), budget)
+    if draft.tokens > target and request is not None and not whole_request:
+        rest = draft.tokens - draft.cost(newest)
+        _clip_request(draft, request, max(target - rest - count_recall_note(budget), target // 2), budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
     why = f"{view.tokens:,} tokens of history, {target:,} fit"
@@ -136,8 +140,8 @@ def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) ->
             room -= draft.cost(item.message.id)
     results = sorted(last.results, key=lambda item: draft.cost(item.message.id))
     for place, item in enumerate(results):
-        share = room // (len(results) - place)
-        if draft.cost(item.message.id) > share >= _MIN_RESULT_TOKENS:
+        share = max(room // (len(results) - place), _MIN_RESULT_TOKENS)
+        if draft.cost(item.message.id) > share:
             draft.replace(item, _clipped(item.message.parts, share, budget, item.message.id))
         room -= draft.cost(item.message.id)
     caller = last.items[0]
@@ -175,13 +179,6 @@ def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -
             draft.drop(unit)
 
 
-def _clip_request(draft: ViewDraft, view: View, target: int, budget: Budget) -> None:
-    """If the newest request does not fit alone, show its beginning and end in half of the room.
-
-    The other half is for the work on it. The log has the whole text.
-    """
-    for item in view.items:
-        if item.message.id == view.newest_request and item.tokens > target:
-            draft.replace(
-                item, _clipped(item.message.parts, max(target // 2, _MIN_RESULT_TOKENS), budget, item.message.id)
-            )
+def _clip_request(draft: ViewDraft, request: Item, tokens: int, budget: Budget) -> None:
+    """Show the beginning and the end of the newest request. The log has the whole text."""
+    draft.replace(request, _clipped(request.message.parts, max(tokens, _MIN_RESULT_TOKENS), budget, request.message.id))

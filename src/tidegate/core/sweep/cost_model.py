@@ -26,8 +26,9 @@ class CachePrices(NamedTuple):
         return 0.0 if self.cold else self.write - self.read
 
     def __str__(self) -> str:
-        text = f"prices read {self.read:g}, write {self.write:g}" + ("" if self.known else " (assumed)")
-        return f"{text}; the cache is cold" if self.cold else text
+        prices = f"a cached token costs {self.read:g} and a token written to the cache {self.write:g} input tokens"
+        prices += "" if self.known else " (assumed: the prices of the model are not known)"
+        return f"{prices}; the provider's cache has expired" if self.cold else prices
 
 
 ASSUMED_PRICES: Final = CachePrices()

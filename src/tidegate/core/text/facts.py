@@ -1,7 +1,7 @@
 """Facts in a text: paths, names, numbers and other values that a summary must not lose.
 
 Every expression here is a run of one class of characters or a choice of words: none can backtrack badly, and a text
-is only read at its head and tail, so the time is bounded whatever a tool printed.
+is only read at its head and tail, so the time is bounded for any output.
 """
 
 import re
@@ -17,7 +17,7 @@ FactKind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "versio
 
 # Longest of what we take for one name. Longer runs are data, not names.
 _LONGEST: Final = 160
-_WORD: Final = 6  # letters of the shortest name that is told by its capitals alone
+_WORD: Final = 6  # letters of the shortest name that is recognized by its capitals alone
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
 _LINE_END: Final = "\0"
 # A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name; an arrow ends the number

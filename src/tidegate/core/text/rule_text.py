@@ -5,7 +5,7 @@ tags. None of that may become a rule, or a README could give orders for the rest
 as not typed is left out whole. From typed text, and from text without a mark, these are left out:
 
 - fenced blocks; a fence that is never closed runs to the end
-- text between tags, from the first `<x>` to the last `</x>`: what stands inside cannot end its own block. Without a
+- text between tags, from the first `<x>` to the last `</x>`: text inside cannot end its own block. Without a
   closing tag it runs to the end, without an opening tag it begins at the start
 - quoted lines (`>`), and quotations that begin a line
 - diffs
@@ -44,7 +44,7 @@ _QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」"
 def rule_text(message: Message) -> str:
     """The text of a user message to search for rules: what may have been typed, in the user's own words."""
     texts = [part for part in message.parts if isinstance(part, Text) and part.typed is not False]
-    # In a log from before there were marks, the chat put mentioned files into parts of their own.
+    # In a log from before there were marks, the chat put mentioned files into separate parts.
     texts = [part for part in texts if part.typed or not part.text.startswith(MENTIONED_FILE)]
     if sum(len(part.text) for part in texts if not part.typed) > UNMARKED_CHARS:
         texts = [part for part in texts if part.typed]

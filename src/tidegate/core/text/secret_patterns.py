@@ -106,7 +106,7 @@ def _token(row: str) -> Shape:
     prefix, body = row.split()
     word = "[A-Za-z0-9_-]" if prefix.startswith("sk-") else "[A-Za-z0-9_]"
     p = re.escape(prefix)
-    # Not inside a word; but an escaped line end, a colour code and a quoted sign before it are no part of a word.
+    # Not inside a word; but an escaped line end, a color code and a quoted sign before it are no part of a word.
     begins = rf"(?:(?<!{word}{p})|(?<=\\[nrt]{p})|(?<=[0-9\[]m{p})|(?<=%[0-9A-Fa-f]{{2}}{p}))"
     return Shape(prefix, p + begins, body)
 
@@ -254,7 +254,7 @@ def _key_names(lower: str, at: int) -> Iterator[int]:
 
 
 def _is_secret(match: re.Match[str], value: str) -> bool:
-    """Does a value behind such a name look like one that someone keeps secret, and not like code or a placeholder?"""
+    """Return whether a value after such a name looks like a secret, and not like code or a placeholder."""
     if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN(value):
         return False
     before = match.string[max(0, match.start() - 44) : match.start()]

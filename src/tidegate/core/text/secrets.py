@@ -105,7 +105,7 @@ class SecretMask:
         return text
 
     def _mask_plain(self, text: str, long: str) -> str:
-        """Mask what can be read as it stands. `long` are the words in which a token may be."""
+        """Mask secrets in plain text. `long` are the words that may contain a token."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, _value_mark(form))
@@ -210,7 +210,7 @@ def _samples(secret: str) -> Iterator[_Sample]:
 
 
 def _mask_fragment(text: str, secret: str, sample: _Sample) -> str:
-    """Mask each place where this sample stands, with all around it that is also around it in the secret."""
+    """Mask each place where this sample occurs, with all surrounding text that is also in the secret."""
     pieces, done = [], 0
     place = text.find(sample.text)
     while place >= 0:
@@ -311,7 +311,7 @@ def _wrapped_word(text: str, at: int) -> _Wrapped | None:
             break
         pieces.append(piece[0])
         end = piece.end()
-        if len(piece[0]) < SHORTEST_TOKEN:  # nobody wraps lines as short as that: it was the last
+        if len(piece[0]) < SHORTEST_TOKEN:  # lines are not wrapped as short as that: it was the last
             break
     return _Wrapped("".join(pieces), end) if len(pieces) > 1 else None
 
@@ -357,9 +357,9 @@ def _bytes(run: str) -> bytes:
 
 
 def mask_outcome(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
-    """The same with secrets masked in what goes to a file, and the new SHA-256 wherever a notice gives the old one.
+    """The same with secrets masked in what goes to a file, and the new SHA-256 where a notice gives the old one.
 
-    The view itself is not masked: what was said to the model stays said.
+    The view itself is not masked: it must match what was sent to the model.
     """
     effects = tuple(_masked(effect, mask) for effect in outcome.effects)
     pairs = zip(outcome.effects, effects, strict=True)

@@ -4,9 +4,9 @@ Names, messages, notes and file names come from models, tools and imported files
 cursor, set the window title, write to the clipboard, or show other words than they hold. Three strengths:
 
 - `clean_line`: for a name or any other field that must stay on its line.
-- `clean_text`: for text with lines of its own. Whole escape sequences are removed, so no "[31m" stays behind.
+- `clean_text`: for text with several lines. Whole escape sequences are removed, so that no "[31m" is left.
 - `strip_controls`: the last step before the terminal, on lines that mix our own words with foreign ones. It removes
-  single characters only: to look for whole sequences there would let a foreign field swallow our words behind it.
+  single characters only: to look for whole sequences there would let a foreign field swallow our text after it.
 
 JSON stays valid and complete instead: `escape_controls` writes the same characters as `\\uXXXX`.
 """

@@ -108,7 +108,7 @@ def classify_call(call: Call) -> ToolAccess:
     """Whether a call changes something, reads something, or does neither.
 
     The name of the tool decides; one that fits both (`search_and_replace`) writes. A patch among the arguments writes,
-    whatever the tool is called. Writes by a shell command (`sed -i`, `>`) are not recognized.
+    regardless of the name of the tool. Writes by a shell command (`sed -i`, `>`) are not recognized.
     """
     return _classify(call.name, (value for _, value in iterate_strings(parse_call_arguments(call))))
 
@@ -173,7 +173,7 @@ def changed_paths_of(call: Call) -> list[str]:
 def iterate_strings(
     value: Any, key: str = "", depth: int = 0, *, skip: Container[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Every string in the arguments with the key it stands under. Keys in `skip` are left out with all below them."""
+    """Every string in the arguments with its key. Keys in `skip` are left out with all below them."""
     if depth > MAX_ARGUMENT_DEPTH or key in skip:
         return
     if isinstance(value, str):

@@ -1,9 +1,9 @@
 """Rules in user messages: what must hold from now on, as opposed to a single request.
 
-The sentences come back word for word, so that whoever keeps them keeps what was said. Only text that the user may have
+The sentences are returned word for word. Only text that the user may have
 typed is read (`core/text/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed
 can be pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not
-what a narrator says ("it always fails"), a question, or words in quotation marks.
+what describes a fact ("it always fails"), a question, or words in quotation marks.
 
 Every expression is a choice of words with bounded gaps: none can backtrack badly.
 """
@@ -100,7 +100,7 @@ _AT_START: Final = re.compile("|".join(each for each in _CASED if each.startswit
 _AT_WORD: Final = re.compile(rf"\b(?:{'|'.join(each[2:] for each in _CASED if each.startswith(_WORD))})".lower())
 _AT_STOP: Final = re.compile("|".join(each for each in _CASED if not each.startswith(("^", _WORD))).lower())
 _WITHOUT_WORDS: Final = re.compile("|".join((*_UNCASED, *_CHINESE, *_JAPANESE)))
-# Somebody tells what happens, and lays nothing down.
+# A statement about what happens, not a rule.
 _TOLD: Final = re.compile(
     r"^(?:and |but |so |because |since )?(?:I|it|he|she|they|this|that|there|nothing|nobody)\b(?:['’]\w+)? "
     r"(?:\w+ ){0,3}(?:always|never|must (?:have|be)|don['’]t|do not)\b(?! (?:want|use|touch|push|commit|change|accept))"
@@ -132,7 +132,7 @@ def rules_of(message: Message) -> list[str]:
 
 
 def find_rules(text: str) -> list[str]:
-    """The sentences of a text that state a rule, whoever wrote them."""
+    """Return the sentences of a text that state a rule, without regard to the author."""
     found: dict[str, None] = {}
     listed = False
     for line in text.split("\n"):

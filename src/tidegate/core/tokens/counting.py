@@ -37,7 +37,7 @@ __all__ = [
 
 MESSAGE_OVERHEAD = 4  # role and separators of one message
 REQUEST_OVERHEAD = 16  # what a chat template adds once: begin, end, the assistant's opening
-LABEL_OVERHEAD = 4  # a system message in mid-conversation is shown as a labelled user text
+LABEL_OVERHEAD = 4  # a system message in mid-conversation is shown as a labeled user text
 TOOL_OVERHEAD = 8  # braces and keywords around a tool definition
 UNKNOWN_IMAGE_TOKENS = 1200  # a picture of unknown size
 RENAMED_TOOL_OVERHEAD = 8  # a name that no provider takes is sent under a longer one
@@ -186,7 +186,7 @@ def is_plausible_report(counted: int, reported: int) -> bool:
 def fits_its_length(tokens: int, message: Message) -> bool:
     """Whether a stored count is believable for the length of its message. It takes no tokenizer and almost no time.
 
-    Every vocabulary makes tokens of 2 to 6 bytes of UTF-8, whatever the language. Long runs of blanks are an honest
+    Every vocabulary makes tokens of 2 to 6 bytes of UTF-8, in any language. Long runs of blanks are an honest
     exception, so a count that fails is counted again, not refused.
     """
     size, pictures = _extent(message.parts)

@@ -5,7 +5,7 @@ A count by characters is wrong exactly where agents live: ids, logs, hashes and 
 those borders: "fooBar9" is three pieces, "foobar" one.
 
 Each character becomes one byte that names its kind (`bytes.translate` drops the continuation bytes of UTF-8 in the
-same pass, the lead byte tells the script). The estimate is a weighted sum of how often a kind, or a pair of kinds,
+same pass, the lead byte identifies the script). The estimate is a weighted sum of how often a kind, or a pair of kinds,
 occurs: `bytes.count`, so all the work happens in C and no character passes through Python. Weights are never
 negative: a longer text never has a smaller estimate, which is what lets a clip search for its cut.
 
@@ -15,7 +15,7 @@ with an under-count costing three times an over-count, and then raised by `SAFET
 
 from typing import Final
 
-# Whole texts of 100 MB arrive; their translated copies should not stand in memory beside them.
+# Whole texts of 100 MB arrive; their translated copies should not be in memory at the same time.
 _PIECE: Final = 4_000_000
 _SAFETY_PERCENT: Final = 105  # percent
 

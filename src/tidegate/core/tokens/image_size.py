@@ -23,7 +23,7 @@ UNKNOWN_SIZE = ImageSize(0, 0)
 
 
 def read_image_size(base64_data: str) -> ImageSize:
-    """Width and height of a PNG, JPEG, GIF or WebP, or `UNKNOWN`. Accepts a data: URI and wrapped lines."""
+    """Return width and height of a PNG, JPEG, GIF or WebP, or `UNKNOWN_SIZE`. Accepts a data: URI and wrapped lines."""
     try:
         return _read(_body(base64_data))
     except (ValueError, IndexError):  # binascii.Error is a ValueError

@@ -1,7 +1,7 @@
-"""Events of a log that a stranger may have written: nothing in them lays down a rule.
+"""Removes the authority of the user from the events of an untrusted log, so that no rules are taken from it.
 
-What was said stays as it was, without the authority of the user. Texts of the user are marked as not typed; pins and
-ledgers become notes, and a ledger loses its rules and the heading that says that they hold.
+The messages stay as they are. Texts of the user are marked as not typed; pins and ledgers become notes, and a ledger
+loses its rules and the heading that says that they apply.
 """
 
 import msgspec

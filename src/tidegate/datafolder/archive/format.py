@@ -1,17 +1,18 @@
-"""The form of an exported session: gzip with one JSON value a line.
+"""The format of an exported session: gzip with one JSON value per line.
 
     header     format, version, name, head, created
     event      one line each, as an array
     file       one line each: name and text
     end        the counts, and the SHA-256 of all lines before it
 
-It is read as a stream and believed only at its end. Whoever wrote it: nothing here unpacks more than it was allowed.
+It is read as a stream and accepted only when its end was checked. Nothing unpacks more than its limit.
 """
 
 import gzip
 import hashlib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.event_check import find_impossible_value, is_possible_time
 from tidegate.core.events import Event
+from tidegate.core.messages import encode_into_bytes
 
 ARCHIVE_FORMAT = "tidegate session"
 ARCHIVE_VERSION = 1
@@ -27,7 +29,7 @@ _MAX_ARCHIVE_BYTES = 16 * 1024 * 1024 * 1024
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True):
-    """What an import may unpack, in bytes: a small gzip file can hold a very large one."""
+    """Bytes that an import may unpack: a small gzip file can contain a very large one."""
 
     line: int = _MAX_LINE_BYTES
     total: int = _MAX_ARCHIVE_BYTES
@@ -56,11 +58,11 @@ class ArchiveEnd(msgspec.Struct, frozen=True):
 ArchiveItem = ArchiveHeader | Event | ArchiveFile | ArchiveEnd
 _T = TypeVar("_T")
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class ArchiveWriter:
-    """Puts items into a gzip stream. The same session gives the same bytes."""
+    """Writes items into a gzip stream. The same session gives the same bytes."""
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self._packed = packed
@@ -90,7 +92,7 @@ class _Line(NamedTuple):
 
 
 def _lines(file: IO[bytes], limits: ArchiveLimits) -> Iterator[_Line]:
-    """The lines, bounded, each with the SHA-256 of those before it."""
+    """Yield the lines, up to a limit, each with the SHA-256 of the lines before it."""
     file.seek(0)
     digest = hashlib.sha256()
     total = 0
@@ -116,7 +118,7 @@ def _check_size(what: str, size: int, most: int) -> None:
 
 
 def read_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[ArchiveItem]:
-    """What the file holds, each proved to stand where it belongs. When this ends without an error, all is proved."""
+    """Yield the items of the file and check their order. If this ends without an error, the whole file is intact."""
     header: ArchiveHeader | None = None
     end: ArchiveEnd | None = None
     events = files = 0
@@ -130,7 +132,7 @@ def read_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[ArchiveItem
             events += 1
             event = _decode_line(line, Event, f"record {events}")
             if files or event.seq != events:
-                raise bad_archive(f"record {event.seq} stands where record {events} should, or behind the files")
+                raise bad_archive(f"record {event.seq} is where record {events} should be, or after the files")
             if wrong := find_impossible_value(event):
                 raise bad_archive(f"record {events}: {wrong}")
             yield event

@@ -1,4 +1,4 @@
-"""Token counts of an imported log, made again: those in the file decide what fits a window, and anybody wrote them."""
+"""Recounts the tokens of an imported log: counts decide what fits the window, so those of the file are not trusted."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ _LONGEST_NAME = 200
 
 
 class EventRecounter:
-    """Takes the events of a log in order and gives each with counts of our own, by the model that the log names.
+    """Takes the events of a log in order and returns each with our own counts, for the model that the log names.
 
     `model_note` is the first note of a model in the log: a session writes its system prompt before it.
     """
@@ -33,7 +33,7 @@ class EventRecounter:
         known = len(noted.model) <= _LONGEST_NAME
         self._counter = create_counter(noted.model) if known else TokenEstimator()
         try:
-            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").sends_thinking
+            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").capabilities.plain_thinking
         except (BadInput, BadPolicy):
             self._thinking = False
 
@@ -82,7 +82,9 @@ def _with(event: Event, what: MessageAdded | ViewEdited | NoteAdded) -> Event:
 
 
 def _measured(message: Message) -> Message:
-    """With the true size of each picture, which decides what it costs; 0 by 0 for one that is not in the message."""
+    """Return the message with the true size of each picture, which decides its tokens; 0 by 0 if its data is
+    missing.
+    """
     parts = tuple(map(_measured_part, message.parts))
     return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
 

@@ -1,12 +1,12 @@
-"""A session as one file to carry away, and back.
+"""Export of a session as one file, and import.
 
-Both ways it is a stream: a session need not fit into memory, only its largest message. Large records are taken out of
-their blobs; trace, snapshot and index stay behind, for they can be made again.
+Both are streams: only the largest message must fit into memory, not the session. Large records are read from their
+blobs. Trace, snapshot and index are not exported, because they can be rebuilt.
 
-Secrets are masked on the way out. On the way in nothing is believed that decides what fits: tokens are counted again,
-impossible values are refused with the number of their record, and one more record (`foreign`) makes the session forget
-what usage reports, cooldowns and caches said elsewhere. Rules and pins in a file that is not trusted do not hold: see
-`datafolder/archive/distrust.py`. All else is the exported log, byte for byte.
+An export masks secrets. An import does not trust what decides about fitting the window: tokens are counted again,
+impossible values are refused with the number of their record, and one more record (`foreign`) resets usage reports,
+cooldowns and the state of caches. Rules and pins of an untrusted file have no effect: see
+`datafolder/archive/distrust.py`. Everything else is the exported log, byte for byte.
 """
 
 import gzip
@@ -50,7 +50,7 @@ from tidegate.store.session_log import store_if_large
 
 _DEFAULT_LIMITS = ArchiveLimits()
 _BATCH_EVENTS, _BATCH_BYTES = 512, 4 * 1024 * 1024
-"""Events of an import that are kept by one append: at most so many, and about so large."""
+"""Events of an import that are stored by one append: their largest number and approximate bytes."""
 
 
 class ExportResult(msgspec.Struct, frozen=True):
@@ -62,7 +62,8 @@ class ExportResult(msgspec.Struct, frozen=True):
     masked_count: int
 
 
-# --- out --------------------------------------------------------------------------------------------------------------
+# --- export
+# --------------------------------------------------------------------------------------------------------------
 
 
 def export_session(data: FolderContents, name: str, path: str | os.PathLike[str]) -> ExportResult:
@@ -133,7 +134,8 @@ def _open_replacement(target: Path) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
 
 
-# --- in ---------------------------------------------------------------------------------------------------------------
+# --- import
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def import_session(
@@ -144,9 +146,10 @@ def import_session(
     limits: ArchiveLimits = _DEFAULT_LIMITS,
     trust: bool = False,
 ) -> str:
-    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept.
+    """Import a session under its own name or another, and return the name. The whole file is checked before it is
+    stored.
 
-    The file may come from a stranger: unless the caller says to `trust` it, no rule or pin in it holds here.
+    The file may come from a stranger: unless the caller sets `trust`, its rules and pins have no effect.
     """
     with _open_archive(Path(path)) as file:
         found = _examine_archive(data, file, name, limits)
@@ -160,7 +163,7 @@ def import_session(
 
 
 class _Examined(NamedTuple):
-    """`name` is the one to keep it under, `exported` its own."""
+    """An import in progress. `name` is the name to store it under, `exported` the name in the file."""
 
     name: str
     exported: str
@@ -169,7 +172,7 @@ class _Examined(NamedTuple):
 
 
 def _arriving(data: FolderContents, found: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
-    """The same, counted again, and at the end the record that says where it all comes from."""
+    """Yield the events with new counts, and at the end a record that marks the log as imported."""
     recounting = EventRecounter(found.model_note)
     for item in arrived:
         yield recounting.event(item) if isinstance(item, Event) else item
@@ -190,7 +193,7 @@ def _open_archive(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examined:
-    """Twice through the file: what is undone must be known before the log can be folded in one go."""
+    """Check the file in two passes: undone edits must be known before the log can be folded at once."""
     undone: set[int] = set()
     names: set[str] = set()
     exported = model_note = ""
@@ -265,16 +268,16 @@ def _fold(view: View, event: Event) -> None:
         return  # the fold is made as if these had been known from the start
     try:
         view.fold(event)
-    except Exception as failure:  # whatever it is, this log cannot be opened
+    except Exception as failure:  # after any error this log cannot be opened
         raise bad_archive(
             f"record {event.seq} does not follow from those before it ({type(failure).__name__})"
         ) from failure
 
 
 def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem], trust: bool) -> None:
-    """Into a log of another name first, which is marked to be removed should we die; a fork then makes all of it be.
+    """Store the events under a temporary name, which is removed after a crash; a fork then creates the session at once.
 
-    The files are written before that: without the log nobody sees them.
+    The files are written before that: without the log they are not visible.
     """
     staging = f"{name[:400]} (import {secrets.token_hex(8)})"
     files: list[str] = []
@@ -295,13 +298,13 @@ def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem]
         raise
     finally:
         # If this fails, the next opening of the folder finishes it, because the mark is there. The reason must be
-        # FORGOTTEN_REASON: a removal with any other reason is cancelled while the log is still whole.
+        # FORGOTTEN_REASON: a removal with any other reason is canceled while the log is still complete.
         with suppress(TidegateError):
             remove_session(data, staging, FORGOTTEN_REASON)
 
 
 def _batches(found: Iterable[ArchiveItem], data: FolderContents, name: str, files: list[str]) -> Iterator[list[Event]]:
-    """The events by handfuls; the files are written where they come."""
+    """Yield the events in batches; files are written when they occur."""
     batch: list[Event] = []
     size = 0
     for item in found:

@@ -1,1 +1,1 @@
-"""Find damage in a data folder and mend it."""
+"""Finds damage in a data folder and repairs it."""

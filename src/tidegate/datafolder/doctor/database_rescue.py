@@ -1,10 +1,10 @@
 """Rebuilding a database file whose structure is damaged, from everything in it that can still be read.
 
-The doctor mends records in place. It cannot where SQLite itself no longer finds its way: a file that was cut off, a
-page of a tree that is wrong. Then the file is copied to `damaged/`, every record that proves whole goes into a new one,
-notes that say what is lost into the gaps, and the new one takes its place.
+Usually the doctor repairs records in place. It cannot if SQLite itself cannot read the structure of the file, for
+example because it was truncated. Then the file is copied to `damaged/`, every intact record is written to a new file,
+with notes about what is lost in the gaps, and the new file replaces the old one.
 
-After a crash at any step the folder has the old file or the new one. Nobody else may have the folder open.
+After a crash at any step the folder has the old file or the new one. No other process may have the folder open.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ _RESTORE_REMEDY = "Put back a copy of the data folder if you have one."
 
 
 def needs_rescue(folder: str | os.PathLike[str]) -> bool:
-    """Whether the file is damaged in a way that cannot be mended in place."""
+    """Return whether the file is damaged in a way that cannot be repaired in place."""
     path = Path(folder) / FILE
     return path.is_file() and bool(find_structure_faults(path))
 
@@ -79,7 +79,7 @@ def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) ->
     for session in {finding.session for finding in findings}:
         (path.parent / "views" / session_file_key(session)).unlink(
             missing_ok=True
-        )  # it shows what the log no longer has
+        )  # it shows records that the log no longer has
     return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", kept), *findings]
 
 
@@ -99,7 +99,7 @@ def _locked_database(path: Path) -> Iterator[None]:
 
 
 def _copy_whole(path: Path, target: Path) -> None:
-    """The file in one piece, as long as its header says it should be."""
+    """Copy the file and extend it to the length that its header gives."""
     target.parent.mkdir(mode=0o700)
     _duplicate(path, target)
     with target.open("r+b") as file:
@@ -109,13 +109,13 @@ def _copy_whole(path: Path, target: Path) -> None:
         if os.fstat(file.fileno()).st_size < size <= 1 << 44:
             file.truncate(size)
         file.seek(0)
-        file.write(_MAGIC)  # with one wrong byte here all the rest is refused
+        file.write(_MAGIC)  # with one wrong byte here, SQLite refuses the whole file
     with closing(sqlite3.connect(target)) as db:
         _try_statement(db, "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _repair_structure(path: Path) -> None:
-    """What SQLite can put in order by itself, and an entry for rows that have none: it is made from them when read."""
+    """Let SQLite rebuild its indexes, and add sessions for rows without one; they are filled in when they are read."""
     with closing(sqlite3.connect(path)) as db:
         _try_statement(db, "REINDEX")
         for session in find_session_ids(db):
@@ -128,7 +128,7 @@ def _repair_structure(path: Path) -> None:
 
 
 def _try_statement(db: sqlite3.Connection, statement: str) -> None:
-    """It may help; where it does not, what can be read can be read without."""
+    """Run a statement that may help. If it fails, reading continues without it."""
     try:
         db.execute(statement).close()
     except sqlite3.DatabaseError:
@@ -169,7 +169,7 @@ def _save_session(source: Store, target: Store, info: SessionInfo, now: float) -
         if waiting:
             target.append(info.name, head, waiting)
     except (DamagedData, BadInput) as damage:
-        findings.append(Finding(info.name, f"Behind record {head} nothing was read: {damage}", "lost", _RESTORE_REMEDY))
+        findings.append(Finding(info.name, f"Nothing after record {head}: {damage}", "lost", _RESTORE_REMEDY))
     return findings
 
 
@@ -179,7 +179,7 @@ class _Piece(NamedTuple):
 
 
 def _read_pieces(source: Store, session: str) -> Iterator[_Piece]:
-    """All records in order, with the gaps where they are."""
+    """Yield all records in order, with gaps where records are missing."""
     head, start = source.head(session), 1
     while start <= head:
         try:
@@ -195,8 +195,8 @@ def _read_pieces(source: Store, session: str) -> Iterator[_Piece]:
 
 
 def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) -> str:
-    """The damaged file is kept as it is. Then first the same with all that stands beside it in one file, so that this
-    can go (until it has gone it may be read into it again, which changes nothing); then the new one."""
+    """Keep a copy of the damaged file, merge its write-ahead log into it so that the log can be removed (repeating this
+    changes nothing), then replace it by the new file."""
     folder = path.parent / "damaged"
     number = 1
     while (kept := folder / f"{FILE}.{number}").exists():
@@ -208,7 +208,7 @@ def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) ->
     sync_folder(folder)
     step("kept aside")
     os.replace(whole, path)
-    sync_folder(path.parent)  # before what is in it now may go from beside it
+    sync_folder(path.parent)  # before its write-ahead log may be removed
     step("in one piece")
     for ending in ("-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
@@ -221,7 +221,7 @@ def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) ->
 
 
 def _duplicate(path: Path, target: Path) -> list[Path]:
-    """A copy of the file and of what was not yet written back into it."""
+    """Copy the file and its write-ahead log."""
     made: list[Path] = []
     for ending in ("", "-wal"):
         source = path.with_name(path.name + ending)

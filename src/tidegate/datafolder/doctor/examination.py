@@ -1,11 +1,11 @@
-"""Look through a data folder: every record, every pair, every file; mend what can be mended, and say what cannot.
+"""Examines a data folder: every record, every pair, every file. Repairs what can be repaired and reports the rest.
 
     for finding in examine(data, repair=True):
         print(finding)
 
-Without `repair` nothing is changed. With it, what can be made again is made again, what belongs to nobody is set aside,
-and records that are damaged are replaced by a note that says so: the session then opens with all its other messages,
-and what was left of the damaged ones is in `damaged/`. A session that is in use is looked at and not touched.
+Without `repair` nothing is changed. With it, derived data is rebuilt, data that belongs to no session is moved away,
+and damaged records are replaced by a note: the session then opens with all its other messages, and the remains of the
+damaged ones are in `damaged/`. A session that is in use is examined but not changed.
 """
 
 import os
@@ -46,9 +46,9 @@ from tidegate.store.store import RewritableStore, SessionInfo
 __all__ = ["Finding", "Severity", "examine_folder"]
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Is told what comes next, how many were done, and how many there are."""
+"""Called with what is examined next, how many are done, and how many there are."""
 
-_RESCUE_REMEDY = "Run `tidegate doctor --repair` when nobody has it open: it rebuilds the file."
+_RESCUE_REMEDY = "Close all sessions and run `tidegate doctor --repair`: it rebuilds the file."
 _RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
 
 
@@ -165,22 +165,22 @@ class _SessionExamination:
 
     def _mend_records(self, found: LogSurvey) -> LogSurvey:
         for fault in found.faults:
-            if not (self._repair and fault.is_mendable):
+            if not (self._repair and fault.is_repairable):
                 self._add(
-                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_mendable else "It is left as it is."
+                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_repairable else "It is left as it is."
                 )
-        mendable = [fault for fault in found.faults if fault.is_mendable]
-        if not (self._repair and mendable):
+        repairable = [fault for fault in found.faults if fault.is_repairable]
+        if not (self._repair and repairable):
             return found
         try:
-            places = [self._save_remains(fault) for fault in mendable]
-            self._replace_records(mendable)
+            places = [self._save_remains(fault) for fault in repairable]
+            self._replace_records(repairable)
         except TidegateError as hindrance:
-            for fault in mendable:
+            for fault in repairable:
                 self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
             return found
-        for fault, place in zip(mendable, places, strict=True):
-            self._add(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
+        for fault, place in zip(repairable, places, strict=True):
+            self._add(f"{_describe_fault(fault)} They are lost; the other records are intact.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
 
     def _save_remains(self, fault: RecordFault) -> str:
@@ -254,10 +254,9 @@ class _SessionExamination:
         if os.path.lexists(self._data.trace_path(self._name)):
             trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
             trace.rewrite(log)
-            trace.close()
         self._add(which, "mended")
 
-    # --- what they mean -------------------------------------------------------------------------------------------
+    # --- meaning -------------------------------------------------------------------------------------------
 
     def _check_events(self, log: KeptLog) -> None:
         judged = check_log(log)
@@ -272,7 +271,7 @@ class _SessionExamination:
             self._add(
                 f"{len(judged.unlawful_seqs)} edits (events {which}) were not lawful for the view of their time.",
                 "fine",
-                "The view is mended before each request.",
+                "The view is repaired before each request.",
             )
         for fault in islice(find_request_faults(judged.view), 3):
             self._add(f"Its next request would be refused: {fault}", "broken", _FORK_REMEDY)
@@ -309,7 +308,6 @@ class _SessionExamination:
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
             trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
-            trace.close()
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""The findings of the doctor."""
 
 from typing import Literal
 
@@ -10,9 +10,10 @@ Severity = Literal["fine", "mended", "broken", "lost"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`fine`: nothing to do. `mended`: was wrong, is right. `broken`: is wrong still. `lost`: gone for good, said once.
+    """One finding. `fine`: nothing to do. `mended`: repaired. `broken`: not repaired. `lost`: data is lost, reported
+    once.
 
-    An empty `session` is the data folder. It tells numbers and names, never what was said.
+    An empty `session` means the data folder. A finding contains numbers and names, never content of messages.
     """
 
     session: str

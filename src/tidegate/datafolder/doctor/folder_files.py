@@ -26,7 +26,7 @@ DAMAGED_FOLDER = "damaged"
 _OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", DAMAGED_FOLDER)
 _OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")
 _ABANDONED_SECONDS = 3600.0
-"""Seconds after which nobody is still writing a file that was begun."""
+"""Seconds after which an unfinished file is considered abandoned."""
 
 
 def free_damaged_path(data: FolderContents, name: str) -> Path:
@@ -59,11 +59,11 @@ def is_regular_file(path: Path) -> bool:
         return False
 
 
-# --- what was begun and not finished ----------------------------------------------------------------------------------
+# --- unfinished work ----------------------------------------------------------------------------------
 
 
 def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Finding]:
-    """Removals that a crash cut short."""
+    """Find removals that a crash interrupted."""
     for file in data.retention_folder.names():
         if not file.endswith(".json"):
             continue
@@ -95,7 +95,7 @@ def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
 
 
 def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
-    """Files that were being written when a process died."""
+    """Find files that were being written when a process died."""
     begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
         (data.root / DAMAGED_FOLDER).glob(".rescue-*")
     )
@@ -130,7 +130,7 @@ def _own_files(data: FolderContents) -> Iterator[Path]:
             yield entry
 
 
-# --- who may read it --------------------------------------------------------------------------------------------------
+# --- permissions --------------------------------------------------------------------------------------------------
 
 
 def check_permissions(data: FolderContents, repair: bool) -> Iterator[Finding]:

@@ -6,15 +6,14 @@ been lost: nothing is deleted then but what could be rebuilt from a log.
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-from tidegate.core.errors import NotKept, TidegateError
+from tidegate.core.errors import TidegateError
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.trace.lines import decode_trace_line
-from tidegate.disk.atomic_files import hold_lock, make_folder
+from tidegate.disk.atomic_files import make_folder
 from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
 
@@ -44,8 +43,8 @@ def _session_keys(data: FolderContents) -> set[str]:
 def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
     """Handle one orphan. The sessions are listed again under its lock: a new session has files before it has a log."""
     said = f"Data of a session that no longer exists: {what} ({path.name})."
-    with suppress(NotKept), hold_lock(data.root / "locks" / key, patience=0.0):
-        if key in _session_keys(data):
+    with data.locks.exclusive_key(key) as acquired:
+        if not acquired or key in _session_keys(data):
             return
         if not repair:
             yield Finding("", said, "broken", "With --repair it is moved to damaged/.")

@@ -1,4 +1,4 @@
-"""Checks of one log, record by record: what cannot be read, and what does not follow from the records before."""
+"""Checks of one log, record by record: unreadable records, and records that contradict earlier ones."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -36,15 +36,15 @@ from tidegate.wire.rendering.request import RequestRenderer
 
 LOST_TOPIC = "lost"
 FAR = 4
-"""So many times fewer tokens than we count cannot be right, by whichever counter."""
+"""A stored token count this many times below our own count is wrong with any counter."""
 _MAX_REFOLDS = 100
-"""So many undos are followed exactly; each has the log folded again from the start."""
+"""The most undos that are replayed exactly, because each folds the log again from the start."""
 
 
 class RecordFault(NamedTuple):
-    """Records that are not what they should be. `raw` is the record, where there is a whole one.
+    """A range of damaged records. `raw` is the record if it is complete.
 
-    One that is not `mendable` may be right for another version, or its extent is not known: it stays as it is.
+    A fault with `is_repairable` false may be valid in another version, or its extent is not known; it stays as it is.
     """
 
     first: int
@@ -52,7 +52,7 @@ class RecordFault(NamedTuple):
     reason: str
     raw: bytes = b""
     blob_hash: str = ""
-    is_mendable: bool = True
+    is_repairable: bool = True
 
 
 class LogSurvey(NamedTuple):
@@ -64,7 +64,7 @@ class LogSurvey(NamedTuple):
 
 
 def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
-    """Read every record. It goes on behind each damage, and always ends."""
+    """Read every record, continuing after each damaged one. Always terminates."""
     found = LogSurvey(store.head(session), [], set())
     start = 1
     while start <= found.head:
@@ -78,12 +78,12 @@ def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
             known = damage.first_record >= start and damage.last_record >= damage.first_record
             last = min(damage.last_record, found.head) if known else found.head
             found.faults.append(
-                RecordFault(damage.first_record if known else start, last, damage.args[0], is_mendable=known)
+                RecordFault(damage.first_record if known else start, last, damage.args[0], is_repairable=known)
             )
             start = last + 1
         else:
             if start <= found.head:
-                found.faults.append(RecordFault(start, found.head, "The log ends before them.", is_mendable=False))
+                found.faults.append(RecordFault(start, found.head, "The log ends before them.", is_repairable=False))
             break
     return found
 
@@ -94,7 +94,7 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
     if sha:
         shas.add(sha)
         if blobs is None:
-            return RecordFault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", is_mendable=False)
+            return RecordFault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", is_repairable=False)
         try:
             content = blobs.get(sha)
         except DamagedData as damage:
@@ -103,13 +103,15 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
         event = decode_event(content)
     except (msgspec.DecodeError, UnicodeError) as fault:
         if _looks_like_event(seq, content):
-            return RecordFault(seq, seq, f"It is an event that this version does not know: {fault}.", is_mendable=False)
+            return RecordFault(
+                seq, seq, f"It is an event that this version does not know: {fault}.", is_repairable=False
+            )
         return RecordFault(seq, seq, f"It is not an event: {fault}.", content)
     return None if event.seq == seq else RecordFault(seq, seq, f"It calls itself event {event.seq}.", content)
 
 
 def _looks_like_event(seq: int, content: bytes) -> bool:
-    """What a newer tidegate may have written is right, whatever we make of it."""
+    """Return whether this could be an event of a newer version, which is no damage."""
     try:
         value = msgspec.msgpack.decode(content)
     except (msgspec.DecodeError, UnicodeError):
@@ -122,22 +124,23 @@ def _looks_like_event(seq: int, content: bytes) -> bool:
 
 
 def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
-    """The placeholder for a record that is lost."""
+    """Encode the placeholder for a lost record."""
     return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
 
 
-# --- what cannot be ---------------------------------------------------------------------------------------------------
+# --- impossible values
+# ---------------------------------------------------------------------------------------------------
 
 
 class Wrong(NamedTuple):
-    """A record with a value that cannot be: why, and the same event with possible ones."""
+    """A record with an impossible value: why, and the same event corrected."""
 
     why: str
     right: Event
 
 
 def impossible_values(log: Log) -> dict[int, Wrong]:
-    """By number. A count of tokens is wrong only if it is far below what the message holds: counters differ."""
+    """Return impossible records by seq. A token count is wrong only if it is far too low, because counters differ."""
     found: dict[int, Wrong] = {}
     model_note, time = "", 0.0
     for event in log.read():
@@ -163,7 +166,7 @@ def _miscounted(what: EventPayload) -> str:
 
 
 def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
-    """The counts of an event, each with what it is the count of."""
+    """Yield the token counts of an event, each with its message."""
     if isinstance(what, MessageAdded):
         seen = resolve_visibility(what.message)
         if seen is not None:
@@ -179,7 +182,7 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
 
 
 def _corrected(event: Event, time: float) -> Event:
-    """With a time before it, and without what a provider cannot have reported."""
+    """Return the event with the given time and without impossible reported values."""
     what = event.payload
     if not is_possible_time(event.time):
         event = msgspec.structs.replace(event, time=time)
@@ -198,14 +201,11 @@ def _corrected(event: Event, time: float) -> Event:
     return msgspec.structs.replace(event, payload=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
 
 
-# --- what follows from what -------------------------------------------------------------------------------------------
+# --- consistency -------------------------------------------------------------------------------------------
 
 
 class LogCheck(NamedTuple):
-    """The view at the end, and the events whose edits were not lawful for the view as it was then.
-
-    `failed` is the event that cannot be folded: then there is no view, and the session cannot be opened.
-    """
+    """The view at the end of the log, and the events whose edits were not valid for the view at that point."""
 
     view: View | None
     unlawful_seqs: list[int]
@@ -251,7 +251,7 @@ def _is_lawful(view: View, edited: ViewEdited) -> bool:
 
 
 def find_request_faults(view: View) -> Iterator[str]:
-    """What the provider would refuse in the next request, once what is open or orphaned in it was mended."""
+    """Yield what the provider would refuse in the next request after open and orphaned calls are repaired."""
     outcome = repair_view(view)
     if outcome.edits:
         placed = tuple(

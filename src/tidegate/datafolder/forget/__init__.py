@@ -1,1 +1,1 @@
-"""Remove words or whole sessions from everything that holds them."""
+"""Removes words, messages or whole sessions from the log and everything derived from it."""

@@ -1,4 +1,4 @@
-"""Files and notes with something taken out of them. They are plain texts, so they are looked through as such."""
+"""Removes forgotten content from files and notes, which are plain texts."""
 
 import hashlib
 import os
@@ -20,11 +20,11 @@ _LOCK_NAME = ".lock"  # of `Folder`
 _PASSAGE_HEADING = re.compile(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)
 
 FileChange = Callable[[str, str], str | None]
-"""Given the name of a file and its text: the new text, or None if the file is to go."""
+"""Called with the name and the text of a file; returns the new text, or None to remove the file."""
 
 
 def rewrite_files(folder: Folder, change: FileChange, rename: Callable[[str], str] = str) -> tuple[str, ...]:
-    """The names of the files that were changed or removed. Others may write notes meanwhile: theirs stay."""
+    """Change or remove files and return their names. Notes that others write meanwhile are kept."""
     touched: list[str] = []
     for name in folder.names():
         text, where = _text(folder, name), rename(name)
@@ -48,7 +48,7 @@ def _apply_change(change: FileChange, name: str, text: str | None, *_: object) -
 
 
 def _text(folder: Folder, name: str) -> str:
-    """As `Folder.update` reads and writes it: bytes that are no UTF-8 go through unharmed."""
+    """Decode and encode like `Folder.update`: bytes that are not UTF-8 are preserved."""
     return _raw(folder, name).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
 
 
@@ -60,7 +60,7 @@ def _raw(folder: Folder, name: str) -> bytes:
 
 
 def _remove_temporary_files(folder: Folder) -> None:
-    """What a writer that was killed has left, may hold anything. One that is at work has the lock."""
+    """Remove unfinished files of killed writers: they may hold anything. A working writer holds the lock."""
     if not folder.root.is_dir():
         return
     try:
@@ -74,7 +74,7 @@ def _remove_temporary_files(folder: Folder) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Else what was cut off it may be there again after a power cut."""
+    """Sync a file, so that removed content does not come back after a power loss."""
     try:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
@@ -83,12 +83,12 @@ def sync_file(path: Path) -> None:
 
 
 def list_damaged_pieces(data: Path) -> tuple[str, ...]:
-    """What the doctor put away from a data folder."""
+    """List the files that the doctor moved away."""
     return tuple(sorted(f"damaged/{path.name}" for path in (data / "damaged").glob("*")))
 
 
 def map_changed_hashes(folder: Folder, words: PhraseRemover) -> dict[str, str]:
-    """The hashes of the files that will change, as they are and as they will be."""
+    """Return the old and the new hashes of the files that will change."""
     found: dict[str, str] = {}
     for name in folder.names():
         text = _text(folder, name)
@@ -103,9 +103,9 @@ def _hash(data: bytes) -> str:
 
 
 def remove_messages_from_file(file: str, text: str, messages: list[Message], mask: Callable[[str], str]) -> str | None:
-    """A file named for a message goes; of a file with passages, those of the message.
+    """Remove a file that is named for a message; from a file with passages, remove those of the message.
 
-    First exactly what was written: a message may hold what looks like the next passage. Then by headings.
+    The exact text is searched first, because a message may contain what looks like the next heading; then headings.
     """
     ids = {message.id for message in messages}
     if file.rpartition("/")[2] in ids:
@@ -128,7 +128,7 @@ def remove_messages_from_file(file: str, text: str, messages: list[Message], mas
 
 
 def remove_phrase_from_note(text: str, words: PhraseRemover) -> str:
-    """Headings are cut: they may hold a part of the words."""
+    """Remove words from a heading, which may contain a part of them because headings are clipped."""
     lines = (
         words.remove_from_excerpt(line) if line.startswith("## ") else line
         for line in words.remove_from_text(text).split("\n")
@@ -137,7 +137,7 @@ def remove_phrase_from_note(text: str, words: PhraseRemover) -> str:
 
 
 def remove_note_titles(text: str, session: str, messages: Iterable[Message], mask: Callable[[str], str]) -> str:
-    """An entry is called what the request began with."""
+    """Return the title of an entry: the beginning of its request."""
     asked = [make_note_title([message]) for message in messages if is_user_request(message)]
     for title in {_heading(shown, 120) for each in asked for shown in (each, mask(each))}:
         heading = rf"^(## [0-9:]+ · {re.escape(_source(session))} · ){re.escape(title)}$"

@@ -1,10 +1,10 @@
 """Forgetting: the only way to remove content from a log. Removes a session, messages of it, or a phrase.
 
 Removed content is replaced by a tombstone, and an event says which records were changed. The content is also removed
-from everything derived from the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
+from everything derived from the log: blobs, files, trace, notes, snapshot, index. No process may have the session open.
 
 Each step can be repeated: if a run is interrupted, the log is valid and opens, and the same call finishes the rest.
-What is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
+Data that is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
 A fork is a separate session: content from before the fork must be forgotten there, too.
 """
@@ -90,9 +90,9 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
 
 class _LogChanges(NamedTuple):
-    """What a look through the log brings: the records to put in, the messages among them, and what tells of them.
+    """The result of reading the log: the records to replace, the messages among them, and summaries of them.
 
-    `marked` are tombstones of earlier that no event tells of: the run that made them was cut short.
+    `marked` are earlier tombstones without an event: the run that made them was interrupted.
     """
 
     changes: dict[int, Event]
@@ -235,7 +235,7 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
 def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
     """Rewrite all records at once; then append the event that says so; then delete blobs no record refers to."""
     records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
-    # Also without changes: an earlier run may have died before the disk was cleared of what it replaced.
+    # Also without changes: an earlier run may have been killed before the replaced records were erased from the disk.
     _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
@@ -255,12 +255,8 @@ def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: Step
 def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
     """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
-        trace = Trace(data.trace_path(name), name, data.mask)
-        try:
-            trace.rewrite(data.open_log(name))
-            sync_file(data.trace_path(name))
-        finally:
-            trace.close()
+        Trace(data.trace_path(name), name, data.mask).rewrite(data.open_log(name))
+        sync_file(data.trace_path(name))
         step("trace made again")
     if (search := data.open_existing_search()) is not None:
         search.refresh()

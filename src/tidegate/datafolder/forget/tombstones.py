@@ -1,7 +1,7 @@
-"""Events with something taken out of them: pure, and the same event where there is nothing to take.
+"""Removes content from events. Pure functions; an event without such content is returned unchanged.
 
-What stays is what the log needs to be valid: seq, time, role, kind, ids, calls and the results that answer them. Counts
-stay upper bounds of what is sent.
+Everything that the log needs to be valid stays: seq, time, role, kind, ids, calls and the results that answer them.
+Counts remain upper bounds of what is sent.
 """
 
 import json
@@ -22,8 +22,9 @@ TOMBSTONE = "[forgotten]"
 MIN_FORGOTTEN_CHARS = 4
 _MAX_JSON_DEPTH = 200
 _MIN_CUT_CHARS = 8
-"""A part of the words as long as this, where a text was cut, is taken for them."""
-_EXTRA_TOKENS = 8  # tokens: a mark for a short word, and the words beside it that are now divided otherwise
+"""At the end of a clipped text, a part of the words that has this length counts as the words."""
+_EXTRA_TOKENS = 8
+"""Tokens by which a mark may exceed the word it replaces, with neighboring words that are now split differently."""
 _KEPT_TOPICS = frozenset("undo redo clear turn model tried forgotten unsigned".split())
 _JSON_SHORT = {'"': '"', "/": "/", "\b": "b"}
 _ESCAPED_BLANK = r"(?:[nrtf]|u(?i:00(?:0[9a-d]|1[c-f]|20|85|a0)|1680|20[0-5][0-9af]|3000))"
@@ -32,7 +33,7 @@ _BLANKS = rf"(?:[\s+]|\\{{1,15}}{_ESCAPED_BLANK}|{_QUOTED_BLANK})+"
 
 
 class _ByteCounter:
-    """No vocabulary makes more tokens of a text than it has bytes."""
+    """Counts bytes: no vocabulary makes more tokens of a text than it has bytes."""
 
     name = "bytes"
 
@@ -48,7 +49,7 @@ def _count_upper_bound(message: Message) -> int:
 
 
 def blank_event(event: Event, ids: frozenset[str]) -> Event:
-    """The event without what these messages said, and without what edits show of them."""
+    """Return the event without the content of these messages, also in edits of them."""
     what = event.payload
     if isinstance(what, MessageAdded) and what.message.id in ids:
         message = _blank_message(what.message)
@@ -85,7 +86,7 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
 
 
 def _blank_message(message: Message) -> Message:
-    """Calls and results stay as a frame; of all that was said and shown, one mark."""
+    """Replace all content by one mark. Calls and results stay without their content."""
     kept: list[Part] = []
     for part in message.parts:
         if isinstance(part, Call):
@@ -98,7 +99,7 @@ def _blank_message(message: Message) -> Message:
 
 
 def find_derived_messages(event: Event, about: set[str]) -> list[str]:
-    """Messages that this edit put in the place of some of these: they may tell of them, and so on from them."""
+    """Return the messages with which this edit replaced some of these: they may repeat their content."""
     if not isinstance(event.payload, ViewEdited):
         return []
     gone = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}
@@ -117,9 +118,9 @@ def _removed_ids(edit: Edit) -> tuple[str, ...]:
 
 
 class PhraseRemover:
-    """Words to be taken out, as they are and as JSON (also JSON in JSON) and URLs write them.
+    """Words to be removed, as they are and as written in JSON (also JSON in JSON) and URLs.
 
-    `sums` are hashes of files that will change with them: what a notice says of a file stays true.
+    `sums` are the hashes of files that will change, so that notices about these files stay true.
     """
 
     def __init__(self, words: str, sums: Mapping[str, str] | None = None) -> None:
@@ -139,7 +140,7 @@ class PhraseRemover:
         return new
 
     def remove_from_excerpt(self, text: str) -> str:
-        """A text made of one that held the words may have been cut in the midst of them."""
+        """Remove words from a text that was made from another one and may be clipped in the middle of the words."""
         text = self.remove_from_text(text)
         if len(self._phrase) <= _MIN_CUT_CHARS:
             return text
@@ -147,7 +148,7 @@ class PhraseRemover:
         return _remove_cut_phrase(text[::-1], self._phrase[::-1], TOMBSTONE[::-1])[::-1]
 
     def remove_from_json(self, text: str, instead: str) -> str:
-        """The same for JSON, which stays JSON; `instead` where the words are more than its strings."""
+        """The same for JSON, which stays JSON; return `instead` if the words extend beyond single strings."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -173,7 +174,7 @@ class PhraseRemover:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def remove_from_event(self, event: Event) -> Event:
-        """Events are to be handed in in their order: what an edit shows of a message depends on what that said."""
+        """Process an event. Call it for all events in order, because edits depend on earlier messages."""
         what = event.payload
         if isinstance(what, MessageAdded):
             message = self._message(what.message, event.seq)
@@ -225,7 +226,7 @@ class PhraseRemover:
         if isinstance(part, Text | Image):
             return self._remove_from_visible_part(part, torn)
         if isinstance(part, Thinking):
-            # Its provider signed it as it is: it goes whole.
+            # It is signed by the provider, so it is removed as a whole.
             return (
                 None
                 if self.matches(part.block)
@@ -250,7 +251,7 @@ class PhraseRemover:
         return part if same else msgspec.structs.replace(part, text=text, opaque="")
 
     def _call_id(self, ident: str, seq: int) -> str:
-        """A call and its result still find each other, by another name."""
+        """Return another id, the same for a call and its result."""
         if ident not in self._new_call_ids and self.matches(ident):
             self._new_call_ids[ident] = f"forgotten-{seq}-{len(self._new_call_ids)}"
         return self._new_call_ids.get(ident, ident)
@@ -305,12 +306,12 @@ def _strings(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _pattern(words: str) -> str:
-    """Blanks in a row, and backslashes in a row, are one thing; every other character is one by itself."""
+    """Split a text into units: a run of blanks, a run of backslashes, or any other single character."""
     return "".join(_spelling_pattern(found[0]) for found in re.finditer(r"\s+|\\+|.", words, re.DOTALL))
 
 
 def _spelling_pattern(run: str) -> str:
-    """How the same may be written. Bounded, so that a text of backslashes only takes no longer than another."""
+    """Return a pattern for the ways in which a unit can be written, bounded for runs of backslashes."""
     char, length = run[0], len(run)
     if char.isspace():
         return _BLANKS
@@ -327,7 +328,7 @@ def _spelling_pattern(run: str) -> str:
 
 
 def _remove_cut_phrase(text: str, words: str, mark: str = TOMBSTONE) -> str:
-    """The text without beginnings of the words, each as far as it goes."""
+    """Remove the longest beginnings of the words from a text."""
     start, done, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
     while (at := text.find(start, done)) >= 0:
         end = _MIN_CUT_CHARS

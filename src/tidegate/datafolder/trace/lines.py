@@ -1,6 +1,6 @@
-"""The lines of a trace: how an event reads in it, and how it is read by people and scorers.
+"""The lines of a trace: made from events, read by people and scorers.
 
-A line tells what an event did and how large it was. The words themselves are in the log, under the same seq.
+A line says what an event did and how large it was. The content itself is in the log, under the same seq.
 """
 
 import os
@@ -11,11 +11,11 @@ import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
-from tidegate.core.messages import calls_of, result_of, texts_of
+from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
-"""At most so many characters of a text, of a name, and so many ids in a line."""
+"""Limits of a line: characters of a text, characters of a name, number of ids."""
 _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
 
@@ -34,7 +34,7 @@ TextMask = Callable[[str], str]
 
 
 class TraceLine(msgspec.Struct, omit_defaults=True):
-    """The first four stand in every line, the others where the event has them. Nought is written, absent is not.
+    """One line. The first four fields are always present, the others if the event has them. A zero is written.
 
     `id` is the message's name in the log, `call` the id that ties a tool_result to its tool_call. `more`: the event
     has further lines, so one that ends with it was cut off.
@@ -75,7 +75,7 @@ class TraceLine(msgspec.Struct, omit_defaults=True):
     more: bool = False
 
 
-# --- from an event to its lines ---------------------------------------------------------------------------------------
+# --- events to lines ---------------------------------------------------------------------------------------
 
 
 def mask_nothing(text: str) -> str:
@@ -83,7 +83,7 @@ def mask_nothing(text: str) -> str:
 
 
 def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_nothing) -> list[TraceLine]:
-    """At least one line for any event, each of bounded length, with no text of a message in it."""
+    """Return at least one line for any event, each of bounded length and without text of a message."""
 
     shown = (
         session
@@ -144,7 +144,7 @@ def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
 
 
 def _log_order(ident: str) -> tuple[int, str]:
-    """In the order of the log: `m9` before `m10`."""
+    """Return a sort key in the order of the log: `m9` before `m10`."""
     number = ident[1:].partition(".")[0]
     return (int(number) if number.isdecimal() else 0, ident)
 
@@ -170,8 +170,8 @@ def _clip_name(text: str) -> str:
 
 
 def _mask_and_clip(text: str, mask: TextMask) -> str:
-    """Masked first and cut then: half a key is not known for one. Of a huge text only the beginning is looked at, and
-    the end of that, where a key may have been cut, is not shown."""
+    """Mask a text, then clip it: half a key would not be recognized. Of a huge text only the beginning is searched, and
+    its end, where a key may be cut, is not shown."""
     seen = clip_chars(text, _MASKED_CHARS, mode="head", notice="").text
     masked = mask(seen)
     if len(seen) < len(text):
@@ -188,7 +188,7 @@ _decoder = msgspec.json.Decoder(TraceLine)
 
 
 def encode_trace_line(line: TraceLine) -> bytes:
-    return _encoder.encode(line) + b"\n"
+    return encode_into_bytes(_encoder, line) + b"\n"
 
 
 def decode_trace_line(data: bytes) -> TraceLine | None:
@@ -199,7 +199,7 @@ def decode_trace_line(data: bytes) -> TraceLine | None:
 
 
 def read_trace(path: Path | str, start: int = 0) -> Iterator[TraceLine]:
-    """The lines from seq `start` on. What was cut off or damaged is left out: it shows as a gap in the seqs."""
+    """Yield the lines from seq `start` on. Damaged lines are left out and appear as a gap in the seqs."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
@@ -210,7 +210,7 @@ def read_trace(path: Path | str, start: int = 0) -> Iterator[TraceLine]:
 
 
 class ModelUsage(msgspec.Struct):
-    """What the calls of one model took. `input_tokens` is all that was read, cached or not."""
+    """The usage of one model. `input_tokens` includes cached tokens."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -220,7 +220,7 @@ class ModelUsage(msgspec.Struct):
 
 
 def sum_usage_by_model(lines: Iterable[TraceLine]) -> dict[str, ModelUsage]:
-    """The tokens of a workflow by model, added up over the lines of any number of sessions."""
+    """Add up the tokens by model over the lines of any number of sessions."""
     found: dict[str, ModelUsage] = {}
     for line in lines:
         if line.event == "model_usage":

@@ -1,8 +1,8 @@
-"""The trace of a session: what happened in it, one JSON object a line, for people and scorers.
+"""Writes the trace of a session: its events as JSON lines, for people and scorers.
 
-It is derived from the log and only ever written: no view is made from it, so nothing in it can reach a model. Every
-event of the log gives at least one line with its seq; a gap shows, and is filled from the log at the next chance. So a
-line is not fsynced, and a trace that cannot be written never disturbs its session.
+The trace is derived from the log and never read for a view, so nothing in it can reach a model. Every event of the log
+gives at least one line with its seq; a gap is visible and is filled from the log at the next opportunity. Therefore
+lines are not fsynced, and a trace that cannot be written never disturbs its session.
 """
 
 import errno
@@ -48,8 +48,8 @@ class _Tail(NamedTuple):
 class Trace:
     """The file of one session: JSON lines, 0600. Used as the session's watcher.
 
-    Several processes may have the session open: under a lock on the file, whoever comes first writes an event, and
-    nobody writes it again. What cannot be written is kept in `failure`, in words; empty when all is well.
+    Several processes may have the session open: under a lock on the file, the first of them writes an event, and no
+    other writes it again. `failure` describes why the last write failed; it is empty if it succeeded.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Trace:
         """`patience`: how many seconds a session waits for another process that is writing."""
         self.path = path if isinstance(path, Path) else Path(path)
         self.last_error = ""
-        self._session = session.encode("utf-8", "replace").decode()  # a name may be what JSON cannot hold
+        self._session = session.encode("utf-8", "replace").decode()  # a name may contain what JSON cannot represent
         self._mask, self._patience = mask, patience
         self._log: Log | None = None
-        self._file: int | None = None
+        self._inode = 0
         self._size = -1
         self._tail = _Tail()
         self._call_names: dict[str, str] = {}
-        self._unread_tail = _Tail()  # what is before it may tell of names that we do not know
+        self._unread_tail = _Tail()  # earlier lines may have names that are not known here
 
     def append_missing(self, log: Log) -> None:
-        """Write what the trace lacks of this log. A trace of another log with the same name is started again."""
+        """Write the missing lines of this log. A trace of another log with the same name is started again."""
         self._log = log
         with self._record_errors(), self._locked_file() as file:
             if not self._belongs_to(file, log):
@@ -85,26 +85,21 @@ class Trace:
                 self._write(file, self._log.read(self._tail.seq + 1))
 
     def rewrite(self, log: Log) -> None:
-        """Write all of it again: the log was changed in place, because something in it had to be forgotten.
+        """Write the whole trace again after `forget` changed the log.
 
-        Other than the rest of the trace this must not fail unseen: NotKept if it does.
+        Unlike other writes of the trace this must not fail silently: it raises NotKept.
         """
         self._log = log
         with self._record_errors(), self._locked_file() as file:
             self._truncate(file)
             self._write(file, log.read())
-            os.fsync(file)  # what was forgotten must not come back after a power cut
+            os.fsync(file)  # forgotten content must not come back after a power loss
         if self.last_error:
             raise NotKept(f"The trace was not made again: {self.last_error}", "Remove the file and open the session.")
 
-    def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-        self._file, self._size = None, -1
-
     @contextmanager
     def _record_errors(self) -> Iterator[None]:
-        """The log has what the trace lacks: a session goes on without it."""
+        """Record a failed write. The session continues, because the log has everything."""
         try:
             yield
         except OSError as failure:
@@ -116,33 +111,32 @@ class Trace:
 
     @contextmanager
     def _locked_file(self) -> Iterator[int]:
-        """The file, locked, and known to its end."""
+        """Open and lock the file, and read it to its end. It is open only during a write."""
         while True:
             file = self._open()
-            self._lock(file)
-            status = os.fstat(file)
-            if status.st_nlink:
-                break
-            self.close()  # it was removed meanwhile, and the lock is on nothing
-        try:
-            if status.st_size != self._size:
-                self._read_tail(file, status.st_size)
-            yield file
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            try:
+                self._lock(file)
+                status = os.fstat(file)
+                if not status.st_nlink:
+                    continue  # it was removed meanwhile, and the lock is on nothing
+                if (status.st_ino, status.st_size) != (self._inode, self._size):
+                    self._read_tail(file, status.st_size)
+                    self._inode = status.st_ino
+                yield file
+                return
+            finally:
+                os.close(file)
 
     def _open(self) -> int:
-        if self._file is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:
-                self._file = os.open(self.path, flags, 0o600)
-            except FileNotFoundError:
-                make_folder(self.path.parent)
-                self._file = os.open(self.path, flags, 0o600)
-        return self._file
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            make_folder(self.path.parent)
+            return os.open(self.path, flags, 0o600)
 
     def _lock(self, file: int) -> None:
-        """Wait for others, but not for one that hangs, and not again and again."""
+        """Wait for the lock for a limited time; after a timeout, do not wait again for a while."""
         until = time.monotonic() + (0.0 if self.last_error else self._patience)
         while True:
             try:
@@ -155,7 +149,7 @@ class Trace:
                 return
 
     def _read_tail(self, file: int, size: int) -> None:
-        """Others wrote, or this is the first look: find the last whole event, and cut off what comes behind it."""
+        """Find the last complete event after another process wrote, or at the first look, and truncate the rest."""
         self._size = -1
         self._tail = _last_event(file, size)
         self._unread_tail = self._tail
@@ -167,7 +161,10 @@ class Trace:
         self._size = self._tail.end
 
     def _belongs_to(self, file: int, log: Log) -> bool:
-        """Whether an event that both have is the same one. Where others wrote on, the log may be behind the trace."""
+        """Return whether log and trace agree on an event.
+
+        If others wrote meanwhile, the trace may be ahead of this log.
+        """
         if not self._tail.seq:
             return True
         known = self._tail.seq <= log.head
@@ -183,7 +180,7 @@ class Trace:
     def _write(self, file: int, events: Iterable[Event]) -> None:
         waiting, last = bytearray(), None
         for last in events:
-            waiting += self._encoded(last)
+            waiting += self._encoded(file, last)
             if len(waiting) >= _BATCH:
                 self._write_batch(file, waiting, last)
                 waiting = bytearray()
@@ -191,7 +188,7 @@ class Trace:
             self._write_batch(file, waiting, last)
 
     def _write_batch(self, file: int, data: bytearray, last: Event) -> None:
-        """All of it or nothing: a full disk may take the first half of a line."""
+        """Write all lines or none: a full disk may accept only half of a line."""
         size, self._size = self._size, -1
         if os.write(file, data) != len(data):
             os.ftruncate(file, size)
@@ -199,36 +196,36 @@ class Trace:
         self._size = size + len(data)
         self._tail = _Tail(last.seq, last.time, self._size)
 
-    def _encoded(self, event: Event) -> bytes:
+    def _encoded(self, file: int, event: Event) -> bytes:
         lines = make_trace_lines(event, self._session, self._mask)
         for line in lines:
             if line.call is None:
                 continue
             if line.name is None:
-                line.name = self._call_names.get(line.call) or self._load_call_names().get(line.call)
+                line.name = self._call_names.get(line.call) or self._load_call_names(file).get(line.call)
             else:
                 self._call_names[line.call] = line.name
         while len(self._call_names) > _MAX_CALL_NAMES:
             del self._call_names[next(iter(self._call_names))]
         return b"".join(encode_trace_line(line) for line in lines)
 
-    def _load_call_names(self) -> dict[str, str]:
-        """Of calls that were written before we came. Most sessions are opened without one that waits for its result."""
-        if self._unread_tail.end and self._file is not None:
-            self._call_names = _read_call_names(self._file, self._unread_tail) | self._call_names
+    def _load_call_names(self, file: int) -> dict[str, str]:
+        """Read the tools of calls that were written earlier. Most sessions have no call that waits for its result."""
+        if self._unread_tail.end:
+            self._call_names = _read_call_names(file, self._unread_tail) | self._call_names
             self._unread_tail = _Tail()
         return self._call_names
 
 
 def _read_call_names(file: int, tail: _Tail) -> dict[str, str]:
-    """The tools of the newest calls."""
+    """Return the tools of the newest calls."""
     data = os.pread(file, tail.end - tail.start, tail.start)
     lines = [decode_trace_line(line) for line in data.split(b"\n")]
     return {line.call: line.name for line in lines if line and line.event == "tool_call" and line.call and line.name}
 
 
 def _last_event(file: int, size: int) -> _Tail:
-    """From the end of the file, in as large a piece as it takes: the time for this does not grow with the file."""
+    """Read the end of the file in a piece that is large enough; the time does not grow with the file."""
     block = _BLOCK
     while True:
         start = max(0, size - block)

@@ -145,14 +145,14 @@ def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
         _load_common_names(terms.common_names_key, terms.cache_folder),
     )
     gauge = RequestScorer(task, InputBill(terms.rates, times))
-    elsewhere = _run_contender(cell, recording, gauge.add_request, stopped)
+    elsewhere = run_contender(cell, recording, gauge.add_request, stopped)
     figures = gauge.finish()
     figures.invalid_in_other_dialects = elsewhere
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(terms.rates, times))
     return figures
 
 
-def _run_contender(
+def run_contender(
     cell: ComparisonCell, recording: Recording, sink: Callable[[ContenderRequest], None], stopped: StopCheck
 ) -> int:
     """Hand each request to the sink. Returns how many requests a dialect other than the main one would refuse."""

@@ -21,8 +21,8 @@ from tidegate.lab.comparison.confidence_intervals import (
 from tidegate.lab.comparison.contenders import Contender, load_contender_policy, make_policy_contender
 from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 
-EQUAL_COST_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict")
-"""What is compared at equal cost, in the plain reading and the strict one."""
+EQUAL_COST_KEYS: Final = ("near_block", "far_block", "far_lines", "refs_in_context")
+"""The measures that are compared at equal cost."""
 COST_KEY: Final = "cost"
 
 _ValuesByContender = Mapping[str, Mapping[str, Mapping[str, float | None]]]

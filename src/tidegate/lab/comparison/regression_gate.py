@@ -15,7 +15,10 @@ from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS, estimate_di
 from tidegate.lab.comparison.report.findings import Findings, WindowFindings, decode_findings
 from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 
-_GATED_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "user", "newest", "cost", "billed_ratio")
+_GATED_KEYS: Final = tuple(
+    "near_block far_block reread_avoidable far_lines refs_in_context typed_rules deep_rules user newest"
+    " far far_strict anchors anchors_strict cost cost_cold cost_automatic sent billed_ratio".split()
+)
 _DEFECT_KEYS: Final = ("over", "failed", "invalid")
 _MIN_DIFFERENCE: Final = 0.002
 """A fifth of a percentage point, or 0.002 of the cost: smaller steps are not worth a broken build."""

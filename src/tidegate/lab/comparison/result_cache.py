@@ -24,7 +24,7 @@ class ResultVersions(msgspec.Struct, frozen=True):
     """
 
     engine: int = 1
-    scoring: int = 1
+    scoring: int = 2
     importers: int = 1
     peers: int = 1
 

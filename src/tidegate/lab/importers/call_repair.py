@@ -24,7 +24,9 @@ _REPAIR_SENTENCES = {
 
 
 class RepairedMessages(NamedTuple):
-    """`origin` tells for each message where it stood before, `said` what was done, in words."""
+    """Messages with every call answered; `original_indices` says where each was, `repairs` what was changed, in
+    words.
+    """
 
     messages: list[JsonRecord]
     original_indices: list[int]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.lab.importers.agents import (
@@ -16,6 +16,7 @@ from tidegate.lab.importers.agents import (
 )
 from tidegate.lab.importers.benchmarks import livemcpbench, mini_swe_agent, openhands, swe_agent, tau_bench
 from tidegate.lab.importers.logs import chat_messages, langchain, opentelemetry, request_logs, tidegate_sessions
+from tidegate.lab.importers.plugin_formats import RecordingFormat, find_plugin_format
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source_file import DEFAULT_IMPORT_LIMITS, ImportLimits, SourceFile
 
@@ -23,13 +24,6 @@ _RECORDING_SUFFIXES = tuple(
     f"{name}{packed}" for name in (".jsonl", ".json", ".traj", ".tidegate") for packed in ("", ".gz")
 )
 _MAX_FOLDER_DEPTH = 5
-
-
-class RecordingFormat(Protocol):
-    FORMAT: str
-
-    def recognizes(self, head: SourceFile) -> bool: ...
-    def read(self, source: SourceFile) -> Iterator[Recording]: ...
 
 
 RECORDING_FORMATS: tuple[RecordingFormat, ...] = (
@@ -52,6 +46,8 @@ RECORDING_FORMATS: tuple[RecordingFormat, ...] = (
     chat_messages,
 )
 """Asked in this order: those with marks of their own first, those that are plain messages last."""
+_PLAIN_FORMATS: tuple[RecordingFormat, ...] = (langchain, request_logs, chat_messages)
+"""Formats that many files look like: the importers of installed packages are asked before them."""
 
 _KNOWN_FORMATS_REMEDY = (
     "Known are sessions of Claude Code, Codex, OpenCode, Copilot CLI, Gemini CLI, Pi, OpenHands, SWE-agent,"
@@ -163,10 +159,13 @@ def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
 
 
 def _detect_format(source: SourceFile) -> RecordingFormat:
-    for known in RECORDING_FORMATS:
-        if known.recognizes(source):
-            return known
-    raise source.make_error(0, "not a known format", _KNOWN_FORMATS_REMEDY)
+    known = next((each for each in RECORDING_FORMATS if each.recognizes(source)), None)
+    problems: list[str] = []
+    if known is None or known in _PLAIN_FORMATS:
+        known = find_plugin_format(source, problems) or known
+    if known is None:
+        raise source.make_error(0, "not a known format", " ".join([_KNOWN_FORMATS_REMEDY, *problems]))
+    return known
 
 
 def _make_names_unique(recordings: list[Recording]) -> list[Recording]:

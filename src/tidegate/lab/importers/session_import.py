@@ -20,6 +20,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers.json_fields import encode_recorded_json, string_or_empty
 from tidegate.lab.importers.recording import JsonRecord, Recording
 from tidegate.session.session import Session
+from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 
 _IMPORTED_TOPIC = "imported"
@@ -116,12 +117,12 @@ def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust
     now = _RecordedClock(min(known) if known else clock())
     log = MemoryLog()
     meta = recording.origin
-    session = Session(meta.model, log=log, system=system, tools=_unique_tools(recording.tools), clock=now)
-    session.record_model()
+    tools = _unique_tools(recording.tools)
+    session = Session(meta.model, log=SessionStorage(log), system=system, tools=tools, clock=now)
     origin = ImportOrigin(
         meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.repairs)
     )
-    session.add_note(_IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
+    session.history.add_note(_IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
     for message, time, mark in zip(messages[fixed:], times[fixed:], typed[fixed:], strict=True):
         now.advance_to(time)
         session.add(message, typed=mark)

@@ -156,7 +156,7 @@ class _ReplayRun:
         """Write the deterministic summary that the session asks for, and note what a model's would cost."""
         counter = self._session.counter
         text = write_digest(request.messages, max_tokens=request.max_tokens, counter=counter, previous=request.previous)
-        read = sum(self._session.budget().count(message) for message in request.messages)
+        read = sum(self._session.budget.count(message) for message in request.messages)
         read += counter.count_text(request.instructions) + counter.count_text(request.previous)
         self._summary_usage.append(SummaryUsage(read, counter.count_text(text)))
         return text
@@ -200,7 +200,7 @@ class _ReplayRun:
         if kept == "whole":
             report.newest_whole += 1
             return
-        budget = self._session.budget()
+        budget = self._session.budget
         if kept == "begun" and budget.count(newest) > budget.room:
             report.newest_clipped += 1
         else:

@@ -9,8 +9,8 @@ count again as a file and as a dotted word. Only quoted text stays, since it may
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from tidegate.wire.parsing import repair_json_unicode
 
@@ -167,3 +167,23 @@ def _iterate_leaves(value: object) -> Iterator[str]:
             yield from _iterate_leaves(inner)
     else:
         yield value if isinstance(value, str) else json.dumps(value)
+
+
+def chat_text_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and part.get("type") == "text")
+
+
+def iterate_chat_calls(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for call in message.get("tool_calls") or ():
+        yield call["function"]
+
+
+def searchable_text_of(message: Mapping[str, Any]) -> str:
+    """Return all text of a message that can be searched: content, names of calls, their arguments."""
+    calls = [f"{call['name']} {flatten_arguments(call['arguments'])}" for call in iterate_chat_calls(message)]
+    return "\n".join([chat_text_of(message), *calls])

@@ -17,7 +17,9 @@ from tidegate.wire.usage import Usage
 
 
 class _CacheRules(msgspec.Struct, frozen=True):
-    """`least` tokens are worth keeping, in whole `steps`; what was not used for `seconds` is gone."""
+    """A provider's cache: a prefix of at least `min_tokens` is kept, in whole steps of `token_step`, until it was not
+    used for `lifetime_seconds`.
+    """
 
     min_tokens: int
     token_step: int

@@ -17,64 +17,93 @@ class Measure(NamedTuple):
     paired: bool = False
 
 
-_FAR_DEFINITION = "last seen more than half a window before, at requests whose whole history is longer than the window"
+_ASKED = "at requests whose whole history is longer than the window"
+_FAR_DEFINITION = f"last seen more than half a window before, {_ASKED}"
 MEASURES: Final = (
     Measure(
-        "held",
-        "tokens held",
-        "tokens",
-        "",
-        "Mean tokens of the requests whose whole history is longer than the window.",
-        "Whether what is held is worth holding. Compare fidelity between policies that hold about as much.",
+        "near_block",
+        "near edit blocks whole",
+        "share",
+        "more",
+        "Of the old texts of edit calls (3 lines and 80 characters or more) that occurred earlier in one piece, last"
+        " within"
+        f" half a window, {_ASKED}: the share that is in the request whole and in one piece.",
+        "An agent that reads the file again before it edits loses only that reading.",
         paired=True,
     ),
     Measure(
-        "far",
-        "far references kept",
+        "far_block",
+        "far edit blocks whole",
         "share",
         "more",
-        "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
-        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
-        " stands in the request.",
-        "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
-        " high here and low on edit anchors.",
+        "The same for old texts last seen more than half a window before.",
+        "As near edit blocks. Few sessions edit text that is so old.",
         paired=True,
     ),
     Measure(
-        "far_strict",
-        "far references, strict",
+        "reread_avoidable",
+        "re-reads avoidable",
         "share",
         "more",
-        "The same, reading whole arguments and counting code symbols (snake_case, CamelCase) too.",
-        "More of these can be guessed or were just made up by the agent itself.",
+        "Of the files read again and the calls repeated whose earlier result is more than half a window back, if both"
+        " results share 3 lines of 15 characters or more and half of the new ones: the share for which 90% of these"
+        " lines are"
+        " in the request, so that reading again was needless.",
+        "Whether the agent would have noticed that it need not read again.",
         paired=True,
     ),
     Measure(
-        "anchors",
-        "far edit anchors kept",
+        "reread_lines",
+        "re-read lines kept",
         "share",
         "more",
-        "Of the edit calls whose old text stood earlier word for word (its first line of 25 characters or more),"
-        f" {_FAR_DEFINITION}: the share whose line stands in the request.",
-        "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
+        "The mean share of these lines that is in the request.",
+        "Which of the lines the agent wanted.",
         paired=True,
     ),
     Measure(
-        "anchors_strict",
-        "far edit anchors, strict",
+        "far_lines",
+        "far lines kept",
         "share",
         "more",
-        "The same for every line of 25 characters or more of the old text, not only the first.",
-        "Long edits weigh more than short ones.",
+        "Of the lines of 25 characters or more that the agent writes again, in text or arguments, and that were last"
+        " seen more"
+        " than half a window before: the share that is in the request.",
+        "A line that the agent could write without having seen it counts as lost all the same.",
         paired=True,
     ),
     Measure(
-        "references",
-        "all references kept",
+        "refs_in_context",
+        "references in context",
         "share",
         "more",
-        "As far references, however near: at requests whose whole history is longer than the window.",
-        "Nine in ten are near, so every policy that keeps a tail scores high.",
+        "Of the far references (below): the share that is in the request together with 12 characters that were"
+        " beside it in an"
+        " earlier user message or tool result.",
+        "Whether these characters are the ones that matter.",
+        paired=True,
+    ),
+    Measure(
+        "typed_rules",
+        "typed rules kept",
+        "share",
+        "more",
+        "Of the sentences with a rule (never, must, only and the like) in user messages that a person typed (up to"
+        " 2,000"
+        " characters, not beginning with <) more than half a window before: the share that is in the request word"
+        " for word."
+        " Every tenth request is asked.",
+        "A rule in other words counts as lost. Whether the model follows it.",
+        paired=True,
+    ),
+    Measure(
+        "deep_rules",
+        "deep rules kept",
+        "share",
+        "more",
+        "The same for rules after the first 2,000 characters of any user message.",
+        "Long messages are mostly pasted; many of these sentences are no orders of the user.",
+        paired=True,
     ),
     Measure(
         "user",
@@ -103,6 +132,50 @@ MEASURES: Final = (
         " or a range) and that call, made in this very session, returns the missing text.",
         "Whether a model would make the call. Ways back that are not recall calls, such as files, are not followed;"
         " peers are not measured.",
+    ),
+    Measure(
+        "held",
+        "tokens held",
+        "tokens",
+        "",
+        "Mean tokens of the requests whose whole history is longer than the window.",
+        "Whether what is held is worth holding. Compare fidelity between policies that hold about as much.",
+        paired=True,
+    ),
+    Measure(
+        "cost",
+        "cost, warm cache",
+        "ratio",
+        "less",
+        "Tokens shared with the previous request at 0.1, all others at 1.25 (Anthropic, nothing expires), summed"
+        " over the"
+        " session, over the same sum for the whole history in every request.",
+        "Summaries, output, minimum sizes and expiry of caches. The whole history may not fit any model's window.",
+        paired=True,
+    ),
+    Measure(
+        "cost_cold",
+        "cost, cold cache",
+        "ratio",
+        "less",
+        "The same if the cache has expired whenever the user spoke: everything in the next request is written at 1.25.",
+        "As cost, warm cache.",
+        paired=True,
+    ),
+    Measure(
+        "cost_automatic",
+        "cost, automatic cache",
+        "ratio",
+        "less",
+        "The same with OpenAI's way to charge: from 1,024 shared tokens on, whole steps of 128 at 0.1, all others at"
+        " 1.",
+        "As cost, warm cache. Older models charge 0.25 or 0.5 for cached tokens.",
+        paired=True,
+    ),
+    Measure(
+        "sent", "cost without a cache", "ratio", "less",
+        "Tokens of all requests over those of the whole history in every request.",
+        "What a cache makes of it.",
     ),
     Measure(
         "over", "requests over the window", "count", "less",
@@ -160,16 +233,6 @@ MEASURES: Final = (
         "Of 100 requests, how many do not begin with the whole request before.", "How much changed.",
     ),
     Measure(
-        "cost",
-        "cost, rule of thumb",
-        "ratio",
-        "less",
-        "Tokens shared with the request before at 0.1, all others at 1.25, summed over the session, over the same sum"
-        " for the whole history in every request.",
-        "Summaries, output, minimum sizes and expiry of caches. The whole history may not fit any model's window.",
-        paired=True,
-    ),
-    Measure(
         "billed",
         "billed",
         "usd",
@@ -189,11 +252,6 @@ MEASURES: Final = (
         paired=True,
     ),
     Measure(
-        "sent", "tokens sent", "ratio", "less",
-        "Tokens of all requests over those of the whole history in every request: the cost without a cache.",
-        "What a cache makes of it.",
-    ),
-    Measure(
         "summaries",
         "summary calls",
         "count",
@@ -208,9 +266,63 @@ MEASURES: Final = (
         "The wait for a summary's model; another machine.",
     ),
     Measure("largest", "largest request", "tokens", "", "The largest request of the session.", "How often."),
+    Measure(
+        "far",
+        "far references kept",
+        "share",
+        "more",
+        "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
+        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
+        " stands in the request.",
+        "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
+        " high here and low on edit anchors.",
+        paired=True,
+    ),
+    Measure(
+        "far_strict",
+        "far references, strict",
+        "share",
+        "more",
+        "The same, reading whole arguments and counting code symbols (snake_case, CamelCase) too.",
+        "More of these can be guessed or were just made up by the agent itself.",
+        paired=True,
+    ),
+    Measure(
+        "anchors",
+        "far edit anchors kept",
+        "share",
+        "more",
+        "Of the edit calls whose old text stood earlier word for word (its first line of 25 characters or more),"
+        f" {_FAR_DEFINITION}: the share whose line stands in the request.",
+        "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
+        paired=True,
+    ),
+    Measure(
+        "anchors_strict",
+        "far edit anchors, strict",
+        "share",
+        "more",
+        "The same for every line of 25 characters or more of the old text, not only the first.",
+        "Long edits weigh more than short ones.",
+        paired=True,
+    ),
+    Measure(
+        "references",
+        "all references kept",
+        "share",
+        "more",
+        "As far references, however near: at requests whose whole history is longer than the window.",
+        "Nine in ten are near, so every policy that keeps a tail scores high.",
+    ),
 )  # fmt: skip
 MEASURES_BY_KEY: Final = {measure.key: measure for measure in MEASURES}
-FIDELITY_KEYS: Final = ("far", "anchors", "user")
+FIDELITY_KEYS: Final = ("near_block", "far_block", "far_lines", "refs_in_context", "user")
+OLD_FIDELITY_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "references")
+OLD_FIDELITY_NOTE: Final = (
+    "Older measures, to compare with earlier results: a name counts as kept wherever it is, also in a bare list of"
+    " names,"
+    " and an edit if its first line is. An agent cannot work with that alone."
+)
 _COST_KEYS: Final = ("cost", "billed_ratio")
 JUDGED_KEYS: Final = (*FIDELITY_KEYS, *_COST_KEYS)
 """A verdict on a pair of policies is made of these."""

@@ -15,7 +15,7 @@ _MAX_PARTIAL_MATCHES: Final = 200
 _find_words: Final = re.compile(r"\w+").findall
 
 
-def _is_whole_match(text: str, at: int, name: str) -> bool:
+def is_whole_match(text: str, at: int, name: str) -> bool:
     """Return whether the name at this offset is not part of a longer word."""
     end = at + len(name)
     before = text[at - 1] if at else " "
@@ -33,7 +33,7 @@ def contains_whole_name(text: str, name: str) -> bool:
     """Return whether the text contains the name as a whole."""
     at = text.find(name)
     while at >= 0:
-        if _is_whole_match(text, at, name):
+        if is_whole_match(text, at, name):
             return True
         at = text.find(name, at + 1)
     return False
@@ -105,7 +105,7 @@ class PageStream:
 
     def _find_in_page(self, page: str, text: str) -> int:
         at = page.rfind(text)
-        while at >= 0 and not _is_whole_match(page, at, text):
+        while at >= 0 and not is_whole_match(page, at, text):
             at = page.rfind(text, 0, at + len(text) - 1)
         return at
 
@@ -117,7 +117,7 @@ class PageStream:
 
     def _search_back(self, text: str, end: int) -> int:
         at, parts = self._text.rfind(text, 0, end), 0
-        while at >= 0 and not _is_whole_match(self._text, at, text):
+        while at >= 0 and not is_whole_match(self._text, at, text):
             parts += 1
             if parts > _MAX_PARTIAL_MATCHES:
                 return -1

@@ -6,7 +6,8 @@ from typing import Final
 
 from tidegate.core.ledger.lines import LEDGER_HEADING
 from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.scoring.signals import ANCHOR_KIND, Need
+from tidegate.lab.scoring.signals import ANCHOR_KIND
+from tidegate.lab.scoring.text_needs import Need
 
 _RECALL_IDS: Final = re.compile(r"\bm(\d+)(?:(?:\.\.| to )m(\d+))?\b|\be\d+\.\d+\b")
 _LIST_PREFIX: Final = "- "

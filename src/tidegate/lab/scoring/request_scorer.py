@@ -4,31 +4,27 @@ A cell is one recording under one policy in one window; `measures.py` defines th
 were in the previous one, so facts about a message are cached by its content.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.identifiers import chat_text_of, iterate_chat_calls, searchable_text_of
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.occurrences import contains_whole_name
 from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import (
-    CACHE_READ_FACTOR,
-    CACHE_WRITE_FACTOR,
     KeptShare,
     LostItem,
+    ModelCosts,
     SessionFigures,
     UnmanagedCost,
 )
-from tidegate.lab.scoring.signals import (
-    ANCHOR_KIND,
-    Need,
-    SessionSignals,
-    chat_text_of,
-    iterate_chat_calls,
-    searchable_text_of,
-)
+from tidegate.lab.scoring.signals import ANCHOR_KIND, SessionSignals
+from tidegate.lab.scoring.text_needs import Need
+from tidegate.lab.scoring.text_scorer import TextScorer
 from tidegate.lab.scoring.validity import RequestJudge
 
 _Json = dict[str, Any]
@@ -46,6 +42,16 @@ class ScoringTask(NamedTuple):
     unit_counter: UnitCounter
     window: int
     common_names: frozenset[str] = frozenset()
+
+    @property
+    def user_indices(self) -> list[int]:
+        return [at for at, message in enumerate(self.messages) if message["role"] == "user"]
+
+
+def _has_between(indices: Sequence[int], first: int, last: int) -> bool:
+    """Return whether one of the sorted indices is at least `first` and below `last`."""
+    place = bisect_left(indices, first)
+    return place < len(indices) and indices[place] < last
 
 
 class _MessageFacts(NamedTuple):
@@ -99,8 +105,17 @@ class RequestScorer:
         self._previous_index = -1
         self._judge = RequestJudge(task.messages)
         self._recovery = RecallRecovery()
-        tokens = signals.units_before[-1] / task.unit_counter.units_per_token
-        self._figures = SessionFigures(tokens, len(signals.answer_indices))
+        tokens_before = [units / task.unit_counter.units_per_token for units in signals.units_before]
+        self._texts = TextScorer(
+            signals.text_needs,
+            signals.rules,
+            answer_indices=signals.answer_indices,
+            tokens_before=tokens_before,
+            window=task.window,
+            common_names=task.common_names,
+        )
+        self._user_indices = task.user_indices
+        self._figures = SessionFigures(tokens_before[-1], len(signals.answer_indices), texts=self._texts.figures)
 
     def add_request(self, asked: ContenderRequest) -> None:
         figures, at = self._figures, asked.message_index
@@ -125,6 +140,8 @@ class RequestScorer:
         if beyond:
             figures.held_tokens += units / self._unit_counter.units_per_token
             self._check_needs(at, asked.recall)
+            if self._texts.has_needs(at):
+                self._texts.add_request(at, [seen.text for seen in self._previous_facts])
 
     def _count_needs(self, at: int) -> None:
         """Count what this request should contain, whether or not it could be made."""
@@ -163,6 +180,10 @@ class RequestScorer:
         for rule in verdict.broken_rules:
             figures.broken_rules[rule] = figures.broken_rules.get(rule, 0) + 1
         self._add_size(units, shared)
+        per = self._unit_counter.units_per_token
+        figures.costs.add_request(
+            units / per, shared / per, after_user=_has_between(self._user_indices, self._previous_index, at)
+        )
         if not first:
             history = self._signals.units_before
             figures.requests_after_first += 1
@@ -283,11 +304,13 @@ class RequestScorer:
 
 def compute_unmanaged_cost(task: ScoringTask, bill: InputBill) -> UnmanagedCost:
     """Compute what the session would have cost with its whole history in every request."""
-    cost = tokens = before = 0.0
+    costs, users = ModelCosts(), task.user_indices
+    tokens = before = 0.0
+    previous = -1
     for at in task.signals.answer_indices:
         size = task.signals.units_before[at] / task.unit_counter.units_per_token
-        cost += before * CACHE_READ_FACTOR + (size - before) * CACHE_WRITE_FACTOR
+        costs.add_request(size, before, after_user=_has_between(users, previous, at))
         tokens += size
         bill.add_request(at, size, before)
-        before = size
-    return UnmanagedCost(cost, tokens, bill.dollars)
+        before, previous = size, at
+    return UnmanagedCost(costs, tokens, bill.dollars)

@@ -21,7 +21,7 @@ _Json = Mapping[str, object]
 
 
 class RequestSize(NamedTuple):
-    """The tokens of a request. `shared` is the part in leading messages that the previous request also had."""
+    """The tokens of a request; `shared_tokens` are in leading messages that the previous request also had."""
 
     tokens: float
     shared_tokens: float

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from tidegate.lab.scoring.text_scorer import TextFigures
+
 
 class KeptShare(msgspec.Struct):
     """A count out of a total."""
@@ -24,10 +26,36 @@ class LostItem(msgspec.Struct, frozen=True):
     recoverable: bool | None
 
 
-class UnmanagedCost(msgspec.Struct, frozen=True):
-    """The cost with the whole history in every request: by the rule of thumb, in tokens, in dollars."""
+CACHE_READ_FACTOR, CACHE_WRITE_FACTOR = 0.1, 1.25
+"""What a token costs that is read from the cache, or written to it, in tokens of plain input."""
+_AUTOMATIC_MIN_TOKENS, _AUTOMATIC_STEP = 1_024, 128
 
-    cost: float
+
+class ModelCosts(msgspec.Struct):
+    """The input of a session, in tokens at the plain price, under three ways to charge for a cache.
+
+    `warm`: the shared prefix is read from the cache, the rest is written to it, and nothing expires (Anthropic).
+    `cold`: the same, but the cache has expired whenever the user spoke. `automatic`: the shared prefix is read in whole
+    steps, and writing costs nothing extra (OpenAI).
+    """
+
+    warm: float = 0.0
+    cold: float = 0.0
+    automatic: float = 0.0
+
+    def add_request(self, tokens: float, shared: float, *, after_user: bool) -> None:
+        """`after_user`: a user message came since the previous request."""
+        self.warm += shared * CACHE_READ_FACTOR + (tokens - shared) * CACHE_WRITE_FACTOR
+        read = 0.0 if after_user else shared
+        self.cold += read * CACHE_READ_FACTOR + (tokens - read) * CACHE_WRITE_FACTOR
+        read = shared // _AUTOMATIC_STEP * _AUTOMATIC_STEP if shared >= _AUTOMATIC_MIN_TOKENS else 0.0
+        self.automatic += read * CACHE_READ_FACTOR + tokens - read
+
+
+class UnmanagedCost(msgspec.Struct, frozen=True):
+    """The cost with the whole history in every request: under each way to charge, in tokens, in dollars."""
+
+    costs: ModelCosts
     tokens: float
     dollars: float
 
@@ -70,9 +98,11 @@ class SessionFigures(msgspec.Struct):
     newest_whole: int = 0
     summary_calls: int = 0
     longest_pause: float = 0.0
+    texts: TextFigures = msgspec.field(default_factory=TextFigures)
+    costs: ModelCosts = msgspec.field(default_factory=ModelCosts)
     dollars: float = 0.0
     expired_requests: int = 0
-    unmanaged: UnmanagedCost = UnmanagedCost(0.0, 0.0, 0.0)
+    unmanaged: UnmanagedCost = UnmanagedCost(ModelCosts(), 0.0, 0.0)
     message_indices: list[int] = []
     request_sizes: list[int | None] = []
     cached_sizes: list[int | None] = []
@@ -85,7 +115,7 @@ class SessionFigures(msgspec.Struct):
         """Return every measure of `MEASURES` by its key; None where the session gives no answer."""
         beyond, made = self.requests_beyond_window, self.requests_beyond_window - self.failed_beyond_window
         full = self.unmanaged
-        return {
+        return self.texts.compute_measures() | {
             "held": self.held_tokens / made if made else None,
             "largest": self.largest_request,
             "references": self.all_references.value,
@@ -104,7 +134,9 @@ class SessionFigures(msgspec.Struct):
             "cached": self.cached_tokens / self.sent_after_first if self.sent_after_first else None,
             "rewritten": self.rewritten_tokens,
             "edits": 100.0 * self.edited_requests / self.requests_after_first if self.requests_after_first else None,
-            "cost": _ratio(self.reference_cost, full.cost),
+            "cost": _ratio(self.costs.warm, full.costs.warm),
+            "cost_cold": _ratio(self.costs.cold, full.costs.cold),
+            "cost_automatic": _ratio(self.costs.automatic, full.costs.automatic),
             "sent": _ratio(self.sent_tokens, full.tokens),
             "billed": self.dollars,
             "billed_ratio": _ratio(self.dollars, full.dollars),
@@ -112,14 +144,6 @@ class SessionFigures(msgspec.Struct):
             "pause": self.longest_pause,
         }
 
-    @property
-    def reference_cost(self) -> float:
-        return self.cached_tokens * CACHE_READ_FACTOR + (self.sent_tokens - self.cached_tokens) * CACHE_WRITE_FACTOR
-
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-CACHE_READ_FACTOR, CACHE_WRITE_FACTOR = 0.1, 1.25
-"""The rule of thumb of what a token costs: read from the cache, or not, in tokens of plain input."""

@@ -1,6 +1,6 @@
 """Extract from a recorded session which parts of its past it needed: once per recording, for all policies.
 
-Three signals, each checkable in a request without a model:
+Three signals here, each checkable in a request without a model; `text_needs.py` adds those that are more than a name:
 
 - a *reference*: a name in the arguments of a call that occurred earlier in a user message or a tool result;
 - an *edit anchor*: a line of the old text that an edit quotes word for word, and that occurred earlier;
@@ -21,12 +21,16 @@ from tidegate.lab.scoring.identifiers import (
     PATH_SUFFIX_KIND,
     SYMBOL_KIND,
     Identifier,
+    chat_text_of,
     find_identifiers,
     flatten_arguments,
+    iterate_chat_calls,
     iterate_path_suffixes,
+    searchable_text_of,
 )
 from tidegate.lab.scoring.occurrences import PageStream, WordPageIndex
 from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.lab.scoring.text_needs import Need, RuleSentence, TextNeed, find_rules, find_text_needs
 
 ANCHOR_KIND: Final = "anchor"
 _MIN_ANCHOR_CHARS: Final = 25
@@ -39,20 +43,6 @@ _OLD_TEXT_KEYS: Final = ("old_string", "old_str", "oldText", "oldString")
 _Json = dict[str, Any]
 
 
-class Need(msgspec.Struct, frozen=True, array_like=True):
-    """Something that assistant message `at` needed. `name` is as it was written, `text` what stood earlier.
-
-    It was last seen in message `seen`, `back` tokens before that message.
-    """
-
-    message_index: int
-    name: str
-    text: str
-    kind: str
-    tokens_back: float
-    last_seen_index: int
-
-
 class UserWords(msgspec.Struct, frozen=True, array_like=True):
     """A user message as pieces: their numbers in `SessionSignals.pieces`, and their lengths."""
 
@@ -62,7 +52,9 @@ class UserWords(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionSignals(msgspec.Struct):
-    """`asks` are the places of the assistant messages; `history` the units before each message, and at the end."""
+    """The needs of one session. `answer_indices` are the indices of assistant messages; `units_before` the units before
+    each message, plus the total at the end.
+    """
 
     answer_indices: list[int]
     units_before: list[int]
@@ -72,26 +64,8 @@ class SessionSignals(msgspec.Struct):
     strict_anchors: list[Need]
     pieces: list[str]
     user_words: list[UserWords]
-
-
-def chat_text_of(message: _Json) -> str:
-    content = message.get("content")
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and part.get("type") == "text")
-
-
-def iterate_chat_calls(message: _Json) -> Iterator[_Json]:
-    for call in message.get("tool_calls") or ():
-        yield call["function"]
-
-
-def searchable_text_of(message: _Json) -> str:
-    """Return all text of a message that can be searched: content, names of calls, their arguments."""
-    calls = [f"{call['name']} {flatten_arguments(call['arguments'])}" for call in iterate_chat_calls(message)]
-    return "\n".join([chat_text_of(message), *calls])
+    text_needs: list[TextNeed]
+    rules: list[RuleSentence]
 
 
 def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSignals:
@@ -103,15 +77,19 @@ def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSig
         history.append(history[-1] + ruler.count_message(message))
     pieces: dict[str, int] = {}
     words = list(_split_user_messages(messages, pieces))
+    references = list(_find_references(messages, searched, ARGUMENT_HEAD_CHARS))
+    tokens_before = [units / ruler.units_per_token for units in history]
     return SessionSignals(
         answer_indices=[at for at, message in enumerate(messages) if message["role"] == "assistant"],
         units_before=history,
-        references=list(_find_references(messages, searched, ARGUMENT_HEAD_CHARS)),
+        references=references,
         strict_references=list(_find_references(messages, searched, None)),
         anchors=list(_find_anchors(messages, shelf, ruler, first=True)),
         strict_anchors=list(_find_anchors(messages, shelf, ruler, first=False)),
         pieces=list(pieces),
         user_words=words,
+        text_needs=find_text_needs(messages, tokens_before, references),
+        rules=list(find_rules(messages)),
     )
 
 

@@ -79,9 +79,9 @@ class EmbeddedProvider:
         self.max_output = max_output or min(_MAX_OUTPUT_TOKENS, max(1, self.window // 4))
         self.threads = max(1, threads)
         self.seed = seed
-        self._running = _EmbeddedServer()
+        self.server = EmbeddedServer()
         # A server that is still writing at interpreter exit would use freed objects.
-        weakref.finalize(self, self._running.stop)
+        weakref.finalize(self, self.server.stop)
 
     @cached_property
     def counter(self) -> TokenCounter:
@@ -92,16 +92,16 @@ class EmbeddedProvider:
         return f"EmbeddedProvider({self.model!r}, window={self.window})"
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
-        provider = await asyncio.to_thread(self._running.start, self)
+        provider = await asyncio.to_thread(self.server.start, self)
         async with aclosing(provider.stream(request)) as answer:
             async for each in answer:
                 yield each
 
     async def close(self) -> None:
         """Stop the server and free its memory. The next request loads the model again."""
-        if self._running.provider is not None:
-            await self._running.provider.close()
-        await asyncio.to_thread(self._running.stop)
+        if self.server.provider is not None:
+            await self.server.provider.close()
+        await asyncio.to_thread(self.server.stop)
 
 
 def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -> int:
@@ -128,7 +128,7 @@ class _LlamaServer(Protocol):
     def listening_address(self) -> str: ...
 
 
-class _EmbeddedServer:
+class EmbeddedServer:
     """The running server, if any. It holds no reference to its EmbeddedProvider, which could then never be freed."""
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class ProviderError(TidegateError):
 
     @property
     def output_room(self) -> int | None:
-        """The largest output with which the same prompt fits, for an overflow that less output cures."""
+        """The largest output with which the same prompt fits, for an overflow that less output avoids."""
         if self.kind not in ("overflow", "output_cap") or self.window is None or not self.requested_output:
             return None
         prompt = (
@@ -135,7 +135,7 @@ def classify_response(
     headers: Mapping[str, str] | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    """Classify an HTTP error answer. Never raises, whatever the body. `mask` hides the caller's keys."""
+    """Classify an HTTP error response. Never raises, for any body. `mask` hides the caller's keys."""
     said = parse_error_body(body)
     kind, numbers, why = _classify(said, status)
     return _build_error(
@@ -272,7 +272,7 @@ def _read_status(frame: Mapping[str, object]) -> int | None:
 
 
 def _find_failed_stop(frame: Mapping[str, object]) -> str | None:
-    """Return a stop reason that means failure, wherever a dialect puts it."""
+    """Return a stop reason that means failure, in the field that the dialect uses."""
     delta, choices, candidates = frame.get("delta"), frame.get("choices"), frame.get("candidates")
     places = [
         frame,

@@ -204,13 +204,13 @@ def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None
     """Return the first row, in the order of the table, that matches any of the lines."""
     said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
     for row in ERROR_TABLE:
-        if status not in row.excluded_statuses and any(map(_compile_patterns(row.patterns).search, said)):
+        if status not in row.excluded_statuses and any(map(compile_patterns(row.patterns).search, said)):
             return row
     return None
 
 
 @cache
-def _compile_patterns(ways: str) -> re.Pattern[str]:
+def compile_patterns(ways: str) -> re.Pattern[str]:
     return re.compile("|".join(_WORD_MARK.sub(_spell_word, way.strip()) for way in ways.splitlines()), re.IGNORECASE)
 
 

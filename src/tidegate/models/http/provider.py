@@ -151,7 +151,7 @@ class HttpProvider:
             tried += 1
 
     async def _send_once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
-        client = self._client_of_this_loop()
+        client = self.client()
         deadline = asyncio.get_running_loop().time() + self.limits.total_seconds
         request = client.build_request("POST", self.url, content=body)
         response: httpx.Response = await self._wait_until(deadline, client.send(request, stream=True))
@@ -164,7 +164,7 @@ class HttpProvider:
         finally:
             await response.aclose()
 
-    def _client_of_this_loop(self) -> httpx.AsyncClient:
+    def client(self) -> httpx.AsyncClient:
         """Return the client of this event loop. The connections of a closed loop are closed with it."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:

@@ -97,7 +97,7 @@ class _DemoDisplay:
             for decision in session.last_decisions
             if decision.acted and decision.tokens_before != decision.tokens_after
         ]
-        budget = session.budget()
+        budget = session.budget
         if acted:
             self._bar(acted[0].tokens_before + budget.fixed, budget.capacity)
         for decision in acted:

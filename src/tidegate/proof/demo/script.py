@@ -3,6 +3,7 @@
 import asyncio
 import textwrap
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tidegate.tui.plain.chat_streams import ChatOutput
@@ -60,18 +61,19 @@ class ScriptedInput:
 
     can_ask = False
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._window = window
+        self._clock = clock
         self._steps = iter(DEMO_SCRIPT)
-        self._begun = 0.0
+        self._started: float | None = None
 
     async def read_message(self, out: ChatOutput) -> str | None:
         await asyncio.sleep(0)
-        if not self._begun:
-            self._begun = time.monotonic()
+        if self._started is None:
+            self._started = self._clock()
             out.write_line(textwrap.fill(INTRO_TEXT.format(window=self._window), 100))
         step = next(self._steps, None)
-        late = time.monotonic() - self._begun > _MAX_SECONDS
+        late = self._clock() - self._started > _MAX_SECONDS
         while step is not None and late and not step.message.startswith("/"):
             step = next(self._steps, None)
         if step is None:

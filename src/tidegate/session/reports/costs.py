@@ -1,8 +1,8 @@
-"""What a session cost so far, read from its log piece by piece, so that nobody waits for a long one.
+"""The cost of a session, read from its log a few thousand events at a time so that a caller can stay responsive.
 
-bill = Bill(session.log)
-while bill.advance(): ...        # a few thousand events at a time; True while there is more
-print(bill.total.dollars, bill.total.cached_share)
+report = CostReport(session.log)
+while report.read_more(): ...    # True while there are more events
+print(report.total.dollars, report.total.cached_share)
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from tidegate.store.log import LogReader
 from tidegate.wire.usage import Usage
 
 SPENT_TOPIC: Final = "spent"
-"""The topic under which is noted what was paid for beside the conversation: summaries, subagents, cut answers."""
+"""Topic of the notes that record other spending than the conversation's: summaries, subagents, interrupted answers."""
 _EVENTS_PER_STEP: Final = 2_000
 
 
 class SideCost(msgspec.Struct, frozen=True):
-    """The text of such a note."""
+    """The text of a note under `SPENT_TOPIC`."""
 
     model: str
     usage: Usage
 
 
 class CostTotal(msgspec.Struct, frozen=True):
-    """`calls` are the reported requests of the conversation; `besides` the tokens that were paid for beside it.
+    """Sums over a log. `calls` are the reported requests of the conversation; `side_tokens` were spent outside it.
 
-    `unpriced` are tokens of models whose price is not known: the dollars are without them. `compactions` are edits
-    that made the view smaller and were not undone.
+    `unpriced_tokens` belong to models without a known price, so `dollars` does not include them. `compactions` are
+    edits that made the view smaller and were not undone.
     """
 
     calls: int = 0
@@ -50,12 +50,12 @@ class CostTotal(msgspec.Struct, frozen=True):
 
     @property
     def cached_share(self) -> float:
-        """Of what the conversation's requests held, how much came from the provider's cache."""
+        """Return the share of the conversation's input tokens that came from the provider's cache."""
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
 class CostReport:
-    """`by_model` has the sums of each model asked. `prices` are the user's own, over the catalog's."""
+    """Adds up the cost of a log, in total and for each model. `prices` override the catalog."""
 
     def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None) -> None:
         self.total = CostTotal()
@@ -66,7 +66,7 @@ class CostReport:
         self._compaction_seqs: set[int] = set()
 
     def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:
-        """Read on, at most so many events. True if that was not all."""
+        """Read at most `most` more events. Return whether any are left."""
         if self._read_to < self._log.head:
             for event in islice(self._log.read(self._read_to + 1), most):
                 self._add_event(event)
@@ -74,7 +74,7 @@ class CostReport:
         return self._read_to < self._log.head
 
     def read_all(self) -> CostTotal:
-        """All of it, however long that takes."""
+        """Read the rest of the log and return the total."""
         while self.read_more():
             pass
         return self.total
@@ -82,7 +82,7 @@ class CostReport:
     def _add_event(self, event: Event) -> None:
         what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted_tokens  # a server that reports nothing is not free
+            read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
             self._add(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write), called=True)
         elif isinstance(what, ViewEdited):
             if what.tokens_after < what.tokens_before:
@@ -120,7 +120,7 @@ class CostReport:
 def parse_side_cost(noted: NoteAdded) -> SideCost | None:
     try:
         return msgspec.json.decode(noted.text, type=SideCost)
-    except msgspec.MsgspecError:  # forgotten, or somebody else's note
+    except msgspec.MsgspecError:  # the text was forgotten, or another program wrote the note
         return None
 
 

@@ -1,4 +1,4 @@
-"""What the window holds, what was done to it and at what price, for people."""
+"""An explanation for people: what the window holds, what each rule did to it, and when the next sweep is due."""
 
 import math
 from collections import Counter as Tally
@@ -17,6 +17,7 @@ from tidegate.core.policy.policy import (
     measure_fill,
     measure_for_triggers,
 )
+from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.store.log import LogReader
@@ -26,9 +27,10 @@ FILL_METRIC: Final = "fill"
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
+    """The state of a session's window; `str()` prints it. `budget_lines` show how the room is computed, `decisions`
+    what each rule did when it last ran.
 
-    `outlook` is how far the next sweep is; None if the policy has none that waits for the fill of the room.
+    `next_sweep` is None if the policy has no sweep that waits for the fill of the room.
     """
 
     policy: str
@@ -73,10 +75,10 @@ class Explanation(msgspec.Struct, frozen=True):
         lines = [f"{self.tokens:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.budget_lines)]
         lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.tokens_by_kind.items())
         for decision in self.decisions:
-            mark = "did" if decision.acted else "did not"
+            mark = "acted" if decision.acted else "did not act"
             change = f" ({decision.tokens_before:,} -> {decision.tokens_after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
-            lines.append(f"  {name} {mark} act{change}: {decision.why}")
+            lines.append(f"  {name} {mark}{change}: {decision.why}")
         if self.next_sweep is not None:
             lines.append(f"  {self.next_sweep}")
         if self.edit_counts:
@@ -90,9 +92,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
-    """When the next sweep comes: at `threshold_tokens` of history; `current_tokens` are there now.
-
-    `seconds_since_reply` are the seconds since the last answer, None if there was none or no time was given.
+    """When the next sweep is due: at `threshold_tokens`, while the view has `current_tokens` by the count that decides.
+    `seconds_since_reply` is None if there was no reply yet or no clock was given.
     """
 
     current_tokens: int
@@ -108,20 +109,25 @@ class SweepOutlook(msgspec.Struct, frozen=True):
         return 0 if self.is_due else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.growth))
 
     def __str__(self) -> str:
-        at = f"a sweep comes at {self.threshold_tokens:,} tokens of history"
         if self.is_due:
-            cold = " because the cache is cold" if self.current_tokens < self.threshold_tokens else ""
-            return f"{at}; with {self.current_tokens:,} it is due now{cold}; {self.prices}"
-        calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
-        left = f"{self.threshold_tokens - self.current_tokens:,} more, about {calls}"
+            away = (
+                "it is due"
+                if self.current_tokens >= self.threshold_tokens
+                else "it is due now, because the provider's cache has expired and a sweep costs nothing extra"
+            )
+        else:
+            calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
+            away = f"{self.threshold_tokens - self.current_tokens:,} tokens to go, about {calls}"
         cache = ""
         if self.seconds_since_reply is not None and not self.prices.cold:
-            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {self.prices.lifetime:,.0f} seconds"
-        return f"{at}; {self.current_tokens:,} are there, {left}; {self.prices}{cache}"
+            age = f"{self.seconds_since_reply:,.0f} of its {self.prices.lifetime:,.0f} seconds have passed"
+            cache = f"; the provider's cache is warm ({age})"
+        reached = f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
+        return make_sentence(f"{reached} ({away})", f"{self.prices}{cache}")
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
-    """How far the next sweep of this policy is; None if it has none that waits for the fill of the room."""
+    """Return how far away the next sweep of this policy is; None if it has none that waits for the fill."""
     if now is not None:
         budget = priced_now(view, budget, now)
     occasion = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
@@ -138,7 +144,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
 
 
 class ExplainableSession(Protocol):
-    """What is asked of a session to tell of it."""
+    """The part of a session that `describe_edits` needs."""
 
     @property
     def log(self) -> LogReader: ...
@@ -147,7 +153,7 @@ class ExplainableSession(Protocol):
 
 
 def describe_edits(session: ExplainableSession) -> list[str]:
-    """Every transaction of a session with its arithmetic, and how far the next sweep is."""
+    """Describe every transaction of a session with its arithmetic, and when the next sweep is due."""
     lines = [
         _describe_edit(event.seq, event.payload)
         for event in session.log.read()

@@ -1,8 +1,8 @@
-"""What each rule of the policy would do to the view as it is now, and how far away that is. Nothing is done.
+"""What each rule of the policy would do to the view now, and how far away its trigger is.
 
-`forecast` runs every rule through the same plan as a real request, as if its trigger held, and makes nothing of what
-the plan wants done: what is told here is what would be made. Summaries are those of the digest; a model may write
-shorter or longer ones within the same bounds.
+`forecast_rules` runs every rule through the same plan as a real request, as if its trigger held, and discards the
+result, so the forecast equals what would happen. Summaries are those of the digest; a model may write shorter or longer
+ones within the same limits.
 """
 
 import math
@@ -17,6 +17,7 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import hide_ledger
 from tidegate.core.outcome import Spill
 from tidegate.core.plan import AskSummary, Decision, PlanContext, RunEffect, run_moment
+from tidegate.core.policy.external_stage import StageFailed
 from tidegate.core.policy.policy import (
     COMPARISONS,
     METRICS,
@@ -29,20 +30,23 @@ from tidegate.core.policy.policy import (
     effective_threshold,
     judge_rule,
     measure_for_triggers,
+    trigger_sizes_of,
 )
+from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
 from tidegate.core.turns import split_turns
 from tidegate.core.view import View
 from tidegate.session.session import Session
 
 AUTOMATIC_MOMENTS: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")
-"""Moments that come by themselves as a session goes on."""
+"""Moments that occur by themselves in the course of a session."""
 _SWEEP_STAGE: Final = "sweep"
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """A trigger of a rule. `at` is where it acts and `now` what its metric is; `due`: the rule would act now.
+    """A trigger of a rule: it fires when its metric, `current` now, passes `limit`. `is_due`: the rule would act now.
 
-    `tokens` is how many more would set the rule off if they alone decide, `turns` about how many turns that takes.
+    `tokens_away` is the number of tokens that are missing, if tokens alone decide, and `turns_away` the estimated
+    number of turns until then.
     """
 
     rule: str
@@ -53,19 +57,21 @@ class Threshold(msgspec.Struct, frozen=True):
     limit: float
     current: float
     is_due: bool
+    sizes: TriggerSizes
     tokens_away: int | None = None
     turns_away: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.op} {self.limit:,.6g} (is {self.current:,.6g})"
+        holds = COMPARISONS[self.op](self.current, self.limit)
+        return describe_trigger(self.metric, self.op, self.current, self.limit, holds, self.sizes)
 
 
 class RuleForecast(msgspec.Struct, frozen=True):
-    """One rule. `fires`: its trigger holds and it does not rest; `why` says so in numbers. What it would do, if it did:
+    """What one rule would do. `fires`: its trigger holds and its cooldown is over; `reason` says so in numbers.
 
-    `removed` and `shortened` are ids, `summarised` messages a summary would be written of, `saves` what would go to
-    files or memory first, `freed` the tokens that would be gained, `sum` the arithmetic of a sweep. Else `nothing` says
-    why it would do nothing.
+    `summarized_messages` is how many messages a summary would replace, `save_targets` are the files or notes written
+    before, and `sweep_arithmetic` is the calculation of a sweep. If the rule would change nothing, `no_effect_reason`
+    says why.
     """
 
     moment: str
@@ -83,7 +89,7 @@ class RuleForecast(msgspec.Struct, frozen=True):
 
 
 def forecast_rules(session: Session) -> Iterator[RuleForecast]:
-    """Every rule of the policy, in the order of the moments, each looked at when it is asked for."""
+    """Yield a forecast for every rule, in the order of the moments. Each is computed when it is asked for."""
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
             yield _forecast_rule(rule, moment, session._plan_context(session.policy)._replace(fruitless_runs=set()))
@@ -92,7 +98,7 @@ def forecast_rules(session: Session) -> Iterator[RuleForecast]:
 def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     budget = priced_now(at.view, at.budget, at.now)
     verdict = judge_rule(rule, _trigger_context(at.policy, at.view, budget, moment), at.now)
-    why = str(verdict.why) if verdict.fires or isinstance(verdict.why, str) else f"not {verdict.why}"
+    why = make_sentence(str(verdict.why)) or "It has no condition."
     alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
     policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
     plan = run_moment("manual", at._replace(policy=policy))
@@ -105,13 +111,13 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
                 summarised += len(step.request.messages)
             elif isinstance(step, RunEffect):
                 saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
-            elif step.edited.rule == rule.name:  # else it is a repair, which is no rule's
+            elif step.edited.rule == rule.name:  # other edits are repairs, which belong to no rule
                 edited = step.edited
     except StopIteration as done:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.why.removeprefix("always; ")
+        told = "" if saves and made.acted else made.why
         return RuleForecast(
             moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
         )
@@ -126,7 +132,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         summarised,
         tuple(saves),
         edited.tokens_before - edited.tokens_after,
-        sweep_arithmetic=edited.why.removeprefix("always; ") if rule.stage == _SWEEP_STAGE else "",
+        sweep_arithmetic=edited.why if rule.stage == _SWEEP_STAGE else "",
     )
 
 
@@ -143,9 +149,9 @@ def _trigger_context(policy: Policy, view: View, budget: Budget, moment: str) ->
 
 
 def list_thresholds(session: Session) -> list[Threshold]:
-    """Every trigger of every rule, and the guard's own. Cheap: nothing is tried out."""
+    """List every trigger of every rule and of the guard. Cheap: no stage runs."""
     policy, view = session.policy, session.view
-    budget = priced_now(view, session.budget(), session._clock())
+    budget = priced_now(view, session.budget, session._clock())
     pace = _tokens_per_turn(view, budget)
     found = [
         each
@@ -169,6 +175,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
                 budget.capacity,
                 size,
                 over,
+                trigger_sizes_of(TriggerContext(view, budget, policy, size)),
                 left,
                 _estimate_turns(left, pace),
             )
@@ -180,7 +187,7 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
     due = judge_rule(rule, at, now).fires
     for condition in rule.when:
         away = [_tokens_away(trigger, at) for trigger in condition]
-        # All triggers of a condition must hold: the last of them decides.
+        # All triggers of a condition must hold, so the farthest one decides.
         tokens = None if None in away else max(each or 0 for each in away)
         for trigger in condition:
             yield Threshold(
@@ -192,13 +199,14 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
                 effective_threshold(trigger, at.budget),
                 METRICS[trigger.metric](at),
                 due,
+                trigger_sizes_of(at),
                 tokens,
                 _turns_away(trigger, at) if tokens is None else _estimate_turns(tokens, pace),
             )
 
 
 def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
-    """How many tokens of the provider's are missing; 0 if it holds, None if tokens do not bring it about."""
+    """Return how many provider tokens are missing; 0 if the trigger holds, None if tokens do not decide it."""
     now, limit, budget = METRICS[trigger.metric](at), effective_threshold(trigger, at.budget), at.budget
     units = {
         "tokens": 1.0,
@@ -222,7 +230,7 @@ def _turns_away(trigger: Trigger, at: TriggerContext) -> float | None:
 
 
 def _tokens_per_turn(view: View, budget: Budget) -> float:
-    """What a turn takes on average, of those that are still in the view."""
+    """Return the average tokens of a turn, over the turns in the view."""
     turns = split_turns(hide_ledger(view))
     return sum(turn.tokens for turn in turns) * budget.scale / len(turns) if turns else 0.0
 
@@ -232,7 +240,7 @@ def _estimate_turns(tokens: int, pace: float) -> float | None:
 
 
 def find_next_threshold(found: list[Threshold]) -> Threshold | None:
-    """The one that comes first as the session goes on, by turns, else by tokens."""
+    """Return the threshold that will be reached first: by turns if known, otherwise by tokens."""
     coming = [
         each
         for each in found
@@ -247,16 +255,19 @@ def _distance(threshold: Threshold) -> tuple[float, float]:
 
 
 def find_removing_rules(session: Session) -> dict[str, str]:
-    """For each message that a rule would take or shorten if it acted now: which rule, and what it waits for."""
-    policy, view, budget = session.policy, session.view, session.budget()
+    """Map each message that some rule would remove or shorten now to the rule and its trigger."""
+    policy, view, budget = session.policy, session.view, session.budget
     seen, takers = hide_ledger(view), dict[str, str]()
     for moment in AUTOMATIC_MOMENTS:
         for rule in policy.moments.get(moment, ()):
-            outcome = rule.run(seen, budget, **rule.settings)
+            try:
+                outcome = rule.run(seen, budget, **rule.settings)
+            except StageFailed:  # a plugin: `explain` shows the error
+                continue
             reading = judge_rule(rule, _trigger_context(policy, view, budget, moment), session._clock())
-            waits = str(reading.why) if rule.when else "its moment"
+            waits = str(reading.why) if rule.when else "at its moment"
             for edit in outcome.edits:
                 ids = edit.ids if isinstance(edit, Drop) else (edit.id,) if isinstance(edit, Replace) else ()
                 for ident in ids:
-                    takers.setdefault(ident, f"{rule.name}: {waits}")
+                    takers.setdefault(ident, f"{rule.name} acts ({waits})")
     return takers

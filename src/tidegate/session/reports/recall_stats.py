@@ -1,10 +1,10 @@
-"""Is what left asked back? Told from the log alone: recalls that found something and that did not, what was fetched
-again although it could have been recalled, hints and what came of them.
+"""Whether removed content is needed again, read from the log alone: recalls that found something or nothing, calls that
+fetched again what could have been recalled, and hints with their effect.
 
-A call *re-reads* if what it fetched was in the log already and had left the view when the call was made, dropped or
-shortened: the same call with the same arguments and the same result; or a look at a file that was read whole before.
-In either case no tool has changed it since: a check that is run again after a change fetches something new, though it
-may say the same.
+A call *re-reads* if its result was already in the log and had left the view (dropped or shortened) when the call was
+made: the same call with the same arguments and result, or a read of a file that had been read whole. It does not count
+if a tool changed the file in between, because a check that runs again after a change fetches something new even if the
+result is the same.
 """
 
 import re
@@ -24,14 +24,16 @@ from tidegate.session.recall import RECALL_USAGE
 from tidegate.store.log import LogReader
 
 _RECALL_TOOL: Final = "recall"
-"""The tool's name; one that a server offers has it at its end (`mcp__notes__recall`)."""
+"""The name of the recall tool; the name of an MCP tool ends with it (`mcp__notes__recall`)."""
 _ID_RANGES: Final = re.compile(r"\bm(\d{1,15})(?:\s*(?:\.\.+|-|to)\s*m?(\d{1,15}))?", re.ASCII)
 _PATH_KEYS: Final = re.compile(r"path|file|notebook", re.I)
 _AGENT_TOOLS: Final = frozenset({_RECALL_TOOL, "memory_search", "memory_write", "compact", "skills", "task"})
 
 
 class RecallStats(msgspec.Struct, frozen=True):
-    """`hints` are messages that said how to recall a file, `followed` those of them upon which it was recalled."""
+    """Counts of one log. `hints` are messages that said how to recall a file; `followed` counts those after which it
+    was recalled.
+    """
 
     calls: int = 0
     hits: int = 0
@@ -58,8 +60,9 @@ def count_recalls(log: LogReader) -> RecallStats:
 
 
 class _Fetched(NamedTuple):
-    """What a call brought: the id of the message that has it, the content by its hash, and the files it names as such
-    by their last names; a command names none."""
+    """The result of a call: the id of its message, the hash of its content, and the base names of the files in its path
+    arguments (a shell command has none).
+    """
 
     answer: str
     content: bytes
@@ -67,8 +70,9 @@ class _Fetched(NamedTuple):
 
 
 class _OpenCall(NamedTuple):
-    """A call that waits for its result. `before`: what the same call brought, and that left; `file`: the file it looks
-    at was read whole, and that left."""
+    """A call without a result yet. `previous_content` is the hash of the same call's earlier result if that left the
+    view; `was_read_whole`: its file was read whole before, and that result left the view.
+    """
 
     call: Call
     previous_content: bytes = b""
@@ -76,7 +80,7 @@ class _OpenCall(NamedTuple):
 
 
 class RecallCounter:
-    """Takes the events of a log one by one; `found` is what they say so far."""
+    """Counts recalls over the events of a log, added one by one; `stats` holds the counts so far."""
 
     def __init__(self) -> None:
         self.stats = RecallStats()
@@ -185,7 +189,7 @@ def _find_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _named_paths(call: Call) -> frozenset[str]:
-    """The files that a call names as such, by the whole path: many files have the same last name."""
+    """Return the full paths in the path arguments of a call: many files share a base name."""
     named = (
         value
         for key, value in iterate_strings(parse_call_arguments(call))

@@ -1,6 +1,6 @@
-"""What was done to a session's view, newest first: each edit with its reason, what it took, what it cost and saved.
+"""The edits of a session's view, newest first: each with its reason, what it removed, what it cost and saved.
 
-It is read from the end of the log backwards and only as far as is asked for.
+The log is read backwards, only as far as needed.
 """
 
 import copy
@@ -21,20 +21,20 @@ from tidegate.wire.usage import Usage
 
 _MAX_ENTRIES: Final = 50
 MAX_SCANNED_EVENTS: Final = 8_192
-"""Entries of a page, and events that are read for it at most."""
+"""The number of entries of a page, and of events read for it, at most."""
 
 _BLOCK_EVENTS: Final = 256
 _LISTED_TOPICS: Final = frozenset({"clear", "undo", "redo", "overflow", "forgotten"})
 
 
 class TimelineEntry(msgspec.Struct):
-    """`what` is the stage of an edit, or clear, undo, redo, overflow, forgotten. `removed` are the ids that left the
-    view; `undone`: the edit does not hold now.
+    """An edit or a note. `action` is the stage of an edit, or clear, undo, redo, overflow, forgotten. `is_undone`: the
+    edit is not in effect now.
 
-    `spent` is what writing its summary took, and `reread` how much less the next request had from the provider's
-    cache than the one before. `calls` are the requests from it to the next compaction, as long as it held, and `saved`
-    the tokens they did not read: what a session would hold that was never compacted, nobody can say for longer. Dollars
-    are None where no price is known.
+    `summary_tokens` is what writing its summary cost. `lost_cache_tokens` is how much less the next request read from
+    the provider's cache than the previous one. `calls_affected` are the requests until the next compaction while the
+    edit was in effect, and `saved_tokens` what they did not read; beyond the next compaction the savings cannot be
+    known. Dollars are None if the price is not known.
     """
 
     seq: int
@@ -62,7 +62,7 @@ class TimelineEntry(msgspec.Struct):
 
 
 class _RequestSums(msgspec.Struct, frozen=True):
-    """Of requests: how many, and what one token of our count came to in all of them, in theirs and in dollars."""
+    """Sums over requests: their number, and the provider tokens and dollars per counted token."""
 
     calls: int = 0
     tokens: float = 0.0
@@ -75,9 +75,9 @@ class _RequestSums(msgspec.Struct, frozen=True):
 
 
 class _LaterState(msgspec.Struct):
-    """What was seen on the way back: the requests up to the next compaction, and which edits were taken back when.
+    """State of the backward scan: the requests up to the next compaction, and which edits were undone when.
 
-    `lost` are the requests in which an edit did not hold; `redone` what was seen where it was made again.
+    `lost` are the requests in which an edit was not in effect; `redone` are the sums at the point where it was redone.
     """
 
     sums: _RequestSums = _RequestSums()
@@ -91,14 +91,14 @@ class _LaterState(msgspec.Struct):
 
 
 class TimelineCursor(msgspec.Struct, frozen=True):
-    """Where a page ended, and what was seen behind it: hand it to `timeline` to go on."""
+    """The end of a page and the state of the scan there; pass it to `read_timeline` to continue."""
 
     seq: int
     state: _LaterState
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """`more` is None when the beginning was reached."""
+    """A page of entries. `next_page` is None at the beginning of the log."""
 
     entries: tuple[TimelineEntry, ...]
     next_page: TimelineCursor | None = None
@@ -111,7 +111,7 @@ def read_timeline(
     max_entries: int = _MAX_ENTRIES,
     model_overrides: Mapping[str, ModelInfo] | None = None,
 ) -> Timeline:
-    """The newest entries, or those before a mark: about `most` of them, fewer where they are far between."""
+    """Read the newest entries, or those before a cursor: about `max_entries`, fewer where they are far apart."""
     walk = _BackwardReader(_LaterState() if before is None else copy.deepcopy(before.state), model_overrides)
     end = log.head if before is None else before.seq - 1
     last = max(0, end - MAX_SCANNED_EVENTS)
@@ -126,7 +126,9 @@ def read_timeline(
 
 
 class _BackwardReader:
-    """Takes events, the newest first. `open`: what an entry cost is still to come."""
+    """Builds entries from events given newest first. `is_incomplete`: events that complete an entry's cost are still to
+    come.
+    """
 
     def __init__(self, since: _LaterState, prices: Mapping[str, ModelInfo] | None) -> None:
         self.entries: list[TimelineEntry] = []

@@ -1,7 +1,7 @@
-"""What fills the window: by category and by message, in the provider's tokens, and what will make room next.
+"""What fills the window: tokens and dollars by category and by message, and which rule acts next.
 
-The categories add up: what the last request held adds up to what the provider reported of it, and with what came since
-to the size that the policy's rules go by. All of it costs what the view costs, however long the log is.
+The categories add up to the size that the policy uses: tokens of the last request to what the provider reported, newer
+ones to the difference. The work is proportional to the view, not to the log.
 """
 
 from collections import Counter as Tally
@@ -25,13 +25,11 @@ from tidegate.session.session import Session
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
-# What fills the window, message by message: how old each is, and why it is still there.
-
 _MAX_GAP: Final = 64
 
 
 class _UsageCell(msgspec.Struct):
-    """The smallest thing that is weighed: a part of the fixed beginning, or a message."""
+    """The smallest unit that tokens are assigned to: a part of the fixed part, or a message."""
 
     category: str
     weight: int
@@ -45,11 +43,11 @@ class _UsageCell(msgspec.Struct):
 
 
 class MessageUsage(msgspec.Struct, frozen=True):
-    """A message of the view. `turns` and `seconds` are its age; `price` is in dollars for one call, None if not known:
-    what the provider had in its cache at the last call costs less than what came behind that.
+    """A message of the view. `turns_ago` and `age_seconds` are its age. `dollars` is its price in one call (None if the
+    price is not known); the part that was in the provider's cache at the last call costs less.
 
-    `said` is what it weighed when it was said, on the same scale as `tokens`, where less is shown now. `why` tells
-    why it is still there, or what was taken of it.
+    `original_tokens` is its size when it was added, on the same scale as `tokens`, or 0 if it is shown whole. `reason`
+    says why it is still in the view, or that it was shortened.
     """
 
     id: str
@@ -109,13 +107,13 @@ def _explain_presence(item: Item, view: View, event: Event | None, takers: Mappi
 
 
 def _event_seq(item: Item | None) -> int:
-    """The event that an id names."""
+    """Return the seq of the event that the item's message id names."""
     number = item.message.id[1:].partition(".")[0] if item is not None else ""
     return int(number) if number.isdecimal() else 0
 
 
 def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
-    """These events, each run of neighbours read in one go: the work grows with how many are asked for."""
+    """Read the events with these seqs, neighboring ones in one read: the work grows with their number."""
     wanted = deque(sorted({seq for seq in seqs if 1 <= seq <= log.head}))
     while wanted:
         for event in log.read(wanted[0]):
@@ -127,22 +125,22 @@ def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
 
 
 _MAX_MESSAGES: Final = 200
-"""Messages that are told of one by one."""
+"""How many messages are described one by one."""
 _PROMPT_PART_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
     {"skills": "skills", "memory": "memory", "project": "rules", "pinned": "rules"}
 )
-"""Where a part of the system prompt belongs; any other is `system`."""
+"""The category of a part of the system prompt; other parts are `system`."""
 WINDOW_CATEGORIES: Final = (
     "system tools skills memory rules user assistant results summaries ledger notes framing".split()
 )
-"""In the order they are shown. `framing` is what the wire format itself adds."""
+"""All categories in display order. `framing` is what the wire format adds."""
 
 
 class CategoryUsage(msgspec.Struct, frozen=True):
-    """A category; for results there is one for each tool, whose name is `tool`.
+    """Tokens of a category; results have one entry for each tool.
 
-    `sent` are its tokens in the last request, `later` those that came since; where no report tells of this view, all of
-    it is `later`. `price` is in dollars for one call, None if not known.
+    `sent_tokens` were in the last request, `new_tokens` were added since. Without a valid usage report all are new.
+    `dollars` is the price in one call, None if not known.
     """
 
     category: str
@@ -162,7 +160,7 @@ class CategoryUsage(msgspec.Struct, frozen=True):
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
-    """Messages in the view by role: results of tools are `tool`. `characters` are those of all of them."""
+    """Messages in the view by role (`tool`: tool results), and the characters of all of them."""
 
     total: int
     system: int
@@ -173,11 +171,12 @@ class RoleCounts(msgspec.Struct, frozen=True):
 
 
 class WindowUsage(msgspec.Struct, frozen=True):
-    """`size` is the next request, `reported` what the provider said of the last one, 0 where that no longer holds.
+    """The window as it is now. `tokens` is the size of the next request, `reported_tokens` the provider's report of the
+    last one (0 if an edit made it obsolete).
 
-    `capacity` is what a request may weigh: the window less the reserve for the answer; both are None if the window is
-    not known. `pieces` are the largest messages, in their order; `left_out` is how many there are beside them. `next`
-    is the threshold that comes first.
+    `capacity` is the window minus the reserve for the answer; both are None if the window is not known. `messages` are
+    the largest ones in view order, and `omitted_count` is the number of others. `next_threshold` is the one that will
+    be reached first.
     """
 
     tokens: int
@@ -193,12 +192,12 @@ class WindowUsage(msgspec.Struct, frozen=True):
 
     @property
     def used_share(self) -> float | None:
-        """The share of the capacity that is used; None if the window is not known."""
+        """Return the share of the capacity that is used; None if the window is not known."""
         return self.tokens / self.capacity if self.capacity else None
 
 
 def categorize_message(message: Message) -> str:
-    """One of CATEGORIES, for one message of a view."""
+    """Return the category of a message in a view, one of `WINDOW_CATEGORIES`."""
     if message.kind in (SUMMARY, TOOL_SUMMARY):
         return "summaries"
     if message.kind == LEDGER:
@@ -219,10 +218,10 @@ def measure_window_usage(
     model_overrides: Mapping[str, ModelInfo] | None = None,
     max_messages: int = _MAX_MESSAGES,
 ) -> WindowUsage:
-    """`parts` are the tokens of the parts of the system prompt, by name; of `most` messages each is told of."""
-    view, budget = session.view, session.budget()
+    """Measure the window. `prompt_parts` are the tokens of the system prompt's parts by name."""
+    view, budget = session.view, session.budget
     cells = list(_make_cells(view, prompt_parts or {}))
-    size = session.count_tokens()
+    size = session.tokens
     _assign_tokens(cells, view, size)
     _assign_prices(cells, session, size, model_overrides)
     told = sorted(
@@ -250,7 +249,7 @@ def count_roles(view: View) -> RoleCounts:
 
 
 def count_characters(message: Message) -> int:
-    """What a person would read of it: texts, results, and what tools were called with."""
+    """Count the characters a person would read: texts, results, names and arguments of calls."""
     return sum(map(len, texts_of(message))) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
 
 
@@ -262,7 +261,7 @@ def _item_position(cell: _UsageCell) -> int:
 
 
 def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
-    """In the order in which a provider reads them: what stands first is what its cache holds."""
+    """Yield the cells in the order of the request, because the provider's cache holds a prefix of it."""
     yield _UsageCell("framing", REQUEST_OVERHEAD)
     yield _UsageCell("tools", view.tools_tokens)
     named = {name: tokens for name, tokens in parts.items() if tokens > 0} or {"system": 1}
@@ -284,7 +283,7 @@ def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
 
 
 def _assign_tokens(cells: list[_UsageCell], view: View, size: int) -> None:
-    """Give each cell its tokens, so that they add up to what was reported and to the size."""
+    """Distribute the reported tokens and the rest of the size over the cells, in proportion to our counts."""
     reported = view.usage.input_tokens if view.usage is not None else 0
     for cell in cells if view.usage is None else ():
         cell.is_new = True
@@ -295,7 +294,7 @@ def _assign_tokens(cells: list[_UsageCell], view: View, size: int) -> None:
 
 
 def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """A number in whole parts by weight: the parts add up, and none is off by one or more."""
+    """Split a number into whole parts by weight. The parts add up exactly, and each is off by less than one."""
     whole = sum(weights)
     if not whole:
         return [total, *([0] * (len(weights) - 1))] if weights else []
@@ -323,7 +322,7 @@ def _assign_prices(
 
 
 def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:
-    """By category, in their order; results by tool, the largest first."""
+    """Yield sums by category in display order; results by tool, the largest first."""
     groups: dict[tuple[str, str], list[_UsageCell]] = {}
     for cell in cells:
         groups.setdefault((cell.category, cell.tool), []).append(cell)

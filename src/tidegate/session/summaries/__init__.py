@@ -1,1 +1,1 @@
-"""Summaries: how they are asked for, checked and used."""
+"""Summaries: how they are requested, checked and used."""

@@ -1,21 +1,24 @@
-"""What a model wrote, judged before it may stand for what was said.
+"""Checks of a model's summary before it replaces messages.
 
-An answer is mended where that is safe (marks taken out, a line that poses as a turn or an order is quoted, an end that
-was cut is cut back) and rejected where it is not: then the digest writes the summary. Judging is pure and always ends.
+An answer is repaired where that is safe (marks are removed, a line that looks like a turn or an order is quoted, a
+truncated end is cut back to a sentence) and rejected otherwise; then the digest writes the summary. The check is pure.
 """
 
 import re
 import zlib
 from collections import Counter as Tally
+from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
 from tidegate.core.digest.units import HELD
+from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.facts import Fact, find_facts, find_rule_sentences
 from tidegate.core.tokens.counting import TokenCounter
+from tidegate.session.summaries.prompt import make_record_entries
 from tidegate.wire.parsing import repair_unicode
 
-# Who says what a summary says: the user, a tool, or the agent. A line without an author could pass for an order.
+# Each line names its author: the user, a tool, or the agent. A line without one could pass for an order.
 
 _CONCLUSION_PREFIX: Final = "agent concluded: "
 
@@ -31,11 +34,13 @@ _UNATTRIBUTED_PREFIXES: Final = (
     ">",
     " ",
     "\t",
-)  # headings, tables, quotes, and what goes on with the line above
+)  # headings, tables, quotes, continuation lines
 
 
 def attribute_lines(text: str) -> str:
-    """Each line with its author. One that names none is what the writer made of it: a conclusion of the agent."""
+    """Give each line its author. A line that names none is the writer's conclusion, so it is attributed to the
+    agent.
+    """
     lines: list[str] = []
     fenced = False
     for line in text.split("\n"):
@@ -46,7 +51,9 @@ def attribute_lines(text: str) -> str:
 
 
 def by_user(line: str) -> bool:
-    """Whether a line of a summary says what the user or the system said; not what a text that came along held."""
+    """Return whether a line of a summary states what the user or the system said, not the content of an attached
+    text.
+    """
     return _USER.match(line) is not None and not line.startswith(HELD)
 
 
@@ -67,9 +74,9 @@ _KEPT_FACTS_HEADING: Final = "## Kept facts"
 
 
 class AnswerRejected(Exception):
-    """Why an answer is no summary. The words are ours, never the model's: they go into a log and a prompt.
+    """Why an answer cannot be used. The text is ours, never the model's, because it goes into a log and a prompt.
 
-    `cut`: the output limit had its part in it, so more room may help.
+    `was_cut`: the output limit contributed, so a larger limit may help.
     """
 
     def __init__(self, why: str, *, cut: bool = False) -> None:
@@ -77,10 +84,21 @@ class AnswerRejected(Exception):
         self.was_cut = cut
 
 
-class AnswerCriteria(NamedTuple):
-    """What the answer is held against. `source` is the record as it was shown, `words` what the model was told.
+REJECTED_TOPIC: Final = "summary_rejected"
+"""The topic of the note in the log that says why a summary was not used."""
 
-    `counter` is the one by which the answer must keep to `max_tokens`. `cut`: the output limit ended it.
+
+class CheckedSummary(str):
+    """A summary that passed `check_answer`, so that it is not checked twice."""
+
+
+class AnswerCriteria(NamedTuple):
+    """What an answer is compared with: `source` is the record as the model saw it, `instructions` the rest of its
+    prompt.
+
+    `counter` measures `max_tokens`. `was_cut`: the output limit ended the answer.
+    `is_trusted`: the program's own function wrote it. It may then be short, need not name facts of the record, its
+    lines stay without an author, and the plan clips it.
     """
 
     source: str
@@ -91,9 +109,11 @@ class AnswerCriteria(NamedTuple):
     max_chars: int
     counter: TokenCounter
     was_cut: bool = False
+    is_trusted: bool = False
 
 
-_MAX_REFUSAL_CHARS: Final = 600  # a refusal is short; a summary that speaks of a refusal is not
+_MAX_CHARS_PER_TOKEN: Final = 32  # per requested token; a longer answer is not a summary
+_MAX_REFUSAL_CHARS: Final = 600  # a refusal is short; a summary that mentions one is not
 _THINKING_BLOCK: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _WRAPPED: Final = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 _TAGS: Final = re.compile(r"\A<(summary|answer|output|result)>(.*?)(?:</\1>)?\Z", re.DOTALL | re.IGNORECASE)
@@ -147,7 +167,7 @@ _INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\
 
 
 def check_answer(answer: str, asked: AnswerCriteria) -> str:
-    """The summary in an answer, mended, within its bounds. Raises Rejected with the reason."""
+    """Return the summary in an answer, repaired and within its limits. Raise AnswerRejected with the reason."""
     text = _unwrap(_THINKING_BLOCK.sub("", _INVISIBLE.sub("", repair_unicode(answer).replace("\r\n", "\n"))).strip())
     if not text:
         raise AnswerRejected("it was empty")
@@ -157,10 +177,52 @@ def check_answer(answer: str, asked: AnswerCriteria) -> str:
     if asked.was_cut:
         text = _trim_to_sentence(text)
     _check_words(text, asked)
-    text = attribute_lines(_neutralize(text, asked.fence_mark))
-    if count_substance(text) < 12:
-        raise AnswerRejected("it said nothing")
+    text = _neutralize(text, asked.fence_mark)
+    if asked.is_trusted:
+        return text
+    text = attribute_lines(text)
+    _check_substance(text, asked)
     return clip_answer(text, asked)
+
+
+def _check_substance(text: str, asked: AnswerCriteria) -> None:
+    if count_substance(text) < (1 if asked.is_trusted else 12):
+        raise AnswerRejected("it said nothing")
+
+
+def check_written_summary(answer: object, request: SummaryRequest, counter: TokenCounter) -> CheckedSummary | None:
+    """The summary that any summarizer returned, checked and within its limits; None if it wrote none.
+
+    AnswerRejected with the reason if it cannot be used. The digest then takes its place.
+    """
+    if answer is None or isinstance(answer, CheckedSummary):
+        return answer
+    if not isinstance(answer, str):
+        if isinstance(answer, Coroutine):
+            answer.close()
+        raise AnswerRejected(f"it was of type {type(answer).__name__}, not text")
+    if len(answer) > max_answer_chars(request.max_tokens):
+        raise AnswerRejected("it was far longer than asked for")
+    text = str.__str__(answer)  # a subclass may join and encode in its own way
+    if not text.strip():
+        return None
+    source = "\n".join(entry.text for entry in make_record_entries(request.messages))
+    asked = AnswerCriteria(
+        source,
+        request.previous,
+        request.instructions,
+        fence_mark="",
+        max_tokens=request.max_tokens,
+        max_chars=request.max_chars,
+        counter=counter,
+        is_trusted=True,
+    )
+    return CheckedSummary(check_answer(text, asked))
+
+
+def max_answer_chars(tokens: int) -> int:
+    """Characters beyond which an answer that should have so many tokens is not read."""
+    return _MAX_CHARS_PER_TOKEN * tokens + 100_000
 
 
 def _unwrap(text: str) -> str:
@@ -171,7 +233,7 @@ def _unwrap(text: str) -> str:
 
 
 def _check_length(text: str, asked: AnswerCriteria) -> None:
-    """A little too long is clipped; far too long was not written as a summary."""
+    """Accept what clipping can fix; reject an answer that is far too long to be a summary."""
     tokens = asked.counter.count_text(text)
     if tokens > 2 * asked.max_tokens:
         raise AnswerRejected("it was far longer than asked for")
@@ -189,8 +251,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
         raise AnswerRejected("it said that there was nothing to summarise")
     if any(_normalize(hole[0]) not in source for hole in _PLACEHOLDERS.finditer(text)):
         raise AnswerRejected("it was a template that nobody filled in")
-    if count_substance(text) < 12:
-        raise AnswerRejected("it said nothing")
+    _check_substance(text, asked)
     if any(line in plain for line in _instruction_sentences(asked.instructions) if line not in source):
         raise AnswerRejected("it repeated its instructions")
     if _is_repetitive(text):
@@ -199,7 +260,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
         raise AnswerRejected("it repeated the conversation instead of summarising it")
     if _is_dialogue(text):
         raise AnswerRejected("it was written as a conversation")
-    if _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
+    if not asked.is_trusted and _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
         raise AnswerRejected("it had nothing to do with what was said")
 
 
@@ -208,13 +269,13 @@ def _normalize(text: str) -> str:
 
 
 def count_substance(text: str) -> int:
-    """Letters and digits outside of headings and empty items. A character of a script without spaces says more."""
+    """Count letters and digits outside headings and empty items. A character of a script without spaces counts more."""
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#") and not _EMPTY_ITEM.match(line)]
     return sum(3 if char >= "\u2e80" else 1 for line in lines for char in line if char.isalnum())
 
 
 def _instruction_sentences(words: str) -> list[str]:
-    """Sentences of what the model was told, long enough not to be said by chance."""
+    """Return the sentences of the instructions that are too long to occur by chance."""
     return [_normalize(piece) for piece in re.split(r"(?<=[.:;])\s|\n", words) if len(piece) >= 40]
 
 
@@ -228,7 +289,7 @@ def _is_repetitive(text: str) -> bool:
 
 
 def _repeats_source(plain: str, source: str) -> bool:
-    """Long runs of the conversation word for word, or one of its messages for a summary."""
+    """Return whether the text copies long runs of the conversation, or one of its messages, word for word."""
     if len(plain) < 400:
         return len(plain) >= 60 and plain in source
     runs = [plain[at : at + 120] for at in range(0, len(plain) - 119, 120)]
@@ -242,7 +303,7 @@ def _is_dialogue(text: str) -> bool:
 
 
 def _is_unrelated(text: str, source: str) -> bool:
-    """Of a record full of names and numbers a summary holds one at least, or some of its words."""
+    """Return whether a record full of names and numbers shares none of them, and few words, with the summary."""
     values = {fact.value.casefold() for fact in find_facts(source, 40_000)}
     plain = text.casefold()
     if len(values) < 8 or any(value in plain for value in values):
@@ -253,7 +314,7 @@ def _is_unrelated(text: str, source: str) -> bool:
 
 
 def _trim_to_sentence(text: str) -> str:
-    """The part before the cut that is whole: up to the last line or sentence that ended."""
+    """Return the text up to the last complete line or sentence."""
     ends = [match.end() for match in re.finditer(r"[.!?。！？](?=\s|$)|\n", text)]
     whole = text[: ends[-1]].rstrip() if ends else ""
     if count_substance(whole) < 60:
@@ -262,7 +323,7 @@ def _trim_to_sentence(text: str) -> str:
 
 
 def _neutralize(text: str, mark: str) -> str:
-    """The same with nothing in it that could pass for a turn, a label of ours or an order."""
+    """Quote or remove everything that could pass for a turn, one of our labels, or an order."""
     lines: list[str] = []
     for line in text.split("\n"):
         if mark and mark in line:
@@ -279,7 +340,7 @@ def _neutralize(text: str, mark: str) -> str:
 
 
 def clip_answer(text: str, asked: AnswerCriteria, tokens: int | None = None) -> str:
-    """At most so many tokens, cut back to the end of a line where that costs little."""
+    """Clip to the token limit, at the end of a line where that costs little."""
     limit = asked.max_tokens if tokens is None else tokens
     short = clip_tokens(text, limit, asked.counter, mode="head", notice="").text
     if asked.max_chars:
@@ -296,9 +357,9 @@ _KEPT_FACT_KINDS: Final = ("path", "url", "uuid", "id", "email", "file", "hash",
 
 
 def restore_missing_facts(text: str, asked: AnswerCriteria) -> str:
-    """With the rules and hard facts of the previous summary that are missing, word for word.
+    """Append the rules and hard facts of the previous summary that are missing, word for word.
 
-    They get what the text leaves of the bound, and a third of it in any case: then the text is clipped.
+    They get the tokens that the text leaves of the limit, but at least a third of it; the text is clipped for that.
     """
     lines = _missing_lines(text, asked)
     if not lines:
@@ -314,7 +375,9 @@ def restore_missing_facts(text: str, asked: AnswerCriteria) -> str:
 
 
 def _missing_lines(text: str, asked: AnswerCriteria) -> list[str]:
-    """Rules of the user first, a line each; then the facts on one line, which a later digest reads item by item."""
+    """Return missing user rules, one per line, then the missing facts on one line, which a later digest reads item by
+    item.
+    """
     told = [line.strip() for line in asked.previous.split("\n")]
     told = [line.removeprefix("- ") for line in told if line and not line.startswith(("[", "#"))]
     have = [set(re.findall(r"\w+", line.casefold())) for line in text.split("\n")]
@@ -333,7 +396,7 @@ def _missing_lines(text: str, asked: AnswerCriteria) -> list[str]:
 
 
 def _is_rule_present(rule: str, have: list[set[str]]) -> bool:
-    """A rule is kept where one line has nearly all of its words."""
+    """Return whether one line has nearly all words of the rule."""
     words = set(re.findall(r"\w+", rule.casefold()))
     return any(len(words & line) * 10 >= len(words) * 9 for line in have)
 

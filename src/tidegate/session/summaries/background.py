@@ -1,15 +1,15 @@
-"""A summary prepared ahead, so that no turn waits for it.
+"""Summaries written ahead of time, so that no turn waits for one.
 
-    ahead = BackgroundSummarizer(session, summarise)
-    request = await session.prepare_async(ahead)     # a compaction that comes due takes what was prepared
+    ahead = BackgroundSummarizer(session, summarize)
+    request = await session.prepare_async(ahead)     # a compaction uses the prepared summary
     ...
-    ahead.look()                                     # after an answer: is it time to prepare the next one?
+    ahead.start_if_due()                             # after an answer: start the next one if it is time
 
-Below the policy's own mark the same plan runs on a frozen copy of the view, as if the mark were lower, and whatever
-summary it asks for is written by a task. The text is kept by the ids of the messages it tells of. Nothing is done to
-the log: the swap is the policy's own compaction when its time comes, which is the cheapest moment there is, for until
-then every request is read from the provider's cache. A text whose messages are no longer what the compaction asks for
-is thrown away, and so is every text once the view was folded anew: something was undone, or forgotten.
+Before the policy's own threshold is reached, the same plan runs on a copy of the view with a lower threshold, and a
+task writes the summaries it requests. Each text is stored with the ids of its messages. The log does not change: the
+policy's own compaction uses the text when it is due, which is the cheapest time, because until then every request is
+read from the provider's cache. A text is discarded if the compaction asks about other messages, or if the view was
+folded again after an undo or a `forget`.
 """
 
 import asyncio
@@ -36,20 +36,26 @@ from tidegate.core.policy.policy import (
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.view import View
 from tidegate.session.session import Session
+from tidegate.session.summaries.answer_check import (
+    REJECTED_TOPIC,
+    AnswerRejected,
+    CheckedSummary,
+    check_written_summary,
+)
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 _FAILED_TOPIC: Final = "ahead_failed"
 _DEFAULT_MARGIN: Final = 0.1
 MAX_NEW_SHARE: Final = 0.35
-"""Up to this share of what a compaction asks for may have come later than the prepared text: the digest tells it."""
+"""Largest share of the requested messages that may be newer than the prepared text; the digest summarizes these."""
 
 _SIZE_METRICS: Final = frozenset({"tokens", "history", "pressure", "window_share", "history_share"})
 _MAX_PREPARED: Final = 4  # summaries of one run of the plan
-_PREPARED_SHARE: Final = 3, 4  # of the bound for the prepared text; the rest is for what comes after it
+_PREPARED_SHARE: Final = 3, 4  # of the limit is for the prepared text; the rest is for newer messages
 
 
 class PreparedSummary(NamedTuple):
-    """A text, the request it answers, and the view it was made for."""
+    """A text, the request it answers, and the view it was written for."""
 
     request: SummaryRequest
     text: str
@@ -57,17 +63,17 @@ class PreparedSummary(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """A held text that serves, and the messages it does not tell of."""
+    """A prepared text that can be used, and the messages it does not cover."""
 
     text: str
     rest: tuple[Message, ...]
 
 
 class BackgroundSummarizer:
-    """Hand it to `prepare_async` in place of its summariser, and call `look` when the model has answered.
+    """An `AsyncSummarizer` for `prepare_async`. Call `start_if_due` after each answer of the model.
 
-    It begins at `mark` of the capacity; without a mark, `margin` below whatever the policy's rules wait for. With a
-    margin of 0 the rules' own triggers begin it: that is a policy which summarises in the background after a turn.
+    It starts at the share `mark` of the capacity; without `mark`, at `margin` below the thresholds of the policy. With
+    a margin of 0 it starts when a rule's own trigger holds, which suits a policy that summarizes after a turn.
     """
 
     def __init__(
@@ -88,14 +94,14 @@ class BackgroundSummarizer:
         self._in_progress: PreparedSummary | None = None
         self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
-        session.on_close.append(self.cancel)
+        session.call_on_close(self.cancel)
 
     @property
     def is_busy(self) -> bool:
         return self._task is not None and not self._task.done()
 
     def start_if_due(self) -> bool:
-        """Begin to prepare if it is time to. True if something was begun; it never waits."""
+        """Start writing a summary if it is time. Return whether a task was started. Never blocks."""
         view = self._session.view
         if self.is_busy or view.unanswered or view.orphans or view.changed_seq == self._looked_seq:
             return False
@@ -129,7 +135,7 @@ class BackgroundSummarizer:
             self.failures.append(type(failure).__name__)
 
     async def _write_summary(self, request: SummaryRequest, view: View) -> str | None:
-        """Have it written, unless what is held serves. A held text that fell behind is continued, not written anew."""
+        """Write the summary unless a prepared text can be used. A prepared text that is out of date is continued."""
         fit = self._find_match(request)
         if fit is not None and self._is_small(fit.rest, request):
             return fit.text
@@ -139,10 +145,10 @@ class BackgroundSummarizer:
             asked = msgspec.structs.replace(asked, messages=fit.rest, previous=fit.text)
         self._in_progress = PreparedSummary(request, "", view)
         try:
-            text = await self._summarise(asked)
+            text = await self._ask(asked)
         finally:
             self._in_progress = None
-        if text is not None and text.strip():
+        if text is not None:
             rest = [each for each in self.prepared if each.view is view and not _is_same_task(each.request, request)]
             self.prepared = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
         return text
@@ -150,26 +156,34 @@ class BackgroundSummarizer:
     # --- the compaction itself ------------------------------------------------------------------------------------
 
     async def __call__(self, request: SummaryRequest) -> str | None:
-        """What was prepared for this, or else whatever the summariser writes now."""
+        """Return the prepared text for this request, or have the summarizer write one now."""
         for failure in self.failures:
-            self._session.add_note(_FAILED_TOPIC, failure)
+            self._session.history.add_note(_FAILED_TOPIC, failure)
         self.failures = []
         await self._settle_task(request)
         fit = self._find_match(request)
         if fit is None:
-            return await self._summarise(request)
+            return await self._ask(request)
         self.prepared = [each for each in self.prepared if each.text != fit.text]
         if fit.rest and not self._is_small(fit.rest, request):
             more = msgspec.structs.replace(request, messages=fit.rest, previous=fit.text)
-            text = await self._summarise(more)
-            if text is not None and text.strip():
+            text = await self._ask(more)
+            if text is not None:
                 return text
-        return self._join_digest(fit, request)
+        return CheckedSummary(self._join_digest(fit, request))
+
+    async def _ask(self, request: SummaryRequest) -> CheckedSummary | None:
+        """The summarizer's text, checked. If it cannot be used, the log says why."""
+        try:
+            return check_written_summary(await self._summarise(request), request, self._session.counter)
+        except AnswerRejected as no:
+            self._session.history.add_note(REJECTED_TOPIC, str(no))
+            return None
 
     async def _settle_task(self, request: SummaryRequest) -> None:
-        """What is being written for this request was begun before, so it ends sooner than an answer to a new question.
+        """Wait for the running task if it writes this request's summary: it started earlier than a new question would.
 
-        Anything else that is being written is of no more use: what it is about will have left the view.
+        Cancel any other running task: its messages are about to leave the view.
         """
         fit = self._find_match(request)
         if self._task is None or self._task.done() or (fit is not None and self._is_small(fit.rest, request)):
@@ -184,7 +198,7 @@ class BackgroundSummarizer:
         return next((fit for fit in fits if fit is not None), None)
 
     def _match(self, held: PreparedSummary, request: SummaryRequest) -> _Match | None:
-        """Does it tell of nothing but messages of this request, with nothing undone or forgotten since?"""
+        """Return a match if the text covers only messages of this request and nothing was undone or forgotten since."""
         told = {message.id for message in held.request.messages}
         asked = {message.id for message in request.messages}
         if held.view is not self._session.view or not _is_same_task(held.request, request) or not told <= asked:
@@ -192,7 +206,7 @@ class BackgroundSummarizer:
         return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
 
     def _is_small(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
-        count = self._session.budget().count
+        count = self._session.budget.count
         return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
 
     def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:
@@ -207,20 +221,20 @@ class BackgroundSummarizer:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Stop what is under way. Whatever was held is let go."""
+        """Cancel the running task and discard prepared texts."""
         self.prepared = []
         if self._task is not None and not self._task.get_loop().is_closed():
             self._task.cancel()
 
     async def close(self) -> None:
-        """Stop, and wait until it has stopped."""
+        """Cancel the running task and wait for its end."""
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
 
 
 def lower_triggers(policy: Policy, mark: float | None, margin: float, moments: Sequence[Moment]) -> Policy:
-    """The same policy, its rules of these moments waiting for less."""
+    """Return the policy with lower thresholds for the rules of these moments."""
     rules = {
         moment: tuple(_lower_rule(rule, mark, margin) for rule in policy.moments.get(moment, ())) for moment in moments
     }
@@ -241,13 +255,13 @@ def _lower_trigger(trigger: Trigger, mark: float | None, margin: float) -> Trigg
 
 
 def _is_due(rule: Rule, at: PlanContext) -> bool:
-    """A rule without a trigger always acts: it has no mark that one could be ahead of."""
+    """Return whether the rule's trigger holds. A rule without a trigger has no threshold to be ahead of."""
     occasion = TriggerContext(at.view, at.budget, at.policy, measure_for_triggers(at.policy, at.view, at.budget))
     return bool(rule.when) and judge_rule(rule, occasion, at.now).fires
 
 
 def _is_same_task(one: SummaryRequest, other: SummaryRequest) -> bool:
-    """They ask for the same kind of text about messages that continue the same summary."""
+    """Return whether two requests ask for the same kind of text and continue the same summary."""
     return (one.kind, one.instructions, one.previous, one.max_chars) == (
         other.kind,
         other.instructions,
@@ -257,7 +271,7 @@ def _is_same_task(one: SummaryRequest, other: SummaryRequest) -> bool:
 
 
 def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
-    """Make an edit on the copy, named as the session would name it."""
+    """Apply an edit to the copy, with the ids that the session would give."""
     seq = at.view.head + 1
     edits = tuple(
         msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))

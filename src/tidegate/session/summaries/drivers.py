@@ -1,4 +1,6 @@
-"""Two drivers for one piece of work: it stops where a summary is wanted and is sent the text, or None for our own."""
+"""Synchronous and asynchronous drivers of the session's work, a generator that yields summary requests and is sent the
+text, or None for a digest.
+"""
 
 from collections.abc import Awaitable, Callable, Generator
 from typing import Final, TypeVar
@@ -47,10 +49,10 @@ async def run_steps_async(
             answer = None
 
 
-# A compaction on demand may be told what its summary is to keep clear.
+# A manual compaction may name a focus for its summary.
 #
-# The words go into the instructions of the summary, on a line of their own, and nowhere else: the deterministic summary
-# keeps what it keeps. A text that was prepared ahead was asked for otherwise, so it does not serve here.
+# The focus is one line in the instructions of the summary. It does not change the digest. A summary prepared ahead
+# of time was written without it and is not used.
 
 FOCUS_PREFIX: Final = "Above all, keep clear what concerns this: "
 MAX_FOCUS_CHARS: Final = 500
@@ -73,11 +75,11 @@ def add_focus_async(summarise: AsyncSummarizer | None, focus: str) -> AsyncSumma
 
 
 def focus_request(request: SummaryRequest, focus: str) -> SummaryRequest:
-    """On one line, whoever wrote it: it must not pass for more instructions than one."""
+    """Add the focus to the instructions, on one line so that it cannot pass for several instructions."""
     words = clip_chars(" ".join(focus.split()), MAX_FOCUS_CHARS, mode="head", notice="").text
     return msgspec.structs.replace(request, instructions=f"{request.instructions}\n{FOCUS_PREFIX}{words}")
 
 
 def strip_focus_line(words: str) -> str:
-    """Instructions without that line: a summary may well repeat what it was to keep clear."""
+    """Return the instructions without the focus line, which a summary may repeat."""
     return "\n".join(line for line in words.split("\n") if not line.startswith(FOCUS_PREFIX))

@@ -1,14 +1,15 @@
-"""Summaries by a model: asked within that model's own window and a time limit, judged, or not taken at all.
+"""Summaries by a model, within that model's window and a time limit, checked before use.
 
-    summarise = summariser(provider, window=32_000, counter=counter, timeout=60, conversation=session)
-    request = await session.prepare_async(summarise)
+    summarize = create_summarizer(provider, window=32_000, counter=counter, timeout=60, conversation=session)
+    request = await session.prepare_async(summarize)
 
-Where the model is that of the conversation, the conversation itself is sent again up to the last message in question,
-and one message behind it asks for the summary: the provider has all of it in its cache. Else, or if that did not
-serve, the messages are shown as a fenced record, in pieces if they must be; each piece continues the summary so far.
-A model of another provider is shown that record with all secrets masked: they are none of its business.
-What comes back passes `summary_check`. If nothing does, the answer is None, the reason is noted, and the digest takes
-over: so a model can make a summary better, and can break nothing.
+If the model is the conversation's own, the conversation is sent again up to the last message in question, followed by
+one message that asks for the summary, so the provider reads nearly all of it from its cache. Otherwise, or if that
+fails, the messages are shown as a fenced record, in chunks if necessary; each chunk continues the summary so far.
+Secrets in the record are masked for a model of another provider.
+
+Answers pass `answer_check`. If none is accepted, the result is None, the reason is noted, and the digest is used
+instead.
 """
 
 import asyncio
@@ -29,9 +30,12 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import (
+    REJECTED_TOPIC,
     AnswerCriteria,
     AnswerRejected,
+    CheckedSummary,
     check_answer,
+    max_answer_chars,
     restore_missing_facts,
 )
 from tidegate.session.summaries.drivers import AsyncSummarizer, strip_focus_line
@@ -50,14 +54,12 @@ from tidegate.session.summaries.prompt import (
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
-_REJECTED_TOPIC: Final = "summary_rejected"
 DEFAULT_SUMMARY_WINDOW: Final = 8_192
-"""What is taken for the window of a summary model of which nothing is known."""
+"""The assumed window of a summary model whose window is not known."""
 
-_USABLE_SHARE: Final = 0.9  # another model counts other tokens than our counter: so much of the window is used
-_REASONING_TOKENS: Final = 512  # a model that reasons first spends some of its answer on that
+_USABLE_SHARE: Final = 0.9  # of the window is used, because the model counts other tokens than our counter
+_REASONING_TOKENS: Final = 512  # for a model that reasons before it answers
 _MAX_WINDOW_RETRIES: Final = 2
-_MAX_CHARS_PER_TOKEN: Final = 32  # characters for every token asked for: beyond that nobody is writing a summary
 _STOP_REJECTIONS: Final = {
     "refused": "the model refused",
     "filtered": "the provider's filter stopped it",
@@ -78,13 +80,14 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
     on_rejection: Callable[[str], None] | None = None,
     on_reply: Callable[[Reply], None] | None = None,
 ) -> AsyncSummarizer:
-    """`window` and `counter` are the summary model's. `timeout` is in seconds, for one summary with all its questions.
+    """Return a summarizer. `window` and `counter` are the summary model's. `timeout` is in seconds, for one summary
+    with all its questions.
 
-    `mask` hides secrets from the summary model; give it where the provider is another than the conversation's. Without
-    it, secrets are hidden by their shape from every model that is not the conversation's own. `str` hides nothing.
+    `mask` hides secrets from the summary model; pass it if the provider is not the conversation's. Without it, texts
+    that look like secrets are hidden from every model but the conversation's own. `str` hides nothing.
 
-    `note` is told why an answer was not taken; without it the conversation's log is. `replied` is shown every reply,
-    for it costs money whether it is taken or not.
+    `on_rejection` gets the reason why an answer was rejected; by default it is noted in the conversation's log.
+    `on_reply` gets every reply, because rejected ones cost money too.
     """
     return _ModelSummarizer(
         provider,
@@ -100,7 +103,7 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
 
 
 class _Question(NamedTuple):
-    """A request ready to be sent, and what its answer is held against."""
+    """A request ready to be sent, and the criteria for its answer."""
 
     body: bytes
     asked: AnswerCriteria
@@ -131,12 +134,12 @@ class _ModelSummarizer:
         self._mask = mask or (str if self._continues else SecretMask())
         self._note = note
         self._replied = replied
-        self._max_output = window  # output that may be asked for at once
+        self._max_output = window  # the most output tokens to request
 
     async def __call__(self, request: SummaryRequest) -> str | None:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._summarize(request)
+                return CheckedSummary(await self._summarize(request))
         except TimeoutError:
             self._report_rejection(f"there was no answer within {self._timeout:g} seconds")
         except AnswerRejected as no:
@@ -149,7 +152,7 @@ class _ModelSummarizer:
         if self._note is not None:
             self._note(why)
         elif self._conversation is not None:
-            self._conversation.add_note(_REJECTED_TOPIC, why)
+            self._conversation.history.add_note(REJECTED_TOPIC, why)
 
     async def _summarize(self, request: SummaryRequest) -> str:
         tries, why = self._tries, ""
@@ -171,12 +174,14 @@ class _ModelSummarizer:
         return await self._summarize_in_chunks(request, 1, why)
 
     def _shrink_window(self, fault: ProviderError) -> None:
-        """The provider named its window, or ours is too large by an unknown part. It stays learned."""
+        """Use the window that the provider named, or a smaller one if it named none. Later requests keep it."""
         named = fault.window if fault.window and fault.window < self._window else self._window // 2
         self._window = max(1, named)
 
     async def _retry_reason(self, no: AnswerRejected | ProviderError, left: int) -> str:
-        """Why the last answer was not taken, for the next try; raises if there is none or it would be in vain."""
+        """Return why the last answer was rejected, for the next attempt; raise if there are none left or it would be
+        useless.
+        """
         if left <= 0:
             raise no
         if isinstance(no, AnswerRejected):
@@ -192,7 +197,7 @@ class _ModelSummarizer:
     # --- the record in pieces -------------------------------------------------------------------------------------
 
     async def _summarize_in_chunks(self, request: SummaryRequest, tries: int, why: str) -> str:
-        """Each piece continues the summary so far; all of them are told, or none is taken."""
+        """Summarize chunk by chunk, each continuing the summary so far. One rejected chunk rejects all."""
         request = msgspec.structs.replace(request, instructions=self._mask(request.instructions))
         tokens = self._summary_tokens(request)
         empty = write_question(request, RecordChunk(()), request.previous[:1], tokens, why or "x" * 80)
@@ -222,11 +227,11 @@ class _ModelSummarizer:
 
     def _question(self, request: SummaryRequest, chunk: RecordChunk, previous: str, why: str, roomy: bool) -> _Question:
         tokens = self._summary_tokens(request)
-        # A previous summary of another's making may be of any length; the record must have its room.
+        # A previous summary by another program may have any length; leave room for the record.
         shown = clip_tokens(previous, tokens, self._counter).text
         mark, text = write_question(request, chunk, shown, tokens, why)
         cap = self._output_limit(tokens)
-        if roomy:  # the last answer was cut: whatever the window has left
+        if roomy:  # the last answer was cut off: use all that is left of the window
             cap = max(
                 cap,
                 int(self._window * _USABLE_SHARE)
@@ -242,14 +247,16 @@ class _ModelSummarizer:
     # --- the conversation continued -------------------------------------------------------------------------------
 
     def _continue_conversation(self, request: SummaryRequest) -> _Question | None:
-        """The conversation up to the last message in question, and one more. None if the cache would not be read."""
+        """Return the conversation up to the last message in question plus a question; None if the cache would not be
+        used.
+        """
         talk = self._conversation
         if talk is None or not self._continues:
             return None
         head = find_leading_items(talk.view, request)
         tokens = self._summary_tokens(request)
         text = write_closing_question(request, tokens)
-        budget = talk.budget()
+        budget = talk.budget
         size = budget.fixed + sum(item.tokens for item in head) + self._counter.count_text(text) + REQUEST_OVERHEAD
         window = min(self._window, talk.window or self._window)
         if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
@@ -267,7 +274,9 @@ class _ModelSummarizer:
         return max(1, min(request.max_tokens, self._window // 4))
 
     def _output_limit(self, tokens: int) -> int:
-        """The output to ask for: a model stopped in mid-sentence is worse than one that wrote a little more."""
+        """Return the output limit to request, with a margin: an answer cut off in mid-sentence is worse than a long
+        one.
+        """
         return min(max(tokens, min(2 * tokens + _REASONING_TOKENS, self._window // 3)), self._max_output)
 
     def _make_criteria(
@@ -305,8 +314,8 @@ class _ModelSummarizer:
             raise AnswerRejected(str(no), cut=cut) from None
 
     async def _read_reply(self, question: _Question) -> Reply:
-        """The reply at the end of the stream. One that does not end is left."""
-        seen, most = 0, _MAX_CHARS_PER_TOKEN * self._output_limit(question.asked.max_tokens) + 100_000
+        """Return the reply at the end of the stream. Raise if the answer grows too long."""
+        seen, most = 0, max_answer_chars(self._output_limit(question.asked.max_tokens))
         async with aclosing(self._provider.stream(question.body)) as stream:
             async for each in stream:
                 if not isinstance(each, Delta):

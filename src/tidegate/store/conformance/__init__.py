@@ -7,11 +7,11 @@
     def test_my_store(check):
         check.run()
 
-`make_store()` gives a new, empty store each time. `again(store)` opens the same data a second time, as another process
-would; a backend that keeps its data leaves it out only if it promises nothing beyond one object. A check that fails
-raises AssertionError and says what it found. Nothing here needs pytest.
+`make_store()` returns a new, empty store each time. `again(store)` opens the same data a second time, as another
+process would; leave it out only for a backend whose data lives in one object. A check that fails raises AssertionError
+and says what it found. Nothing here needs pytest.
 
-A store that can also rewrite (`store.Rewrites`: `forget` and `doctor` need it) is checked for that, too.
+A store that can also rewrite records (`RewritableStore`: `forget` and `doctor` need it) is checked for that, too.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How a check says what is wrong, and what it looks at."""
+"""Assertions with messages, and sample data, for the checks."""
 
 from collections.abc import Callable
 

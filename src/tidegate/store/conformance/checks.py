@@ -1,4 +1,4 @@
-"""What a store must do by itself."""
+"""Checks of a single handle on a store, and of two handles on the same data."""
 
 from collections.abc import Callable
 from functools import partial
@@ -227,7 +227,7 @@ STORE_CHECKS: tuple[Callable[[Store], None], ...] = (
 )
 
 
-# What a store must do beside another handle on the same data, as another process would have it.
+# Checks with a second handle on the same data, as another process would have it.
 
 
 def _what_was_acknowledged_is_there_when_opened_again(store: Store, another: Callable[[], Store]) -> None:

@@ -1,4 +1,4 @@
-"""What several do at once, for checks of every part."""
+"""Concurrent actions for the checks."""
 
 import threading
 import time
@@ -62,8 +62,8 @@ def _heads(store: Store) -> Iterator[int]:
 
 
 def check_removal_during_use(writing: Store, removing: Store) -> None:
-    """One appends, the other removes the session if it ends where it was last seen to end: no append that was
-    acknowledged before a removal may be news to the one who removed."""
+    """One thread appends, another removes the session if its head is the one last seen. An append that was acknowledged
+    before the removal must have been seen by the thread that removed."""
     lives: list[int] = []
     removed: list[int] = []
     done = threading.Event()
@@ -91,7 +91,7 @@ def check_removal_during_use(writing: Store, removing: Store) -> None:
 
 
 def _append_until_removed(store: Store) -> int:
-    """Append until the session is gone; after some, only look. Gives how far it came."""
+    """Append until the session is removed; after some records, only read. Return the last head."""
     head = 0
     for _ in range(1_000):
         try:

@@ -1,4 +1,4 @@
-"""What a store must do that can put other records in the place of some."""
+"""Checks of a store that can replace records."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +22,7 @@ def _rewrite(store: Store, session: str, changes: Mapping[int, bytes]) -> None:
 
 
 def _filled(store: Store, session: str = "s") -> list[bytes]:
-    """Some came in batches, some one by one."""
+    """Append records, some in batches and some one by one."""
     wanted = make_records(1, 230)
     store.append(session, 0, wanted[:150])
     for place in range(150, 230):

@@ -1,4 +1,4 @@
-"""Connections of the PostgreSQL store: the address, what holds on each of them, the tables, and what went wrong."""
+"""Connections of the PostgreSQL store: the address, settings, tables and errors."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from tidegate.store.errors import DamagedData, StoreUnreachable
 
 Link = Connection[TupleRow]
 
-# A dead network is noticed in a minute instead of hours. What the URL says goes first.
+# A dead network is noticed in a minute instead of hours. Settings in the URL have priority.
 SETTINGS: dict[str, int | str] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -33,7 +33,7 @@ def create_tables(link: Link) -> None:
         " head bigint not null check (head >= 0), size bigint not null,"
         " created timestamptz not null, used timestamptz not null)"
     )
-    # The database itself holds that a place is taken once, and that no record outlives its session.
+    # The database itself ensures that a number is used once, and that no record outlives its session.
     link.execute(
         "create table tidegate_records ("
         " session bigint not null references tidegate_sessions on delete cascade,"
@@ -42,9 +42,9 @@ def create_tables(link: Link) -> None:
 
 
 MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables,)
-"""In order. A released migration is never changed, only followed by another."""
+"""The migrations in order. A released migration is never changed; a new one is added after it."""
 MIGRATION_LOCK = 0x7469646567617465
-"""A number of our own among the database's advisory locks."""
+"""The number of our advisory lock in the database."""
 
 END_PROCESS = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -53,7 +53,7 @@ END_PROCESS = (
 
 
 def configure(link: Link) -> None:
-    """Set what durability depends on, whatever the defaults of the server, the database or the role."""
+    """Set what durability depends on, regardless of the defaults of the server, the database or the role."""
     link.execute(
         "select set_config('synchronous_commit', 'on', false)"
         " where current_setting('synchronous_commit') in ('off', 'local', 'remote_write')"
@@ -62,16 +62,17 @@ def configure(link: Link) -> None:
 
 
 def is_disconnected(link: Link) -> bool:
-    """Whether the server closed this idle connection: only then is there something to read. Sends nothing."""
+    """Return whether the server closed this idle connection: only then is there data to read. Nothing is sent."""
     ready = poll()
     ready.register(link.fileno(), POLLIN)
     return bool(ready.poll(0))
 
 
 def has_ended(link: Link, process: int, patience: float = 10) -> bool:
-    """Whether the server process of another connection of this role has ended, so that its last statement is either
-    done or will never be. A process that still runs is terminated. False if this cannot be found out, for example
-    behind a pooler, whose processes are not the server's."""
+    """Return whether the server process of another connection of this role has ended, so that its last statement is
+    either done or will never be. A process that still runs is terminated. False if this cannot be found out, for
+    example with a pooler, whose processes are not those of the server.
+    """
     if link.execute("select pg_backend_pid()").fetchone() != (link.info.backend_pid,):
         return False
     end = time.monotonic() + patience
@@ -115,7 +116,7 @@ def parse_url(url: str) -> str:
         conninfo = make_conninfo(url, **{key: value for key, value in SETTINGS.items() if key not in given})
     except psycopg.Error:
         raise BadInput("The address of PostgreSQL cannot be read.", remedy) from None
-    # Without a host behind it, user:password is read as host:port.
+    # Without a host after it, user:password is read as host:port.
     if not all(port == "" or port.isdecimal() for port in str(given.get("port", "")).split(",")):
         raise BadInput("The address of PostgreSQL has a port that is not a number.", remedy)
     return conninfo

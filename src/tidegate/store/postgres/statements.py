@@ -1,8 +1,8 @@
-"""What the PostgreSQL store says to its server. Each statement is one snapshot, and whole or not at all."""
+"""The SQL of the PostgreSQL store. Each statement sees one snapshot and is executed completely or not at all."""
 
 BATCH_BYTES = 4 << 20
 BATCH_RECORDS = 256
-"""What goes over the wire at once, in either direction, unless a single record is larger."""
+"""Bytes that are sent or received at once, unless a single record is larger."""
 
 NEW = """
 insert into tidegate_sessions (name, head, size, created, used)
@@ -37,7 +37,7 @@ where s.name = %b and r.seq > %s and r.seq <= %s
 """
 REST = "select seq, data from tidegate_records where session = %s and seq >= %s and seq <= %s order by seq"
 
-# Also one snapshot: an append or a delete beside it is either wholly before the fork or wholly after it.
+# Also one snapshot: a concurrent append or delete is either completely before the fork or completely after it.
 FORK = """
 with source as (select id, head from tidegate_sessions where name = %(name)b),
 made as (

@@ -1,12 +1,13 @@
 """The store in PostgreSQL: the same promises over many processes and hosts.
 
 One row per session holds its head. An append is one statement that moves the head only if it is where the writer
-thinks it is, and inserts the records with it: the row's lock makes the order of a session total, and a writer that
-comes late finds the head moved and is refused. Names and records are bytea: any bytes go in, whatever the encoding of
-the database. A store may be shared by threads, not by forked processes: each opens its own.
+expects it, and inserts the records. The lock on the row makes the order of a session total; a later writer finds that
+the head has moved and is refused. Names and records are bytea, so that the encoding of the database does not matter.
+Threads may share a store; forked processes must open their own.
 
-A connection that breaks under an append leaves open whether it was done. So the store looks, over another one, when
-the server has let go of the first: what it says then is final, and who repeats an append never writes it twice.
+If a connection drops during an append, it is not known whether the append was done. The store then waits until the
+server has ended the first connection, and checks over another one. That answer is final, so an append is never written
+twice.
 """
 
 import hashlib
@@ -65,11 +66,14 @@ class PostgresStore:
     """Sessions in PostgreSQL. The `size` of a session is the bytes of its records before the server compresses them."""
 
     def __init__(self, url: str, *, connections: int = 8, timeout: float = 30) -> None:
-        """`timeout`: the seconds a call waits for a connection. A long read that is not finished holds one."""
+        """`timeout` is how many seconds a call waits for a connection.
+
+        A long read that is not finished occupies one.
+        """
         conninfo = parse_url(url)
         self._where = describe_server(conninfo)
         self._timeout = timeout
-        # First without the pool: it would hide the reason behind its timeout.
+        # First without the pool, whose timeout would hide the reason.
         with translate_errors(self._where, OPENING), psycopg.connect(conninfo, autocommit=True) as link:
             configure(link)
             migrate(link)
@@ -117,8 +121,9 @@ class PostgresStore:
     def _was_stored(
         self, session: str, after: int, batches: list[list[bytes]], process: int, lost: StoreUnreachable
     ) -> bool:
-        """Whether these records were stored. Asked only when the server process of the lost connection has ended: until
-        then it may still execute the append."""
+        """Return whether these records were stored. Call it only after the server process of the lost connection has
+        ended: until then it may still execute the append.
+        """
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
             with self._connection("Look again.") as link:
@@ -206,9 +211,10 @@ class PostgresStore:
             link.execute("delete from tidegate_sessions where id = %s", (place,))
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
-        """What stood there is out of reach of every query. Its bytes stay in the server's files until vacuum has freed
-        them (asked for here, if the role may) and others were written over them; in its write-ahead log, replicas and
-        backups as long as those are kept."""
+        """Replace records. No query can read the old ones any more. Their bytes stay in the files of the server until
+        VACUUM has freed them (requested here, if the role may) and they are overwritten; in its write-ahead log,
+        replicas and backups they stay as long as those are kept.
+        """
         numbers = sorted(changes)
         batches = list(_batches([changes[number] for number in numbers]))
         with self._connection(
@@ -223,7 +229,7 @@ class PostgresStore:
                     link.execute(REWRITE, values)
                     done += len(batch)
                 link.execute(RESIZE, (place,))
-            with suppress(psycopg.Error):  # the rewriting is done, whatever becomes of this
+            with suppress(psycopg.Error):  # the records are rewritten even if this fails
                 link.execute("vacuum (skip_locked) tidegate_records")
 
     def close(self) -> None:
@@ -266,7 +272,7 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
 
 
 def _lock_session(link: Link, session: str) -> _LockedSession:
-    """Lock the row of a session, so that nobody appends to it until the transaction ends."""
+    """Lock the row of a session, so that no other transaction can append to it."""
     found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_encode_name(session),))
     row = found.fetchone()
     if row is None:
@@ -280,7 +286,7 @@ def _head(link: Link, name: bytes) -> int:
 
 
 def _batches(records: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """One batch for almost any append. A huge one is sent in parts: the protocol takes a gigabyte at once."""
+    """Yield batches of records: one for almost any append. The protocol accepts at most a gigabyte at once."""
     batch: list[bytes] = []
     size = 0
     for record in map(bytes, records):

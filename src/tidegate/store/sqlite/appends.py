@@ -13,7 +13,7 @@ from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS, SessionRow, dig
 from tidegate.store.sqlite.tables import Tables
 
 MAX_PACKS = 64
-"""Sessions packed in one transaction, about 1 ms each: nobody waits for hundreds of others to be packed."""
+"""Sessions packed in one transaction, about 1 ms each, so that no append waits for hundreds of sessions."""
 MAX_CACHED_BYTES = 32 * 1024 * 1024
 _TAIL_BYTES = 1024  # of a cached session, without its records
 _INSERT = "INSERT INTO recent_rows VALUES (NULL, ?, ?, ?, ?)"
@@ -36,7 +36,7 @@ class _Tail(msgspec.Struct):
     records: list[bytes] | None
 
     def is_full(self, count: int, size: int) -> bool:
-        """Whether it is to be packed with so much more."""
+        """Return whether the session is to be packed after this many more records and bytes."""
         return self.count + count >= PACK_RECORDS or self.size + size >= PACK_BYTES
 
     def add(self, records: list[bytes], size: int) -> None:

@@ -22,7 +22,7 @@ _SETTINGS = (
     "synchronous=FULL",
     f"wal_autocheckpoint={WAL_PAGES}",
     f"journal_size_limit={WAL_PAGES * 2 * 4096}",  # larger than it gets: a truncated log must grow again, slowly
-    "secure_delete=FAST",  # for the copies that this leaves behind see `rewrite.Vacuum`
+    "secure_delete=FAST",  # `rewrite.Vacuum` removes the copies that this leaves
     "cell_size_check=ON",
 )
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
@@ -32,7 +32,7 @@ Step = Callable[[str], None]
 
 
 class Database(sqlite3.Connection):
-    """`writer` is the thread that is inside a write transaction, 0 if none is."""
+    """The connection. `writer` is the thread that is inside a write transaction, 0 if none is."""
 
     writer = 0
     step: Step = staticmethod(lambda _: None)
@@ -69,7 +69,7 @@ def roll_back(db: Database) -> None:
 
 @contextmanager
 def read_transaction(db: Database) -> Iterator[None]:
-    """Read one state of the file, whatever other processes write meanwhile."""
+    """Read one state of the file while other processes may write."""
     if db.writer:  # inside a transaction: that is the state
         yield
         return
@@ -159,12 +159,24 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
 
 def _connect(path: Path, timeout: float, step: Step) -> Database:
     # mode=rw: a file that has disappeared meanwhile is an error, not a new empty store.
-    address = f"file://{quote(os.fsencode(path.absolute()))}?mode=rw"
+    address = f"file://{quote(os.fsencode(path.absolute()))}?{_choose_mode(path)}"
     db = sqlite3.connect(address, timeout, 0, None, check_same_thread=False, factory=Database, uri=True)
     db.step = step
     db.text_factory = _decode_text
     db.executescript("".join(f"PRAGMA {setting};" for setting in _SETTINGS)).close()
     return db
+
+
+def _choose_mode(path: Path) -> str:
+    """How to open the file. Where nothing can be written it is only read, and every change is refused.
+
+    SQLite reads a file with a write-ahead log beside it only if it can write, or if the log's index (-shm) is there. If
+    there is no log and none can be made, the file cannot change while it is read.
+    """
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return "mode=rw"
+    log = path.with_name(f"{path.name}-wal")
+    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
 
 def connect_readonly(path: Path) -> sqlite3.Connection:

@@ -1,9 +1,9 @@
 """Group commit: appends of many threads and asyncio tasks share one transaction and one fsync.
 
-A thread that finds nobody committing commits its append itself: alone, it hands nothing over and waits for nobody. All
-other appends enter one queue. A worker thread commits all that is in it at once, and wakes the threads and tasks that
-wait. After a commit of several appends it waits a moment for as many again: otherwise the first caller to return would
-commit alone, and the others wait for a second fsync.
+If no commit is in progress, a thread commits its append itself and waits for no other. All other appends enter one
+queue. A worker thread commits the whole queue at once and wakes the threads and tasks that wait. After a commit of
+several appends it waits a moment for as many again: otherwise the first caller to return would commit alone, and the
+others would wait for a second fsync.
 
 The queue is bounded: a thread has at most one append in it, and an event loop at most MAX_QUEUED; further tasks wait.
 """
@@ -23,11 +23,11 @@ from tidegate.core.errors import NotKept
 
 MAX_QUEUED = 1024
 MAX_WAIT = 0.01
-"""Seconds to wait for those who shared the last commit, at most; and not longer than half of what that took."""
+"""Seconds to wait at most for the callers of the last commit, and not longer than half the time that it took."""
 
 
 class Append(msgspec.Struct):
-    """An append on its way. `outcome` is the new head, or why there is none; `wake` is what its caller waits for."""
+    """An append that was not answered yet. `outcome` is the new head or an error; the caller waits for `wake`."""
 
     session: str
     after: int
@@ -36,7 +36,7 @@ class Append(msgspec.Struct):
     outcome: int | BaseException | None = None
     wake: LockType | asyncio.Future[None] | None = None
     abandoned: bool = False
-    """Whether its caller was interrupted or cancelled: then it must not be written any more."""
+    """Whether its caller was interrupted or canceled: then it must not be written any more."""
 
     def result(self) -> int:
         if isinstance(self.outcome, int):
@@ -83,7 +83,7 @@ class GroupCommit:
         return append.result()
 
     async def commit_async(self, append: Append) -> int:
-        """The same for a task. Cancelled during its commit, it may be written all the same."""
+        """The same for an asyncio task. If it is canceled during its commit, the append may still be written."""
         loop = asyncio.get_running_loop()
         slots = self._slots.get(loop) or self._add_slots(loop)
         await slots.acquire()
@@ -114,7 +114,7 @@ class GroupCommit:
                 self._work()
 
     def _work(self) -> None:
-        """Commit until nobody comes any more. Whoever enters the queue while `_working` is set will be seen."""
+        """Commit until the queue is empty. Appends that enter it while `_working` is set are committed, too."""
         while self._queue:
             self._working = True
             begun = monotonic()
@@ -125,7 +125,7 @@ class GroupCommit:
             self._working = False
 
     def _commit_queue(self) -> int:
-        """Commit all that wait; return how many."""
+        """Commit all waiting appends and return their number."""
         with self._lock:
             # Only now: appends that came while another thread was committing share this commit, and a caller that was
             # interrupted may already have looked whether its append was written.
@@ -144,7 +144,7 @@ class GroupCommit:
             elif append.wake is not None:
                 append.wake.release()
         for loop, futures in loops.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so no task waits any more
                 loop.call_soon_threadsafe(_resolve, futures)
         return len(waiting)
 

@@ -68,8 +68,8 @@ def _convert(db: Database, tables: set[str]) -> None:
     """Convert a file of formats 1 to 5.
 
     Rows were in `chunks`, later `placed`: packed ones, and one for each record that was not packed yet. These stay as
-    they are: nothing is sealed again. What several sessions appended at once was in `arrived`, later in `batches`. A
-    session's columns were updated only when it was packed.
+    they are: nothing is sealed again. Records that several sessions appended at once were in `arrived`, later in
+    `batches`. A session's columns were updated only when it was packed.
     """
     # Another connection reads what may be damaged: one that meets damage inside a transaction cannot write any more.
     with closing(connect_readonly(Path(db.execute("PRAGMA database_list").fetchone()[2]))) as reader:
@@ -98,7 +98,7 @@ def _convert_session(db: Database, session: SessionRow, shared: "_SharedRows") -
     moved = [row for place, row in shared.rows.items() if span[0] <= place <= span[1]]
     db.executemany("INSERT OR IGNORE INTO packed_rows VALUES (?, ?, ?, ?, ?)", moved)
     rows = list(map(Row._make, db.execute(f"{SELECT_PACKED} WHERE id BETWEEN ? AND ?", span)))
-    # Where rows may be lost it gets one record more: reading says so, and the number is not given again.
+    # If rows may be lost, the session gets one more record: reading it reports the loss, and the number is not reused.
     head = max([session.head, *map(last_number, rows)]) + shared.lost
     used = max([session.used, *(-row.mark / _TICKS for row in rows if isinstance(row.mark, int))])
     current = Tables(db)
@@ -110,13 +110,13 @@ class _SharedRows:
 
     A batch holds what several sessions appended in one transaction: an entry for each row and the data of all, and in
     `members` their ids once more. A row whose id is not the same in both is damaged, for each session that is named:
-    nobody gets the records of another.
+    no session gets the records of another.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: set[str]) -> None:
         found = {name: _scan(db, ask) for name, ask in _SHARED.items() if name in tables}
         self.lost = bool(found) and not any(complete for _, complete in found.values())
-        """Whether there may be rows of which nothing is known."""
+        """Return whether there may be rows that cannot be found."""
         self.intact = False
         with skip_damage():
             self.intact = all(db.execute(f"PRAGMA integrity_check({name})").fetchone()[0] == "ok" for name in found)

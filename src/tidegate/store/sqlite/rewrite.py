@@ -71,12 +71,12 @@ def _rewrite_row(db: Database, tables: Tables, session: SessionRow, number: int,
 class Vacuum:
     """Rewrites the file after something was removed, so that no copy of it remains.
 
-    SQLite leaves copies of rows on free pages and in the unused part of pages that it splits or joins, whatever
-    `secure_delete` says. As long as a record exists they reveal nothing that the record does not. When it is forgotten
-    all of them must go, and only VACUUM finds them all.
+    SQLite leaves copies of rows on free pages and in the unused part of pages that it splits or joins, even with
+    `secure_delete`. As long as a record exists, they reveal nothing that the record does not. When it is forgotten, all
+    copies must be removed, and only VACUUM finds all of them.
 
     `user_version` in the file says whether a VACUUM is due: an odd number means yes, also after a crash. It only ever
-    grows, so that a process that is late does not take a new request for the one it has just served.
+    grows, so that a slow process does not take a new request for the one it has just served.
     """
 
     def __init__(self, db: Database, timeout: float) -> None:

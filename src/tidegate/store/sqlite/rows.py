@@ -1,6 +1,7 @@
 """Rows of the SQLite store: how records become rows, and how a row proves that it is intact."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.event_check import is_possible_count, is_possible_time
+from tidegate.core.messages import encode_into_bytes
 
 PACK_RECORDS = 64
 PACK_BYTES = 256 * 1024
@@ -20,7 +22,7 @@ PACKED, PLAIN, RECENT = 1, 0, 2
 _MAX_BYTES = 1 << 53  # of a session
 _COLUMN_TYPES = (int, int, int, bytes, bytes)  # a flipped bit can change the type of a column, too
 _new_sha256 = sha256().copy  # sha256() itself takes longer than hashing a small record
-_encode = msgspec.msgpack.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.msgpack.Encoder())
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
@@ -138,7 +140,7 @@ def open_row(row: Row) -> list[bytes]:
 
 
 def last_number(row: Row) -> int:
-    """Return the number of a row's last record; by its own word if it is damaged and that is plausible."""
+    """Return the number of a row's last record. For a damaged row, use its own count if that is plausible."""
     try:
         return row.first + len(open_row(row)) - 1
     except Damaged:

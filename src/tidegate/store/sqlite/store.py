@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,10 +34,18 @@ VACUUM_WAIT = 1.0
 """Seconds to wait for other processes before the file is vacuumed."""
 
 
-class SqliteStore:
-    """Threads and tasks may share it. A process that forks opens its own afterwards.
+def _is_occupied(folder: Path) -> bool:
+    """Whether something other than a folder is there. Asked once: another process may be making the folder."""
+    try:
+        return not stat.S_ISDIR(os.stat(folder).st_mode)
+    except OSError:
+        return False
 
-    `limit` caps the database file, in bytes; an append that would exceed it is refused whole.
+
+class SqliteStore:
+    """A store in one SQLite file. Threads and tasks may share it. A forked process must open its own.
+
+    `limit` caps the database file, in bytes; an append that would exceed it is refused as a whole.
     """
 
     def __init__(
@@ -50,7 +59,7 @@ class SqliteStore:
         step: Step = lambda _: None,
     ) -> None:
         self.path = Path(folder) / FILE
-        if not os.path.isdir(folder) and os.path.exists(folder):
+        if _is_occupied(self.path.parent):
             raise BadInput(f"{self.path.parent} is not a folder.", "Give the folder that is to hold the data.")
         self._clock = clock
         self._lock = threading.RLock()
@@ -68,7 +77,7 @@ class SqliteStore:
         return self._commits.commit(self._make_append(session, after, records))
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """Append while the event loop goes on. Tasks and threads that wait share a commit."""
+        """Append without blocking the event loop. Waiting tasks and threads share a commit."""
         return await self._commits.commit_async(self._make_append(session, after, records))
 
     def _make_append(self, session: str, after: int, records: Sequence[bytes]) -> Append:
@@ -108,7 +117,7 @@ class SqliteStore:
         try:
             self._change(session, work)
         finally:
-            # Also if there is no such session: a caller who was killed here before comes back for this.
+            # Also if there is no such session: a caller that was killed here before repeats the call.
             with suppress(TidegateError):
                 self._run_vacuum(session)
 
@@ -140,7 +149,7 @@ class SqliteStore:
 
     @contextmanager
     def clean_up_once(self) -> Iterator[None]:
-        """Vacuum once, at the end, for everything that is deleted in this block: many take as long as one."""
+        """Run VACUUM once, at the end of this block, for all deletions in it."""
         with self._vacuum.postpone():
             yield
         self._run_vacuum("all sessions")
@@ -155,7 +164,7 @@ class SqliteStore:
             return self._read_records(self._tables.get(session), max(1, start))
 
     def _read_records(self, session: SessionRow, number: int) -> Iterator[bytes]:
-        """Yield records, some rows at a time, with nothing held open between them: others may write meanwhile."""
+        """Yield records, some rows at a time. No transaction is open between them, so others may write meanwhile."""
         while number <= session.head:
             with self._locked(session.name), read_transaction(self._db):
                 session = self._tables.refresh(session)

@@ -168,7 +168,7 @@ class Tables:
         return [rows[row] for row in sorted(rows) if low <= row <= high]
 
     def _scan_recent(self, span: tuple[int, int]) -> list[Row]:
-        """Find recent rows wherever they are, from both ends of the table up to a damaged page."""
+        """Find recent rows by scanning the table from both ends up to a damaged page."""
         rows: list[Row] = []
         for order in ("place", "place DESC"):
             with skip_damage():
@@ -192,7 +192,7 @@ class Tables:
         return Row(*found) if found else None
 
     def find_next_number(self, session: SessionRow, number: int) -> int:
-        """Return the first number of the next row that can be found, behind damaged pages if need be."""
+        """Return the first number of the next row that can be found, skipping damaged pages."""
         ask = "SELECT min(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
         for start in range(number + 1, session.packed + 1):
             with skip_damage():

@@ -66,6 +66,8 @@ class Composer(TextArea):
         self.input_history: InputHistory | None = None
         self.menu_is_open = False
         self.has_queued_messages = False
+        self.left_keys: frozenset[str] = frozenset()
+        """Keys that are not typed but left to the app: the answers to a question."""
         self._is_history_text = False
         self._draft = MessageDraft()
         self._unsent_draft: MessageDraft | None = None  # what was being written when the walk through the history began
@@ -74,6 +76,9 @@ class Composer(TextArea):
     def draft(self) -> MessageDraft:
         """The current text, with the ranges of it that were pasted."""
         return self._draft.with_text(self.text)
+
+    def check_consume_key(self, key: str, character: str | None = None) -> bool:
+        return key not in self.left_keys and super().check_consume_key(key, character)
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key

@@ -57,7 +57,7 @@ class MessageDraft(NamedTuple):
         for line in self.text.split("\n"):
             typed = not any(start < place + len(line) and end > place for start, end in self.pasted)
             place += len(line) + 1
-            if not line.strip():  # belongs to what stands before it, or to the first line
+            if not line.strip():  # belongs to the text before it, or to the first line
                 (runs[-1][0] if runs else blank).append(line)
             elif runs and runs[-1][1] == typed:
                 runs[-1][0].append(line)

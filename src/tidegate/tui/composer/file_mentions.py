@@ -1,6 +1,6 @@
 """Files mentioned as `@path` in a message. They are read when the message is sent.
 
-The text stays as it was written, in parts marked as typed or pasted; each file follows as a part of its own, which
+The text stays as it was written, in parts marked as typed or pasted; each file follows as a separate part, which
 counts as not typed. An image is sent as an image.
 """
 

@@ -111,7 +111,7 @@ class RowCache:
         return self._drop_top(over) if over > 0 else 0
 
     def _drop_top(self, count: int) -> int:
-        lost = self.row_tops[count] + self._gap(count)  # what stands first has no gap
+        lost = self.row_tops[count] + self._gap(count)  # the first row has no gap
         self.first_seq = self.rows[count].seq
         self.rows = self.rows[count:]
         self.measure_rows()

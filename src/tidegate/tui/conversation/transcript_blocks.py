@@ -130,7 +130,7 @@ def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:
 
 
 def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
-    """Put results into the cards of their calls. A result whose call is not here stays a card of its own."""
+    """Put results into the cards of their calls. A result whose call is not here stays a separate card."""
     whole: list[TranscriptBlock] = []
     waiting: dict[str, TranscriptBlock] = {}
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The screen behind F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
+"""The screen of F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
 
 import asyncio
 from concurrent.futures import Future
@@ -245,7 +245,7 @@ class ContextPane(Screen[str]):
             context.require_idle()
             count = 0
             while entry is not None and not entry.is_undone:
-                seq = context.session.undo()
+                seq = context.session.history.undo()
                 count += seq is not None
                 if seq is None or seq <= entry.seq:
                     break
@@ -257,7 +257,7 @@ class ContextPane(Screen[str]):
     async def action_redo(self) -> None:
         async def redone(context: CommandContext) -> int:
             context.require_idle()
-            return int(context.session.redo() is not None)
+            return int(context.session.history.redo() is not None)
 
         await self._report_change(self._agent_thread.run_with_context(redone), "redone")
 

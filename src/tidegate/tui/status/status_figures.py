@@ -79,8 +79,8 @@ class StatusWatcher:
     def _read_figures(self, *, counted: bool) -> StatusFigures:
         session, total = self._agent.session, self._cost_report.total
         try:
-            budget = session.budget()
-            size, capacity = session.count_tokens(), budget.capacity if budget.window is not None else None
+            budget = session.budget
+            size, capacity = session.tokens, budget.capacity if budget.window is not None else None
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
             size, capacity = None, None
         summarizer = self._agent.agent.summarizer

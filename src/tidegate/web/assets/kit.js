@@ -170,10 +170,10 @@ function picker(host, { caption, heads, rows, size, choose, empty }) {
     event.preventDefault();
     choose(Math.min(Math.max((chosen < 0 ? page * size : chosen) + by, 0), rows.length - 1), true);
   });
-  host.append(
+  filled(host, {}, [
     el('div', { class: 'scroll' }, table),
     rows.length > size && el('div', { class: 'pager' }, back, on, where),
-  );
+  ]);
   fill();
   return (place, focus) => {
     chosen = place;

@@ -29,7 +29,7 @@ function drawCurve(layer, lab, sx, sy, state) {
 /* --- at equal cost ------------------------------------------------------------------------------------------------ */
 
 const EQUAL_COST_WORDS =
-  'Whoever spends more keeps more. So each other policy is compared with the point of the curve that costs the most ' +
+  'A policy that spends more keeps more. So each other policy is compared with the point of the curve that costs the most ' +
   'without costing more than it: that point’s value less the policy’s, session by session, with the interval. ';
 
 function equalSection(page, lab) {
@@ -63,7 +63,7 @@ function equalSection(page, lab) {
       el(
         'p',
         { class: 'soft aside' },
-        EQUAL_COST_WORDS + 'Better or worse where no interval of the four crosses nought.',
+        EQUAL_COST_WORDS + 'Better or worse where no interval of the four crosses zero.',
       ),
       table,
       el('h3', {}, 'The curve'),

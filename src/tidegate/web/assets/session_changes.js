@@ -49,7 +49,8 @@ function changeSection(page, data, texts, choose, listeners) {
         by < 0 ? '←' : '→',
       );
     const body = el('div', { class: 'talk' });
-    panel.replaceChildren(
+    panel.replaceChildren();
+    filled(panel, {}, [
       el(
         'header',
         {},
@@ -66,7 +67,7 @@ function changeSection(page, data, texts, choose, listeners) {
         ...count.map(([much, word]) => [word, whole(much)]),
       ]),
       body,
-    );
+    ]);
     if (change.was < 0) body.append(el('p', { class: 'note' }, 'The texts of this change are left out here.'));
     else {
       const nodes = await difference(texts, texts.places(change.was), texts.places(change.now));

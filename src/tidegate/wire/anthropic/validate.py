@@ -1,4 +1,4 @@
-"""Validator for Anthropic Messages requests, and for the same structure on Bedrock in Bedrock's words.
+"""Validator for Anthropic Messages requests, and for servers that take the same structure but word faults differently.
 
 Calls and results are blocks inside messages, so the unit is the *run*: adjacent messages of one role, which the server
 reads as one message. The results of a run answer exactly the calls of the run before it. A strict profile refuses runs
@@ -11,9 +11,9 @@ from tidegate.wire.anthropic import validate_fields as known
 from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
-from tidegate.wire.validation.faults import STRICT_PROFILE, IdSet, RequestFault, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import describe_value
-from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
+from tidegate.wire.validation.validator import BodyFormat, IdSet, MessageListValidator
 
 
 class AnthropicValidator(MessageListValidator):
@@ -33,7 +33,7 @@ class AnthropicValidator(MessageListValidator):
 
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
         super().__init__(head, profile)
-        self._words = known.BEDROCK_WORDING if profile.bedrock else known.ANTHROPIC_WORDING
+        self._words = profile.message_wording or known.ANTHROPIC_WORDING
         self._role = ""
         self._ids = IdSet()
         self._uses: dict[str, bool] = {}  # calls of the latest assistant run: id -> answered
@@ -43,10 +43,9 @@ class AnthropicValidator(MessageListValidator):
         self._tool_blocks = False
         self._void_at = -1  # index of the latest message if it is an empty assistant message
         self._ragged = False  # the latest message ends in white space
-        self._loop = ToolLoop()
+        self._loop = ToolLoop() if is_thinking_enabled(head) else None
         self._marks = 0
-        self._media = MediaTally()
-        self._thinks = is_thinking_enabled(head)
+        self._media: MediaTally | None = None
         self._tools = bool(head.get("tools"))
         self._read_head(head)
 
@@ -93,7 +92,7 @@ class AnthropicValidator(MessageListValidator):
         if not before and role != "user":
             self._tell("first", where)
         if before == role:
-            if self._profile.alternate or self._profile.bedrock:
+            if self._profile.alternate:
                 self._tell("alternate", where, role=role)
             return
         if role == "user":
@@ -117,9 +116,10 @@ class AnthropicValidator(MessageListValidator):
             self._tell("blank", f"messages.{at}", at=at)
         if role == "user":
             self._others = True
-            self._loop.start_turn()
+            if self._loop:
+                self._loop.start_turn()
             self._only_results(f"messages.{at}")
-        else:
+        elif self._loop:
             self._loop.add_assistant_message("text", at, calls=False)
 
     def _empty(self, role: str, at: int) -> None:
@@ -145,9 +145,9 @@ class AnthropicValidator(MessageListValidator):
                 self._user_block(block, kind, at, n)
             else:
                 self._model_block(block, kind, at, n)
-        if role == "assistant":
+        if self._loop and role == "assistant":
             self._loop.add_assistant_message(kinds[0] if kinds else "", at, calls="tool_use" in kinds)
-        elif "tool_result" not in kinds:
+        elif self._loop and "tool_result" not in kinds:
             self._loop.start_turn()
 
     def _user_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
@@ -208,6 +208,7 @@ class AnthropicValidator(MessageListValidator):
             else:
                 self._ragged = text[-1].isspace()
         elif kind in ("image", "document"):
+            self._media = self._media or MediaTally()
             self._found.extend(self._media.add(block, where))
 
     def _model_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
@@ -222,7 +223,7 @@ class AnthropicValidator(MessageListValidator):
         elif kind.endswith("_tool_result"):
             self._served = frozenset(key for key in self._served if key != block.get("tool_use_id"))
         elif kind in THINKING_TYPES:
-            self._found.extend(check_thinking_block(block, where, bedrock=self._profile.bedrock))
+            self._found.extend(check_thinking_block(block, where, self._words["unsigned"]))
         elif kind not in known.MODEL_BLOCK_TYPES:
             rule = "AN4" if kind == "tool_result" else "SHAPE"
             self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
@@ -249,8 +250,9 @@ class AnthropicValidator(MessageListValidator):
             yield RequestFault("AN8", known.NO_PREFILL_TEXT, last)
         elif self._role == "assistant" and self._ragged:
             yield RequestFault("AN8", "messages: final assistant content cannot end with trailing whitespace", last)
-        if self._thinks:
+        if self._loop:
             yield from self._loop.end_faults()
         if self._marks > known.MAX_CACHE_MARKERS:
             yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")
-        yield from self._media.end_faults()
+        if self._media is not None:
+            yield from self._media.end_faults()

@@ -1,6 +1,4 @@
-"""Checks of single blocks and of the head of an Anthropic request, and Anthropic's and Bedrock's wording of its
-rules.
-"""
+"""Checks of single blocks and of the head of an Anthropic request, and Anthropic's wording of its rules."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +22,6 @@ TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provid
 _is_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 
 
-# Bedrock has the same rules under its own names, in its own words.
 ANTHROPIC_WORDING: Mapping[str, FaultWording] = {
     "first": FaultWording("AN1", 'messages: first message must use the "user" role'),
     "alternate": FaultWording(
@@ -54,45 +51,12 @@ ANTHROPIC_WORDING: Mapping[str, FaultWording] = {
         "messages.{at}: all messages must have non-empty content except for the optional final assistant message",
     ),
     "void_user": FaultWording("AN7", "messages.{at}: user messages must have non-empty content"),
+    "unsigned": FaultWording("AN12", "{where}.thinking.signature: Field required"),
     "no_tools": FaultWording("AN9", "Requests which include `tool_use` or `tool_result` blocks must define tools."),
 }
 NO_PREFILL_TEXT = (
     "This model does not support assistant message prefill. The conversation must end with a user message."
 )
-_BEDROCK_BLANK_TEXT = (
-    "The text field in the ContentBlock object at messages.{at}.content.{n} is blank. "
-    "Add text to the text field, and try again."
-)
-_BEDROCK_EMPTY_MESSAGE_TEXT = (
-    "The content field in the Message object at messages.{at} is empty. Add a ContentBlock object and try again."
-)
-_BEDROCK_EXTRA_RESULT_TEXT = (
-    "The number of toolResult blocks at messages.{at}.content exceeds the number of toolUse blocks of previous turn."
-)
-BEDROCK_WORDING: Mapping[str, FaultWording] = {
-    "first": FaultWording(
-        "BR1",
-        "A conversation must start with a user message. Try again with a conversation that starts with a user message.",
-    ),
-    "alternate": FaultWording(
-        "BR1",
-        "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between "
-        "user and assistant roles and try again.",
-    ),
-    "unanswered": FaultWording(
-        "BR2", "Expected toolResult blocks at messages.{next}.content for the following Ids: {key}"
-    ),
-    "orphan": FaultWording("BR2", _BEDROCK_EXTRA_RESULT_TEXT),
-    "twice": FaultWording("BR2", _BEDROCK_EXTRA_RESULT_TEXT),
-    "reused": FaultWording("BR2", "The toolUse blocks at messages.{at}.content contain duplicate Ids: {key}"),
-    "empty": FaultWording("BR3", _BEDROCK_BLANK_TEXT),
-    "blank": FaultWording("BR3", _BEDROCK_BLANK_TEXT),
-    "void": FaultWording("BR3", _BEDROCK_EMPTY_MESSAGE_TEXT),
-    "void_user": FaultWording("BR3", _BEDROCK_EMPTY_MESSAGE_TEXT),
-    "no_tools": FaultWording(
-        "BR4", "The toolConfig field must be defined when using toolUse and toolResult content blocks."
-    ),
-}
 
 
 def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[RequestFault]:

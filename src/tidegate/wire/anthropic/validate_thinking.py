@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.faults import FaultWording, RequestFault
 
 THINKING_TYPES = ("thinking", "redacted_thinking")
 
@@ -16,7 +16,7 @@ _UNBOUND_TEXT = (
 )
 
 
-def check_thinking_block(block: dict[str, object], where: str, *, bedrock: bool) -> Iterator[RequestFault]:
+def check_thinking_block(block: dict[str, object], where: str, unsigned: FaultWording) -> Iterator[RequestFault]:
     """AN12 and BR5: a thinking block without its signature was cut off."""
     if block.get("type") == "redacted_thinking":
         data = block.get("data")
@@ -27,7 +27,7 @@ def check_thinking_block(block: dict[str, object], where: str, *, bedrock: bool)
         yield RequestFault("AN12", f"{where}.thinking.thinking: Field required", where)
     signature = block.get("signature")
     if not isinstance(signature, str) or not signature:
-        yield RequestFault("BR5" if bedrock else "AN12", f"{where}.thinking.signature: Field required", where)
+        yield RequestFault(unsigned.rule, unsigned.text.format(where=where), where)
 
 
 class ToolLoop:

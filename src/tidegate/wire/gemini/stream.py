@@ -1,6 +1,6 @@
 """Assembler for Gemini streams: every frame has the form of a whole answer and holds a piece of it.
 
-Adjacent plain texts are joined. A part with a signature stays a part of its own, because it is signed as it is.
+Adjacent plain texts are joined. A part with a signature stays separate, because exactly this part is signed.
 """
 
 from collections.abc import Mapping

@@ -17,13 +17,13 @@ from tidegate.wire.gemini.validate_fields import (
     check_field_names,
     is_function_name,
 )
-from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, RequestFault, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
     describe_json_type,
     describe_value,
     has_only_finite_numbers,
 )
-from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
+from tidegate.wire.validation.validator import BodyFormat, FaultLog, MessageListValidator
 
 _MAX_BODY_BYTES = 20_971_520
 

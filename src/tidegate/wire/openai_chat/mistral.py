@@ -1,6 +1,6 @@
 """Mistral's dialect of OpenAI chat.
 
-Call ids have nine letters or digits. An assistant message must stand between tool results and a user message.
+Call ids have nine letters or digits. There must be an assistant message between tool results and a user message.
 """
 
 import re

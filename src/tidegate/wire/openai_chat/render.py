@@ -1,6 +1,6 @@
 """Renderer for OpenAI Chat Completions; the other dialects of the family change single messages of its output.
 
-Each tool result is a message of its own. Content is a plain string wherever possible, because many compatible servers
+Each tool result is a separate message. Content is a plain string if possible, because many compatible servers
 read nothing else.
 """
 

@@ -33,7 +33,6 @@ _UNANSWERED = (
     "The following tool_call_ids did not have response messages: "
 )
 _ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
-_MINIMAX = "invalid params, tool call result does not follow tool call (2013)"
 
 
 class ChatValidator(MessageListValidator):
@@ -130,10 +129,8 @@ class ChatValidator(MessageListValidator):
             return
         where = f"messages[{self._calls_at}].tool_calls"
         missing = ", ".join(key[:80] for key, answered in self._calls.items() if not answered)
-        if wording := self._profile.chat.result_count:
+        if (wording := self._profile.chat.result_count) or (wording := self._profile.chat.result_order):
             yield RequestFault(wording.rule, wording.text, where)
-        elif self._profile.minimax:
-            yield RequestFault("OC14", _MINIMAX, where)
         else:
             yield RequestFault("OC3", f"{_UNANSWERED}{missing}", where)
 
@@ -145,17 +142,15 @@ class ChatValidator(MessageListValidator):
             self._add("OC2", f"Missing required parameter: '{where}'.", where)
             return
         self._id(key, where)
-        calls = self._calls
+        calls, demands = self._calls, self._profile.chat
         if calls is not None and calls.get(key) is False:
-            if self._profile.minimax and next(one for one, answered in calls.items() if not answered) != key:
-                self._add("OC14", _MINIMAX, where)
+            if demands.result_order and next(one for one, answered in calls.items() if not answered) != key:
+                self._demand(demands.result_order, where)
             calls[key] = True
-        elif self._profile.minimax:
-            self._add("OC14", _MINIMAX, where)
-        elif self._profile.moonshot:
-            self._add("OC13", "Invalid request: tool_call_id  is not found", where)  # it never fills the id in
-        elif self._profile.chat.result_count and calls is not None and key in calls:
-            self._demand(self._profile.chat.result_count, where)
+        elif wording := demands.result_order or demands.known_result:
+            self._demand(wording, where)
+        elif demands.result_count and calls is not None and key in calls:
+            self._demand(demands.result_count, where)
         elif calls is None:
             self._add("OC2", _ORPHAN, f"messages[{at}].role")
         else:

@@ -142,9 +142,8 @@ def _check_parameters(
         kind = describe_value(schema.get("type") if isinstance(schema, dict) else None)
         wanted = "schema must be a JSON Schema of 'type: \"object\"'"
         yield RequestFault(rule, f"{start}: {wanted}, got type: {kind}.", where)
-    if profile.xai and lacks_required_list(schema):
-        text = 'Schema validation failed: [standard_violation] /required: null is not of type "array"'
-        yield RequestFault("XA1", text, where)
+    if (wording := profile.chat.required_list) and lacks_required_list(schema):
+        yield RequestFault(wording.rule, wording.text, where)
 
 
 # OC8 and OC15: the content that each role may have. A plain string needs no check.

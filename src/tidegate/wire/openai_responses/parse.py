@@ -30,7 +30,7 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
 
 def parse_message(obj: object) -> list[Message]:
-    """Parse one item. Reasoning becomes a message of its own; it belongs to the assistant message that follows."""
+    """Parse one item. Reasoning becomes a separate message; it belongs to the assistant message that follows."""
     item = require_object(obj, "An item")
     kind = item.get("type", "message" if "role" in item else None)
     if kind == "message":
@@ -47,11 +47,9 @@ def parse_message(obj: object) -> list[Message]:
         text = read_optional_text(item.get("input"), "The input of a custom_tool_call")
         part = Call(call_id, require_field(item, "name", "A custom_tool_call"), encode_json_text({"input": text}))
     elif kind == "item_reference":
-        raise_bad_input("An item_reference points into the server's memory.", "Hand in the item itself.")
+        raise_bad_input("An item_reference points into the server's memory.", "Pass the item itself.")
     elif not isinstance(kind, str):
-        raise_bad_input(
-            "An item has neither a type nor a role.", "Hand in a message or an item of a response's output."
-        )
+        raise_bad_input("An item has neither a type nor a role.", "Pass a message or an item of a response's output.")
     else:
         part = Thinking(block=encode_json_text(item))
     return [Message("assistant", (part,), origin=FAMILY)]

@@ -20,9 +20,9 @@ from tidegate.wire.openai_chat.validate_fields import (
     string_too_long_text,
     wrong_type_text,
 )
-from tidegate.wire.validation.faults import STRICT_PROFILE, IdSet, RequestFault, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import describe_value
-from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
+from tidegate.wire.validation.validator import BodyFormat, IdSet, MessageListValidator
 
 # The type of a call and the type of the item that answers it.
 _OUTPUTS: Mapping[str, str] = {

@@ -41,7 +41,7 @@ class DialectCapabilities(msgspec.Struct, frozen=True):
     """The content that a dialect can hold.
 
     `joins_texts`: several texts of a message become one. `plain_thinking`: reasoning text is sent back.
-    `standalone_thinking`: thinking may be a message of its own, directly before the one it belongs to. `image_limits`:
+    `standalone_thinking`: thinking may be a separate message, directly before the one it belongs to. `image_limits`:
     set where the provider refuses a whole request because of one image. `default_max_tokens`: the output limit of a
     request whose options set none.
     """

@@ -43,15 +43,13 @@ class _CountedImage(NamedTuple):
 class ImageSelection:
     """The images of a view in order, and those that are left out."""
 
-    def __init__(self, bounds: ImageLimits | None) -> None:
+    def __init__(self, bounds: ImageLimits) -> None:
         self._bounds = bounds
         self._seen: list[_CountedImage] = []
         self._judged = 0
         self.omitted: Mapping[int, frozenset[int]] = {}
 
     def add(self, message: Message) -> None:
-        if self._bounds is None:
-            return
         for place, image in enumerate(_images(message.parts)):
             edge = max(read_image_size(image.data)) if not image.url else 0
             weight = len(image.data) if not image.url else 0
@@ -64,7 +62,7 @@ class ImageSelection:
 
     def update_omitted(self) -> bool:
         """Check again if there are new images. Return whether other images than before are left out."""
-        if self._bounds is None or self._judged == len(self._seen):
+        if self._judged == len(self._seen):
             return False
         self._judged = len(self._seen)
         places: dict[int, set[int]] = {}

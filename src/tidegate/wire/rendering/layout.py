@@ -85,7 +85,7 @@ class Layout:
         self._spans: list[_Span] = []
         self._used: set[str] = set()
         self._early: list[_Entry] = []
-        self._album = ImageSelection(self._rules.image_limits)
+        self._images: ImageSelection | None = None  # made for the first image
         self._count = 0
         self._epoch: int | None = None
         self.has_calls = False
@@ -105,7 +105,7 @@ class Layout:
         for item in items[self._count :] if self._count else items:
             self._take(item.message, item.signed)
         self._count = len(items)
-        if self._album.update_omitted():
+        if self._images is not None and self._images.update_omitted():
             firm = 0  # images that were laid out before are texts now
         old = self.blocks[firm:]
         known = {block.key: block for block in old}
@@ -130,7 +130,10 @@ class Layout:
         if message.role != "assistant":
             self._early.clear()
             if message.role == "user" or _has_sendable_part(message, Result):
-                self._album.add(message)
+                limits = self._rules.image_limits
+                if limits is not None and _has_image(message.parts):
+                    self._images = self._images or ImageSelection(limits)
+                    self._images.add(message)
                 self._put("user", _Entry(message, opaque))
             return
         if not _has_sendable_part(message, Call):
@@ -167,7 +170,7 @@ class Layout:
     def _sealed(
         self, span: _Span, before: tuple[CallSlot, ...], known: dict[tuple[object, ...], LayoutBlock]
     ) -> LayoutBlock:
-        out = self._album.omitted
+        out = self._images.omitted if self._images is not None else {}
         own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
         key = (span.filler, before if span.side == "user" else None, own)
         if key in known:
@@ -211,7 +214,8 @@ class Layout:
         """
         answers: list[CallAnswer | None] = [None] * len(before)
         moved: list[list[Part]] = [[] for _ in before]
-        for message in map(self._album.replace_omitted, block.sources):
+        for source in block.sources:
+            message = self._images.replace_omitted(source) if self._images is not None else source
             said: list[Part] = []
             for part in message.parts:
                 if isinstance(part, Result):
@@ -264,6 +268,10 @@ class Layout:
                 Text(join_within_spare([part.text for part in kept if isinstance(part, Text)], RESULT_SEPARATOR_CHARS))
             ]
         return CallAnswer(slot.id, slot.name, kept, result.error)
+
+
+def _has_image(parts: Iterable[Part]) -> bool:
+    return any(isinstance(part, Image) or (isinstance(part, Result) and _has_image(part.parts)) for part in parts)
 
 
 def _has_sendable_part(message: Message, other: type[Call] | type[Result]) -> bool:

@@ -5,21 +5,23 @@ bytes and the state of the validator are kept per block. An update usually rende
 new, and joins the rest.
 """
 
+from functools import partial
 from itertools import takewhile
 from operator import eq
 from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.validation.faults import RequestFault, RequestValidator
+from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.validator import RequestValidator
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class RequestRenderer:

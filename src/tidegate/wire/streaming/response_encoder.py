@@ -1,6 +1,6 @@
 """Encodes an answer as a provider would send it, as the frames of a stream or whole.
 
-For stand-ins of a provider: scripts and fake servers. An assembler reads the same answer back.
+For scripted providers and fake servers. An assembler reads the same answer back.
 """
 
 from collections.abc import Callable, Iterator, Mapping

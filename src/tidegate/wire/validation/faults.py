@@ -1,13 +1,13 @@
-"""Request faults, validation profiles, and two small collections that can be forked cheaply.
+"""Faults of a request, the rules they break, and validation profiles.
 
 The validators check the JSON that is about to be sent, not our own messages, and share no code with the renderers: a
 mistake in one cannot hide in the other. A fault has the provider's own wording, so that a test, a log line and a fake
 server say what the provider would have said.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,6 +37,9 @@ class ChatDemands(msgspec.Struct, frozen=True, kw_only=True):
     content_or_calls: FaultWording | None = None  # an assistant message has content or calls
     system_content: FaultWording | None = None  # a system message has content
     last_role: FaultWording | None = None  # the request ends with a user message or a result
+    known_result: FaultWording | None = None  # a result answers a known call
+    result_order: FaultWording | None = None  # results follow their calls directly and in order
+    required_list: FaultWording | None = None  # every object schema has a list `required`
     repeated_role_text: str = ""  # added to OC11
     tool_rule: str = "OC5"
     schema_text: str = ""
@@ -58,88 +61,12 @@ class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
     allows_developer_role: bool = False  # OC9: the server knows the developer role
     requires_reasoning: bool = False  # OC12: the server wants its reasoning back
     text_only: bool = False  # OC15 for every role
-    moonshot: bool = False  # OC13
-    minimax: bool = False  # OC14
     chat: ChatDemands = ChatDemands()
-    bedrock: bool = False  # BR1 to BR5, on the Anthropic form
+    message_wording: Mapping[str, FaultWording] | None = None  # of the Anthropic form, if not Anthropic's own
     requires_signatures: bool = False  # GE6
-    xai: bool = False  # XA1
 
 
 STRICT_PROFILE = ValidationProfile()
-
-
-class FaultLog:
-    """Faults in the order they were found. A fork keeps the earlier faults and grows independently of its parent."""
-
-    __slots__ = ("_before", "_own", "_upto")
-
-    def __init__(self, before: "FaultLog | None" = None, upto: int = 0) -> None:
-        self._before = before
-        self._upto = upto
-        self._own: list[RequestFault] = []
-
-    def add(self, rule: str, text: str, where: str) -> None:
-        self._own.append(RequestFault(rule, text, where))
-
-    def extend(self, faults: Iterable[RequestFault]) -> None:
-        self._own.extend(faults)
-
-    def fork(self) -> "FaultLog":
-        # An empty link of the chain is skipped, so forks of a clean prefix cost nothing.
-        return FaultLog(self, len(self._own)) if self._own else FaultLog(self._before, self._upto)
-
-    def all(self) -> list[RequestFault]:
-        parts = [self._own]
-        node = self
-        while node._before is not None:
-            parts.append(node._before._own[: node._upto])
-            node = node._before
-        return [fault for part in reversed(parts) for fault in part]
-
-
-class IdSet:
-    """A set of ids with O(1) fork. The number stored with an id hides from a fork what its parent added later.
-
-    A lookup walks the chain of forks that added something: keep one trunk and fork it again for each tail.
-    """
-
-    __slots__ = ("_before", "_own", "_upto")
-
-    def __init__(self, before: "IdSet | None" = None, upto: int = 0) -> None:
-        self._before = before
-        self._upto = upto
-        self._own: dict[str, int] = {}
-
-    def add(self, key: str) -> bool:
-        """True if the id is new."""
-        if key in self:
-            return False
-        self._own[key] = len(self._own)
-        return True
-
-    def __contains__(self, key: str) -> bool:
-        if key in self._own:
-            return True
-        node = self
-        while node._before is not None:
-            if node._before._own.get(key, node._upto) < node._upto:
-                return True
-            node = node._before
-        return False
-
-    def fork(self) -> "IdSet":
-        return IdSet(self, len(self._own)) if self._own else IdSet(self._before, self._upto)
-
-
-class RequestValidator(Protocol):
-    """Checks a request message by message. A fork continues independently of its parent."""
-
-    @property
-    def faults(self) -> list[RequestFault]: ...
-    def feed(self, message: object, /) -> None: ...
-    def fork(self) -> Self: ...
-    def finish(self) -> list[RequestFault]: ...
 
 
 RULE_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(

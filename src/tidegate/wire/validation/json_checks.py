@@ -1,4 +1,4 @@
-"""Checks that all dialects share: sendable JSON, call arguments, names, JSON Schema."""
+"""Checks that all dialects share: call arguments, names, JSON Schema."""
 
 import math
 import re
@@ -6,48 +6,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-MAX_STRING_CHARS = 10_485_760
 MAX_ARGUMENT_CHARS = 1_048_576
 
 is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
-_encode = msgspec.json.Encoder().encode
 # Raw values are checked but not built: arguments only have to be an object.
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-class UnsendableError(ValueError):
-    """The value has no JSON form that a provider can read."""
-
-
-def measure_json_bytes(value: object) -> int:
-    """Return the size of the value as compact JSON, in bytes.
-
-    One pass in C answers three questions: how large it is, whether every string is valid Unicode, and whether it is
-    JSON.
-    """
-    try:
-        return len(_encode(value))
-    except UnicodeEncodeError as error:
-        raise UnsendableError(f"no low surrogate in string (character {error.start})") from None
-    except RecursionError:
-        raise UnsendableError("nested too deeply") from None
-    except (TypeError, ValueError) as error:
-        raise UnsendableError(str(error)) from None
-
-
-def longest_string_length(value: object) -> int:
-    longest = 0
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            longest = max(longest, len(node))
-        elif isinstance(node, dict):
-            stack.extend(node.values())
-        elif isinstance(node, list):
-            stack.extend(node)
-    return longest
 
 
 def has_only_finite_numbers(value: object) -> bool:

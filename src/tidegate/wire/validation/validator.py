@@ -6,15 +6,26 @@ validator, fork it, and feed the new messages to the fork.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
-from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, RequestFault, ValidationProfile
-from tidegate.wire.validation.json_checks import (
-    MAX_STRING_CHARS,
-    UnsendableError,
-    longest_string_length,
-    measure_json_bytes,
-)
+import msgspec
+
+from tidegate.core.messages import encode_into_bytes
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
+
+MAX_STRING_CHARS = 10_485_760
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
+
+
+class RequestValidator(Protocol):
+    """Checks a request message by message. A fork continues independently of its parent."""
+
+    @property
+    def faults(self) -> list[RequestFault]: ...
+    def feed(self, message: object, /) -> None: ...
+    def fork(self) -> Self: ...
+    def finish(self) -> list[RequestFault]: ...
 
 
 class BodyFormat(NamedTuple):
@@ -71,7 +82,7 @@ class MessageListValidator(ABC):
 
     @property
     def faults(self) -> list[RequestFault]:
-        """The faults that no later message can cure."""
+        """The faults that no later message can correct."""
         return self._found.all()
 
     def feed(self, message: object, /) -> None:
@@ -127,6 +138,103 @@ class MessageListValidator(ABC):
     @abstractmethod
     def _end_faults(self) -> Iterator[RequestFault]:
         """What is wrong if no message follows."""
+
+
+class FaultLog:
+    """Faults in the order they were found. A fork keeps the earlier faults and grows independently of its parent."""
+
+    __slots__ = ("_before", "_own", "_upto")
+
+    def __init__(self, before: "FaultLog | None" = None, upto: int = 0) -> None:
+        self._before = before
+        self._upto = upto
+        self._own: list[RequestFault] = []
+
+    def add(self, rule: str, text: str, where: str) -> None:
+        self._own.append(RequestFault(rule, text, where))
+
+    def extend(self, faults: Iterable[RequestFault]) -> None:
+        self._own.extend(faults)
+
+    def fork(self) -> "FaultLog":
+        # An empty link of the chain is skipped, so forks of a clean prefix cost nothing.
+        return FaultLog(self, len(self._own)) if self._own else FaultLog(self._before, self._upto)
+
+    def all(self) -> list[RequestFault]:
+        parts = [self._own]
+        node = self
+        while node._before is not None:
+            parts.append(node._before._own[: node._upto])
+            node = node._before
+        return [fault for part in reversed(parts) for fault in part]
+
+
+class IdSet:
+    """A set of ids with O(1) fork. The number stored with an id hides from a fork what its parent added later.
+
+    A lookup walks the chain of forks that added something: keep one trunk and fork it again for each tail.
+    """
+
+    __slots__ = ("_before", "_own", "_upto")
+
+    def __init__(self, before: "IdSet | None" = None, upto: int = 0) -> None:
+        self._before = before
+        self._upto = upto
+        self._own: dict[str, int] = {}
+
+    def add(self, key: str) -> bool:
+        """True if the id is new."""
+        if key in self:
+            return False
+        self._own[key] = len(self._own)
+        return True
+
+    def __contains__(self, key: str) -> bool:
+        if key in self._own:
+            return True
+        node = self
+        while node._before is not None:
+            if node._before._own.get(key, node._upto) < node._upto:
+                return True
+            node = node._before
+        return False
+
+    def fork(self) -> "IdSet":
+        return IdSet(self, len(self._own)) if self._own else IdSet(self._before, self._upto)
+
+
+class UnsendableError(ValueError):
+    """The value has no JSON form that a provider can read."""
+
+
+def measure_json_bytes(value: object) -> int:
+    """Return the size of the value as compact JSON, in bytes.
+
+    One pass in C answers three questions: how large it is, whether every string is valid Unicode, and whether it is
+    JSON.
+    """
+    try:
+        return len(_encode(value))
+    except UnicodeEncodeError as error:
+        raise UnsendableError(f"no low surrogate in string (character {error.start})") from None
+    except RecursionError:
+        raise UnsendableError("nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise UnsendableError(str(error)) from None
+
+
+def longest_string_length(value: object) -> int:
+    longest = 0
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            longest = max(longest, len(node))
+        elif isinstance(node, dict):
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    return longest
 
 
 @runtime_checkable

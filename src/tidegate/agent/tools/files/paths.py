@@ -195,7 +195,7 @@ def write_confined_file(place: ConfinedPath, data: bytes, *, expected_stamp: Fil
             return _replace_file(place, folder, data, expected_stamp)
     except _PATH_ERRORS as error:
         reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
-        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from error
+        raise ToolFailed(f"{place.display_name} was not written: {reason}. The file is unchanged.") from error
 
 
 def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp | None) -> bool:

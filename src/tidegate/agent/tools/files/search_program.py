@@ -1,4 +1,4 @@
-"""The program that the tools `list` and `grep` run in a process of its own: `python -I -S search_program.py JSON`.
+"""The program that the tools `list` and `grep` run in a separate process: `python -I -S search_program.py JSON`.
 
 Patterns come from a model and from .gitignore files. A bad pattern can keep Python's `re` busy without end, and only a
 process can be stopped. The program uses nothing but the standard library, so that it starts quickly; therefore it does

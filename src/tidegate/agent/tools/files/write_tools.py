@@ -82,7 +82,7 @@ def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
 
 
 def _match_line_endings(text: str, old: str, new: str) -> tuple[str, str]:
-    """Give both texts the line ends of the file: a model writes \\n, whatever the file has."""
+    """Give both texts the line ends of the file: a model writes \\n, even if the file uses others."""
     old, new = (_replace_surrogates(part) for part in (old, new))
     if text.count("\r\n") * 2 <= text.count("\n") or "\r" in old:
         return old, new

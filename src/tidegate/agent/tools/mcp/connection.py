@@ -1,7 +1,7 @@
 """A connection to an MCP server.
 
-It runs in a task of its own, because the SDK requires that it is closed in the task that opened it. A cancel scope ends
-it: cancelling the task itself would break the SDK's shields and leave a process and its pipes behind.
+It runs in a separate task, because the SDK requires that it is closed in the task that opened it. A cancel scope ends
+it: cancelling the task itself would break the SDK's shields and leave a process and its pipes open.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The screen on which output with cursor movements is drawn.
 
-It is a module of its own, because importing pyte takes a while and most output does not need it.
+It is a separate module, because importing pyte takes a while and most output does not need it.
 """
 
 from typing import Any

@@ -51,7 +51,7 @@ def build_findings(results: ComparisonResults, context: ReportContext) -> Findin
             MeasureEntry(each.key, each.name, each.unit, each.better, each.definition, each.not_shown)
             for each in MEASURES
         ),
-        frontier=FrontierAxes(x="cost", y="far"),
+        frontier=FrontierAxes(x="cost", y="refs_in_context"),
         judged=tuple(JUDGED_KEYS),
         policies=tuple(
             PolicyEntry(each.key, each.key, each.kind, each.description, each.fingerprint)

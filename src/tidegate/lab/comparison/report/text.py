@@ -20,11 +20,19 @@ from tidegate.lab.comparison.report.findings import (
     PolicyMeans,
     WindowFindings,
 )
-from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
+from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY, OLD_FIDELITY_KEYS, OLD_FIDELITY_NOTE
 
 # Tables for a terminal: how a measure is headed, how its values and differences are written.
 
 _COLUMN_HEADINGS: Final = {
+    "near_block": "near blocks",
+    "far_block": "far blocks",
+    "reread_avoidable": "re-reads",
+    "reread_lines": "re-read lines",
+    "far_lines": "far lines",
+    "refs_in_context": "refs in context",
+    "typed_rules": "typed rules",
+    "deep_rules": "deep rules",
     "held": "held",
     "far": "far refs",
     "far_strict": "strict",
@@ -36,10 +44,13 @@ _COLUMN_HEADINGS: Final = {
     "rewritten": "re-written",
     "billed": "billed $",
     "billed_ratio": "billed/full",
-    "cost": "cost 0.1/1.25",
+    "cost": "cost warm",
+    "cost_cold": "cold",
+    "cost_automatic": "automatic",
+    "sent": "no cache",
     "pause": "pause s",
 }
-_INTERVAL_KEYS: Final = ("far", "anchors", "user", "cost", "billed_ratio")
+_INTERVAL_KEYS: Final = (*JUDGED_KEYS, "far", "anchors")
 """Where the interval is printed, too; the JSON has all of them."""
 _VERDICT_MARKS: Final = {"better": " +", "worse": " -", "": "  "}
 _MARKS_LEGEND: Final = "+ better, - worse, both beyond the interval"
@@ -90,9 +101,13 @@ def _align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
-_FIDELITY_COLUMNS: Final = ("held", "far", "far_strict", "anchors", "anchors_strict", "user", "newest", "recoverable")
+_FIDELITY_COLUMNS: Final = tuple(
+    "near_block far_block reread_avoidable far_lines refs_in_context typed_rules deep_rules"
+    " user newest recoverable held".split()
+)
 _COST_COLUMNS: Final = tuple(
-    "over failed mended invalid cached rewritten cost billed billed_ratio summaries pause".split()
+    "over failed mended invalid cached rewritten cost cost_cold cost_automatic sent"
+    " billed billed_ratio summaries pause".split()
 )
 _TOTAL_COLUMNS: Final = ("over", "failed", "mended", "invalid")
 _MAX_NAMED_CASES: Final = 3
@@ -131,6 +146,10 @@ def _render_window(found: Findings, window: WindowFindings) -> str:
         "",
         "what it costs",
         *_render_table(window, _COST_COLUMNS),
+        "",
+        "names only",
+        *_render_table(window, OLD_FIDELITY_KEYS),
+        OLD_FIDELITY_NOTE,
     ]
     if window.paired:
         lines += ["", *_render_differences(found, window), *_render_pairs(window)]
@@ -216,7 +235,7 @@ def render_findings_csv(found: Findings) -> str:
 
 # A curve and its comparisons at equal cost, for a terminal and for a sheet.
 
-_CURVE_COLUMNS: Final = ("held", "far", "far_strict", "anchors", "anchors_strict", "user", "cost", "billed_ratio")
+_CURVE_COLUMNS: Final = ("held", *EQUAL_COST_KEYS, "user", "cost", "billed_ratio")
 _CURVE_TOTALS: Final = ("over", "invalid")
 
 

@@ -1,0 +1,1 @@
+"""Questions about recorded sessions, asked of a model under the view of each policy."""

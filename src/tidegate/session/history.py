@@ -1,0 +1,97 @@
+"""The log of a session, as its user sees it: look back, go back, follow what is added."""
+
+from collections.abc import Callable
+from itertools import islice
+
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Event, EventPayload, NoteAdded, encode_event
+from tidegate.session.recall import LogSearch, Recalled, find_edit_to_toggle, recall_text
+from tidegate.session.request import Request, SentRequest, list_sent_requests, render_past_request
+from tidegate.store.log import Log, MemoryLog
+from tidegate.wire.parsing import repair_unicode
+
+_ENGINE_TOPICS = frozenset(
+    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign key".split()
+)
+
+
+class History:
+    """The history of a session: `session.history`.
+
+    Nothing is ever removed from it. `undo`, `redo` and `clear` append an event that changes the view.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        append: Callable[[EventPayload], int],
+        refresh: Callable[[], None],
+        observers: list[Callable[[Event], None]],
+    ) -> None:
+        self._log = log
+        self._append = append
+        self._refresh = refresh
+        self._observers = observers
+
+    def undo(self) -> int | None:
+        """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
+        return self._toggle_edit("undo")
+
+    def redo(self) -> int | None:
+        """Redo the edit that was undone last. Return its seq, or None if there is none."""
+        return self._toggle_edit("redo")
+
+    def _toggle_edit(self, topic: str) -> int | None:
+        seq = find_edit_to_toggle(topic, self._log)
+        if seq is not None:
+            self._append(NoteAdded(topic, str(seq)))
+        return seq
+
+    def clear(self) -> None:
+        """Empty the view. Everything stays in the log."""
+        self._append(NoteAdded("clear"))
+
+    def fork(self, at: int | None = None) -> MemoryLog:
+        """Return a copy of the first `at` events (default: all), to start another session from: `Session(log=...)`.
+
+        `DataFolder.fork` does the same for stored sessions, with their files.
+        """
+        end = self._log.head if at is None else at
+        if not 0 <= end <= self._log.head:
+            raise BadInput(
+                f"There is no event {end}: the log ends with event {self._log.head}.",
+                f"Give a number from 0 to {self._log.head}.",
+            )
+        return MemoryLog(map(encode_event, islice(self._log.read(), end)))
+
+    def requests(self) -> list[SentRequest]:
+        """Return the requests whose usage was recorded, oldest first. Their `log_head` is for `request_at`."""
+        return list_sent_requests(self._log)
+
+    def request_at(self, seq: int) -> Request:
+        """Render the request as it was, or would have been, sent when the log ended with event `seq`."""
+        return render_past_request(self._log, seq)
+
+    def search(
+        self, query: str, *, max_chars: int = 8_000, offset: int = 0, search: LogSearch | None = None
+    ) -> Recalled:
+        """Return messages as text: an id ("m12"), a range ("m12..m20"), a list of them, or words to look for.
+
+        The answer has at most `max_chars` characters; its last line says how to continue. `search` is an index to use
+        for words; without one the whole log is read.
+        """
+        return recall_text(self._log, query, max_chars=max_chars, offset=offset, search=search)
+
+    def add_note(self, topic: str, text: str = "") -> None:
+        """Append a note to the log. The model never sees it."""
+        if topic in _ENGINE_TOPICS:
+            raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
+        self._append(NoteAdded(topic, repair_unicode(text)))
+
+    def refresh(self) -> None:
+        """Read what other writers appended to this session. `prepare` does this by itself."""
+        self._refresh()
+
+    def observe(self, callback: Callable[[Event], None]) -> None:
+        """Call `callback` with every event from now on, no matter who wrote it. Callbacks run in the order added."""
+        self._observers.append(callback)
