@@ -141,3 +141,10 @@ def test_with_a_cold_cache_a_sweep_comes_when_three_quarters_are_full() -> None:
     assert "the provider's cache has expired" in str(coming)
     session.fit()
     assert session.edit_counts["sweep"] == 1
+
+
+def test_a_window_that_the_system_prompt_fills_is_called_too_small() -> None:
+    small = Session(policy="default", window=8_000, system="be careful " * 2_000, count="chars/4")
+    assert "69% of the window: it is too small for this client" in str(small.explain())
+    large = Session(policy="default", window=32_000, system="be careful " * 2_000, count="chars/4")
+    assert "too small" not in str(large.explain())

@@ -20,6 +20,9 @@ MIN_ROOM = 128
 """Tokens. With less room the newest user message could not be shown, even clipped."""
 
 
+_LARGE_FIXED_SHARE = 0.5  # of the window: a larger fixed part leaves too little for the history
+
+
 class Budget(NamedTuple):
     window: int | None
     reserve: int
@@ -101,6 +104,11 @@ def make_budget(
     if lowered > window - taken:
         notes.append(f"reserve lowered to {window - taken:,}: the fixed part needs the rest of the window")
         lowered = window - taken
+    if fixed * scale > window * _LARGE_FIXED_SHARE:
+        notes.append(
+            f"system prompt and tools take {fixed * scale / window:.0%} of the window: it is too small for this client;"
+            " use a model with a larger window, shorten the system prompt or offer fewer tools"
+        )
     return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes), prices)
 
 
