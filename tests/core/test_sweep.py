@@ -193,7 +193,12 @@ def test_turns_stay_apart_and_say_how_they_were_answered() -> None:
 
 def test_a_sweep_of_what_is_new_leaves_the_older_part_as_it_is() -> None:
     """The cached prefix stays valid up to there."""
-    session = Session(policy=presets.load("default"), window=16_000, count="chars/4", clock=lambda: 0.0)
+    session = Session(
+        policy=presets.load("default", {"fidelity": 0.5, "tail": 0.1}),
+        window=16_000,
+        count="chars/4",
+        clock=lambda: 0.0,
+    )
     stayed = 0
     for turn in range(90):
         before, made = [item.message for item in session.view.items], len(sweeps(session))

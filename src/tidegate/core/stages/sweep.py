@@ -39,7 +39,7 @@ _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messa
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
-_KEPT_OF_NEW: Final = (0.2, 0.35)  # of what came since the last sweep, if only that is swept: the least, and the most
+_KEPT_OF_NEW: Final = (0.35, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
 
 def sweep(
@@ -47,7 +47,7 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = 0.6,
-    tail: float = 0.25,
+    tail: float = 0.22,
     ledger: float = 0.0,
     most: float = 1.0,
 ) -> Outcome:

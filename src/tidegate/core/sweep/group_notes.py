@@ -96,7 +96,7 @@ def make_range_line(lines: Sequence[str]) -> str:
     """One line in place of several."""
     first = lines[0].split(" ", 2)[1].partition("..")[0]
     last = lines[-1].split(" ", 2)[1].rpartition("..")[2]
-    return f"- {first}..{last} {EARLIER}"
+    return f"- {first} {EARLIER}" if first == last else f"- {first}..{last} {EARLIER}"
 
 
 def is_group_note(message: Message) -> bool:
