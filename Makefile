@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 UV_VERSION := 0.13.7
+PYRIGHT_VERSION := 1.1.414
 # Left by us or by the caller's shell, these would make the result depend on who runs it.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast check format peers bench keeping crash chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +52,12 @@ check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
 
+# Its own environment: pyright needs Node.js, which comes as a wheel, and gets itself from the npm registry.
+pyright: $(STAMP) ## check the user programs in tests/programs with pyright
+	@test -x build/pyright/bin/pyright || { $(PYTHON) -m venv build/pyright && \
+	  build/pyright/bin/python -m pip install --quiet --disable-pip-version-check "pyright[nodejs]==$(PYRIGHT_VERSION)"; }
+	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs
+
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
@@ -66,7 +73,10 @@ keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the pee
 
 crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
 	@$(BIN)/python -m tests.crash $(ARGS)
-	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py
+	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py tests/datafolder/test_interrupted.py
+
+mutants: $(STAMP) ## break the agent in one place at a time: the tests of the rows must fail (ARGS="--only hooks")
+	@$(BIN)/python bench/seed_mutants.py $(ARGS)
 
 chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
 	@$(BIN)/python bench/chat_soak.py $(ARGS)

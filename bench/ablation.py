@@ -32,9 +32,10 @@ from tidegate.lab.scoring.identifiers import searchable_text_of
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.occurrences import contains_whole_name
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
-from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures
+from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.scoring.signals import ANCHOR_KIND, extract_signals
 from tidegate.lab.scoring.text_needs import Need
+from tidegate.lab.scoring.text_scorer import KeptShare
 
 COLUMNS = {
     "far": "far references",

@@ -1,5 +1,6 @@
 """docs/policies.md tells of everything a policy may say, and of nothing else."""
 
+import asyncio
 import inspect
 import re
 from functools import cache
@@ -10,11 +11,12 @@ import msgspec
 import pytest
 
 from tests.cli.calling import list_command_names
-from tidegate import load
+from tidegate import Session, load
 from tidegate.agent.config.files import locate_config_files, read_config
 from tidegate.core.policy.parser import POLICY_KEYS, RULE_KEYS
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS
 from tidegate.core.stages import STAGES
+from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.wire import limits as limits_module
 from tidegate.wire.limits import ProviderLimits, ServerLimits
 
@@ -162,6 +164,18 @@ def test_every_limit_is_listed_with_its_value(head: str, limits: ProviderLimits 
     known = msgspec.structs.asdict(limits) | {name: vars(limits_module)[name] for name in constants.split()}
     rows = {_QUOTED.findall(name)[0]: default for name, default, _ in table(head, DOCS / "agent.md")}
     assert rows == {name: f"{value:,g}" if isinstance(value, float) else f"{value:,}" for name, value in known.items()}
+
+
+def test_the_example_of_an_agent_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = [block for block in blocks("agent.md", "python") if "run_turn" in block]
+    scope: dict[str, Any] = {}
+    exec(compile(example, "docs/agent.md", "exec"), scope)
+    provider = ScriptedProvider("openai_chat", ["The cache is off."])
+    asyncio.run(scope["work"](Session("gpt-4o", window=16_000), provider))
+    shown = capsys.readouterr().out
+    assert shown.startswith("RequestSent(")
+    assert "TurnEnded(" in shown
 
 
 @pytest.mark.parametrize("kind", ["stage", "tool", "importer", "provider"])

@@ -98,6 +98,10 @@ def test_command_tells_its_version(installed: Installed) -> None:
     assert PROJECT["version"] in installed.run("tidegate", "--version").split()
 
 
+def test_plugins_are_listed_without_an_extra(installed: Installed) -> None:
+    assert installed.run("tidegate", "plugins") == "No installed package offers a plugin.\n"
+
+
 PRESETS = sorted(path.stem for path in (PACKAGE / "presets").glob("*.yaml"))
 RECORDING = """\
 {"role": "system", "content": "Be brief."}

@@ -17,7 +17,6 @@ from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, TurnEnded
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
-from tidegate.agent.spending import SIDE_COST_TOPIC
 from tidegate.agent.tools.toolbox import list_standard_tools
 from tidegate.core.messages import Call
 from tidegate.core.tokens.counting import count_tools
@@ -25,6 +24,7 @@ from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.models.window import ResolvedWindow
+from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.wire.usage import Usage
 
@@ -334,9 +334,7 @@ models: {small: {window: 6000}}
     assert asked
     assert all(body["model"] == "small" for body in asked)
     assert server.refused == []
-    paid = [
-        event.payload for event in agent.session.log.read(1) if getattr(event.payload, "topic", "") == SIDE_COST_TOPIC
-    ]
+    paid = [event.payload for event in agent.session.log.read(1) if getattr(event.payload, "topic", "") == SPENT_TOPIC]
     assert len(paid) == len(asked)
 
 

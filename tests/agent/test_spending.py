@@ -11,7 +11,6 @@ from tidegate import Session
 from tidegate.agent.config.settings import SpendCap, SpendSettings
 from tidegate.agent.loop import Agent, TurnEnded
 from tidegate.agent.spending import (
-    SIDE_COST_TOPIC,
     DailySpending,
     MeteredProvider,
     SessionSpending,
@@ -29,6 +28,7 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.pricing import TokenRates
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
+from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.usage import Usage
 
@@ -45,7 +45,7 @@ def an_agent(session: Session, spending: SessionSpending, steps: list[ScriptStep
     provider = MeteredProvider(
         ScriptedProvider("openai_chat", steps),
         [spending],
-        recorded=True,
+        purpose="turn",
         estimate_tokens=lambda _: session.tokens,
     )
     return Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
@@ -139,7 +139,7 @@ def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
     session = talk()
     spending = SessionSpending(session)
     steps: list[ScriptStep] = [ScriptedAnswer(text="It is the linker. " * 20)]
-    metered = MeteredProvider(ScriptedProvider("openai_chat", steps), [spending], recorded=True)
+    metered = MeteredProvider(ScriptedProvider("openai_chat", steps), [spending], purpose="turn")
 
     async def stopped() -> None:
         stream = metered.stream(b"x" * 400)
@@ -151,7 +151,7 @@ def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
 
     asyncio.run(stopped())
     assert 100 <= spending.session_total.tokens <= 200
-    assert sum(getattr(event.payload, "topic", "") == SIDE_COST_TOPIC for event in session.log.read(1)) == 1
+    assert sum(getattr(event.payload, "topic", "") == SPENT_TOPIC for event in session.log.read(1)) == 1
 
 
 def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
@@ -170,7 +170,7 @@ def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     """It is what keeps the session usable, so it must not fail for money."""
     session = talk()
     spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1)))
-    spending.record_usage("scripted", Usage(5, 5, 0, 0), recorded=False)
+    spending.record_usage("scripted", Usage(5, 5, 0, 0), purpose="summary")
     scripted = ScriptedProvider("openai_chat", [])
     summarise = create_summarizer(
         MeteredProvider(scripted, [spending]), window=4000, counter=session.counter, timeout=20
@@ -196,7 +196,7 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
         return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), model_overrides=PRICES)
 
     for _ in range(4):  # each as a process of its own would
-        spending().record_usage("scripted", Usage(240, 10, 0, 0), recorded=True)
+        spending().record_usage("scripted", Usage(240, 10, 0, 0), purpose="turn")
     with pytest.raises(GiveUp, match=r"The day so far has used 1,000 tokens.*tomorrow"):
         spending().check_limit()
     now = NOON + 86_400
@@ -227,7 +227,7 @@ def test_a_day_that_cannot_be_read_is_not_nothing(tmp_path: Path) -> None:
         capped.check_limit()
     uncapped = SessionSpending(talk(), days=days)
     uncapped.check_limit()
-    uncapped.record_usage("scripted", Usage(5, 0, 0, 0), recorded=True)
+    uncapped.record_usage("scripted", Usage(5, 0, 0, 0), purpose="turn")
     assert "cannot be read" in uncapped.problem
     file.write_bytes(kept)
     assert days.read_today() == SpendTotal(15, 0.0, 5), "what could not be written is written later"
@@ -261,5 +261,5 @@ def test_what_is_metered_is_what_the_provider_says() -> None:
 def test_a_note_of_somebody_else_is_no_money() -> None:
     session = talk()
     session.add(user_message("Hello."))
-    session.history.add_note(SIDE_COST_TOPIC, "all of it")
+    session.history.add_note(SPENT_TOPIC, "all of it")
     assert SessionSpending(session).session_total == SpendTotal()

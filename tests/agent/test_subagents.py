@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,52 @@ def test_the_parent_pays_for_the_conclusion_only() -> None:
     assert world.session.view.tokens < 200
     assert child.tokens <= 2000, "it has a window of its own"
     assert world.notes == ["build.task-1 began: Why is it slow?", "build.task-1 ended: answered"]
+
+
+class Command(msgspec.Struct):
+    command: str
+
+
+async def _run(arguments: Command, context: ToolContext) -> ToolResult:
+    return ToolResult("collected 12 items\n12 passed in 0.4s")
+
+
+def read_ledger_after_long_talk(world: World) -> str:
+    """The parent's ledger once the result of the task has left its view."""
+    for number in range(40):
+        world.session.add({"role": "user", "content": f"Question {number}. " + "Some words of it. " * 60})
+        world.session.add({"role": "assistant", "content": f"Answer {number}. " + "It is so. " * 60})
+    world.session.add({"role": "user", "content": "And now?"})
+    world.session.compact()
+    shown = world.session.prepare().to_bytes().decode()
+    assert "[work in build.task-1]" not in shown, "the result has left the view"
+    return str(next(message["content"] for message in json.loads(shown)["messages"] if "[Ledger" in str(message)))
+
+
+def test_decisions_and_commands_of_a_subagent_reach_the_parents_ledger() -> None:
+    """With the name of its session and the message there, and also when its result has left the parent's view."""
+    calls = (Call("c1", "shell", json.dumps({"command": "pytest -q tests/parser"})),)
+    child: list[ScriptStep] = [
+        ScriptedAnswer(text="The root cause is the missing lock in the cache of the parser.", calls=calls),
+        "It is fixed.",
+    ]
+    shell = FunctionTool("shell", "Run a command.", Command, _run)
+    world = World(child, [tasks("Fix the parser."), "Done."], tool=shell)
+    happened = world.turn()
+    (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
+    assert "[work in build.task-1]" in ended.result.text
+    ledger = read_ledger_after_long_talk(world)
+    assert re.search(r"- decided m\d+: build\.task-1 m\d+: The root cause is the missing lock", ledger)
+    assert re.search(r"- ran m\d+: build\.task-1 m\d+: pytest -q tests/parser -> 2 lines, 12 passed", ledger)
+
+
+def test_files_that_a_subagent_changed_reach_the_parents_ledger() -> None:
+    calls = (Call("c1", "write_file", json.dumps({"path": "src/parser/cache.py"})),)
+    write = FunctionTool("write_file", "Write a file.", Named, _read)
+    world = World([ScriptedAnswer(calls=calls), "It is fixed."], [tasks("Fix the parser."), "Done."], tool=write)
+    world.turn()
+    ledger = read_ledger_after_long_talk(world)
+    assert re.search(r"- changed m\d+: build\.task-1 m\d+: src/parser/cache\.py", ledger)
 
 
 def test_what_a_subagent_spends_is_the_parents() -> None:

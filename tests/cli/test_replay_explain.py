@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.calling import called
 from tests.lab.recordings import record
+from tidegate.datafolder.archive.transfer import export_session
+from tidegate.datafolder.data_folder import DataFolder
 
 FORM = re.compile(r"  \d+ (\w+): [\d,]+ -> [\d,]+ tokens, [\d,]+ (?:freed|added); ")
 COMMON = ("--window", 4_000, "--count", "chars/4", "--jobs", 1)
@@ -36,3 +38,17 @@ def test_it_is_for_people(tmp_path: Path) -> None:
     assert both.returncode != 0
     assert "Give one of them." in both.stderr
     assert "--explain" in called("replay", "--help").stdout
+
+
+def test_an_export_is_replayed_like_a_recording(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path / "data")
+    with data.open("build") as session:
+        for number in range(4):
+            session.add({"role": "user", "content": f"Question {number}?"}, {"role": "assistant", "content": "Yes."})
+    export_session(data, "build", tmp_path / "build.tidegate")
+    data.close()
+    for given in (tmp_path / "build.tidegate", tmp_path):
+        done = called("replay", given, "--window", 8_000, "--jobs", 1, "--json")
+        assert done.returncode == 0, done.stderr
+        (session_report,) = json.loads(done.stdout)["sessions"]
+        assert (session_report["name"], session_report["requests"]) == ("build", 4)

@@ -60,14 +60,16 @@ class Desk:
         (self.folder / "tidegate.yaml").write_text(text)
         trust_project_file(locate_config_files(self.folder, self.environment))
 
-    async def start(self, *arguments: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, folder: Path | None = None
+    ) -> asyncio.subprocess.Process:
+        pipe, folder = asyncio.subprocess.PIPE, folder or self.folder
         return await asyncio.create_subprocess_exec(
-            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=self.folder, env=self.environment
+            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=folder, env=self.environment
         )
 
-    async def run(self, *arguments: str, stdin: str = "") -> Ran:
-        process = await self.start(*arguments)
+    async def run(self, *arguments: str, stdin: str = "", folder: Path | None = None) -> Ran:
+        process = await self.start(*arguments, folder=folder)
         out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
         assert b"Traceback" not in out + err
         return Ran(process.returncode, out.decode(), err.decode())
@@ -89,6 +91,24 @@ def desk(tmp_path: Path) -> Desk:
 
 def asked(server: Fake) -> list[dict[str, Any]]:
     return [seen.body for seen in server.seen if seen.raw]
+
+
+@pytest.mark.seed("COW-02", fixed="the command line reads the file, whatever the preset")
+def test_a_config_json_of_cowagent_is_accepted(desk: Desk) -> None:
+    """Its limit of steps holds: two calls, and the turn is over."""
+    settings = {"channel_type": "web", "model": "gpt-4o", "agent_max_steps": 2, "agent_max_context_tokens": 30_000}
+    (desk.folder / "config.json").write_text(json.dumps(settings))
+    steps: list[Step] = [ScriptedAnswer(calls=(Call(f"c{number}", "list", "{}"),)) for number in range(5)]
+
+    async def act(server: Fake) -> None:
+        ran = await desk.run("run", "--config", "config.json", "List the files.")
+        assert ran.status == 1, ran.err
+        assert len(asked(server)) == 2
+        shown = await desk.run("config", "--config", "config.json")
+        assert "30000" in shown.out
+        assert "cowagent" in shown.out
+
+    desk.serve(steps, act)
 
 
 def test_the_answer_is_printed_and_the_session_goes_on(desk: Desk) -> None:
@@ -127,15 +147,23 @@ def test_json_lines_tell_all_that_happens(desk: Desk) -> None:
         ran = await desk.run("run", "--json", "Which port?")
         assert (ran.status, ran.err) == (0, "")
         kinds = [line["type"] for line in ran.lines]
-        assert list(dict.fromkeys(kinds)) == "session asked text call reply began ended stopped".split()
+        assert list(dict.fromkeys(kinds)) == "session asked text call reply began ended stopped result".split()
         ended = next(line for line in ran.lines if line["type"] == "ended")
         assert ended["error"] is True
-        assert ran.lines[-1] == {"type": "stopped", "why": "end"}
+        assert ran.lines[-2] == {"type": "stopped", "why": "end"}
+        result, replies = ran.lines[-1], [line for line in ran.lines if line["type"] == "reply"]
+        assert (result["text"], result["why"]) == ("I do not know.", "end")
+        for key in ("input_tokens", "output_tokens"):
+            assert result["usage"][key] == sum(line["usage"][key] for line in replies) > 0
+        assert result["usage"]["calls"] == 2
+        assert result["cost"] > 0
+        again = await desk.run("run", "--json", "Once more?", "--session", ran.lines[0]["name"])
+        assert again.lines[-1]["usage"]["calls"] == 1, "only what this run used"
         assert all(line["usage"]["input_tokens"] > 0 for line in ran.lines if line["type"] == "reply")
         name = ran.lines[0]["name"]
         assert name in (await desk.run("sessions")).out
 
-    desk.serve([read, "I do not know."], act)
+    desk.serve([read, "I do not know.", "No."], act)
 
 
 def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:
@@ -152,6 +180,35 @@ def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:
         assert "sk-wrong" not in wrong.err
 
     desk.serve([refusal("openai_chat", 402, "You have no credit left.")], act)
+
+
+def test_chat_and_run_say_the_same_without_a_model(desk: Desk) -> None:
+    desk.configure("{}\n")
+    desk.environment["TIDEGATE_GGUF"] = str(desk.folder / "none.gguf")
+
+    async def act() -> None:
+        ran = await desk.run("run", "Hello.")
+        chat = await desk.run("chat", stdin="Hello.\n")
+        assert ran == chat
+        assert (ran.status, ran.out) == (2, "")
+        assert re.fullmatch(r"tidegate: error: There is no file .*none\.gguf.*\nremedy: .*\n", ran.err)
+
+    asyncio.run(act())
+
+
+def test_the_last_session_is_the_last_one_of_this_folder(desk: Desk) -> None:
+    other = desk.folder / "other"
+    other.mkdir()
+
+    async def act(server: Fake) -> None:
+        await desk.run("run", "--session", "mine", "First.")
+        await desk.run("run", "--session", "away", "Second.", folder=other)
+        ran = await desk.run("chat", "--last", stdin="Third.\n")
+        assert ran.out.splitlines()[-1] == "session mine: go on with `tidegate chat --session mine`"
+        ran = await desk.run("chat", "--last", stdin="Fourth.\n", folder=other)
+        assert ran.out.splitlines()[-1] == "session away: go on with `tidegate chat --session away`"
+
+    desk.serve(["a", "b", "c", "d"], act)
 
 
 def test_a_turn_that_did_not_end_is_a_failure(desk: Desk) -> None:

@@ -92,15 +92,15 @@ stage: drop_turns|kep: 1
 stage: drop_turns|wen: 1
 :6: unknown key "wen" in stage drop_turns. Did you mean "when"?
 stage: drop_turns
-:5: stage drop_turns needs "keep". Give it a whole number.
+:5: stage drop_turns needs "keep". Give it a whole number (0 or more).
 stage: drop_turns|keep: '5'
-:6: "keep" in stage drop_turns is "5" (expected int, got str). Give a whole number.
+:6: "keep" in stage drop_turns is "5" (expected int, got str). Give a whole number (0 or more).
 stage: drop_turns|keep: 2.5
-:6: "keep" in stage drop_turns is 2.5 (expected int, got float). Give a whole number.
+:6: "keep" in stage drop_turns is 2.5 (expected int, got float). Give a whole number (0 or more).
 stage: drop_turns|keep: true
-:6: "keep" in stage drop_turns is true (expected int, got bool). Give a whole number.
+:6: "keep" in stage drop_turns is true (expected int, got bool). Give a whole number (0 or more).
 stage: drop_turns|keep: $word
-:6: "keep" in stage drop_turns is "hi" (expected int, got str). Give a whole number.
+:6: setting "word" ("keep" in stage drop_turns) is "hi" (expected int, got str). Give a whole number (0 or more).
 stage: clear|mode: heads
 :6: "mode" in stage clear is "heads" (invalid enum value 'heads'). Did you mean "head"?
 stage: clear|mode: 5
@@ -110,11 +110,11 @@ stage: clear|spare: read
 stage: clear|spare: [1]
 :6: "spare" in stage clear is a list (expected str, got int). Give a list.
 stage: clear|limit: x
-:6: "limit" in stage clear is "x" (expected int | null, got str). Give a whole number or null.
+:6: "limit" in stage clear is "x" (expected int | null, got str). Give a whole number (0 or more) or null.
 stage: clear|loud: 1
 :6: "loud" in stage clear is 1 (expected bool, got int). Give true or false.
 stage: clear|least: 0
-:6: "least" in stage clear is 0 (expected int >= 1). Give a whole number.
+:6: "least" in stage clear is 0 (expected int >= 1). Give a whole number (1 or more).
 stage: drop_turns|keep: $m
 :6: unknown setting "$m" in "$m". There is n, on, word, zero.
 stage: drop_turns|keep: $wrod + 1
@@ -247,7 +247,7 @@ def test_two_rules_with_one_id() -> None:
     assert "is taken by line 5" in complaint(text)
 
 
-NOT_WHOLE = "Give a whole number or null."
+NOT_WHOLE = "Give a whole number (0 or more) or null."
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_settings_handed_in_are_used_everywhere() -> None:
 
 
 def test_a_rule_left_out_keeps_its_name_and_the_names_of_others() -> None:
-    names = [found.name for found in parse(GOOD, {"strategy": "off"}).moments["before_call"]]
+    names = [found.name for found in parse(GOOD, {"auto": False}).moments["before_call"]]
     assert names == ["before_call/clear", "before_call/clear-2"]
     text = rule("stage: bare\nif: {n: 7}") + "    - stage: bare\n"
     names = [found.name for found in parse(text).moments["before_call"]]
@@ -258,6 +258,7 @@ TREE: dict[str, Any] = {
     "context": {"settings": ["n"], "automatic_rule": "c"},
     "reserve": 5,
     "meter": "chars/4",
+    "default_window": 1,
     "unknown_window": 1,
     "unknown_limit": 1,
     "moments": {

@@ -132,7 +132,7 @@ def test_what_is_refused_is_not_lost(tmp_path: Path) -> None:
     session.run_rules("turn_end")
     assert shown(session, ident) == LONG[:100_000]
     session.fit()
-    refused = [decision.why for decision in session.last_decisions if "saving failed first" in decision.why]
+    refused = [decision.reason for decision in session.last_decisions if "saving failed" in decision.reason]
     assert "100,000 bytes, more than 10,000" in refused[0]
     assert files.folder.names() == []
 

@@ -35,7 +35,7 @@ def test_before_anything_is_forgotten_it_is_everywhere(tmp_path: Path) -> None:
     found = rooms(tmp_path, *map(mark_of, ("ask", "call", "result")))
     assert found >= {"tidegate.db", "blobs", "sessions", "traces", "search.db"}
     assert any(path.startswith("sessions/s/large_tool_results/") for path in remains(tmp_path, mark_of("result")))
-    assert "sessions/s/conversation_history/main.md" in remains(tmp_path, mark_of("ask"))
+    assert "sessions/s/conversation_history/s.md" in remains(tmp_path, mark_of("ask"))
 
 
 def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> N
     done = forget_message(data, "s", *ids.values())
     assert set(done.message_ids) == set(ids.values())
     assert done.removed_blobs == 1
-    assert set(done.changed_files) == {f"large_tool_results/{ids['result']}", "conversation_history/main.md"}
+    assert set(done.changed_files) == {f"large_tool_results/{ids['result']}", "conversation_history/s.md"}
     for name in ids:
         assert remains(tmp_path, mark_of(name)) == []
     after = {event.seq: event for event in data.open_log("s").read()}
@@ -80,11 +80,11 @@ def said(events: dict[int, Event], ident: str) -> Message:
 def test_one_message_leaves_its_neighbours_alone(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     ids = lived(data)
-    history = data.session_files("s").read("conversation_history/main.md") or ""
+    history = data.session_files("s").read("conversation_history/s.md") or ""
     forget_message(data, "s", ids["ask"])
     assert remains(tmp_path, mark_of("ask")) == []
     assert data.session_files("s").read(f"large_tool_results/{ids['result']}")
-    kept = data.session_files("s").read("conversation_history/main.md") or ""
+    kept = data.session_files("s").read("conversation_history/s.md") or ""
     assert kept == history.replace(f"first words {mark_of('ask')} and so on", TOMBSTONE)
     assert mark_of("call") in text_of(recall_message(data.open_log("s"), ids["call"]))
 
@@ -97,10 +97,10 @@ def test_a_message_that_looks_like_the_next_passage_goes_whole(tmp_path: Path) -
         session.add({"role": "assistant", "content": f"reply {number}"}, {"role": "user", "content": f"ask {number}"})
     session.compact()
     session.close()
-    assert SECRET in (data.session_files("s").read("conversation_history/main.md") or "")
+    assert SECRET in (data.session_files("s").read("conversation_history/s.md") or "")
     forget_message(data, "s", ident)
     assert remains(tmp_path, SECRET) == []
-    assert "reply 0" in (data.session_files("s").read("conversation_history/main.md") or "")
+    assert "reply 0" in (data.session_files("s").read("conversation_history/s.md") or "")
 
 
 def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_path: Path) -> None:

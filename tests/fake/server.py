@@ -8,7 +8,7 @@ says, or a failure: any HTTP answer, a stream that is cut after so many bytes, o
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -110,7 +110,8 @@ class Scale:
 class Fake:
     """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
     refusing what does not fit, take half a window of it and say nothing. `bound`: one conversation is held, and signed
-    thinking of Anthropic's is taken back only behind what it was made from. `hung_up` counts clients that left early.
+    thinking of Anthropic's is taken back only behind what it was made from. `loaded` are the windows of the models that
+    it says it has loaded. `hung_up` counts clients that left early.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Fake:
         truncates: bool = False,
         bound: bool = False,
         usage: Callable[[Usage], Usage] = lambda usage: usage,
+        loaded: Mapping[str, int] | None = None,
     ) -> None:
         self.wire = wire
         self.window = window
@@ -135,6 +137,7 @@ class Fake:
         self._before: FlatRequest | None = None
         self._scale = Scale()
         self._usage = usage
+        self._loaded = loaded or {}
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -230,6 +233,9 @@ class Fake:
         given = (own or (seen.headers.get("authorization", "") if wire == "anthropic" else "")).removeprefix("Bearer ")
         if given != KEY:
             return refusal(wire, 401, "invalid x-api-key" if wire == "anthropic" else f"Incorrect API key: {given}")
+        if self._loaded and seen.path.endswith("/models"):
+            listed = [{"id": model, "max_model_len": tokens} for model, tokens in self._loaded.items()]
+            return Bytes(msgspec.json.encode({"object": "list", "data": listed}), "application/json")
         if not self._knows(seen.path):
             return refusal(wire, 404, f"Unknown request URL: POST {seen.path}")
         try:

@@ -6,8 +6,7 @@ from importlib import resources
 import msgspec
 import pytest
 
-from tidegate.core.errors import BadInput
-from tidegate.models.catalog import ModelInfo, find_model, find_window, parse_model_overrides
+from tidegate.models.catalog import ModelInfo, find_model, find_window
 from tidegate.models.pricing import TokenRates
 
 
@@ -119,9 +118,7 @@ def test_where_the_sources_differ_is_listed() -> None:
 
 
 def test_overrides_stand_above_the_catalog_and_leave_the_rest_to_it() -> None:
-    mine = parse_model_overrides(
-        {"GPT-4o": {"window": 64_000}, "mine": {"window": 9_000, "prices": {"input": 1, "output": 2}}}
-    )
+    mine = {"gpt-4o": ModelInfo(64_000), "mine": ModelInfo(9_000, prices=(TokenRates(input=1, output=2),))}
     seen, plain = find_model("openai/gpt-4o-2024-08-06", mine), find_model("gpt-4o")
     assert seen is not None
     assert plain is not None
@@ -131,29 +128,6 @@ def test_overrides_stand_above_the_catalog_and_leave_the_rest_to_it() -> None:
 
 
 def test_an_override_reaches_a_model_at_home() -> None:
-    mine = parse_model_overrides({"ollama/qwen2.5:14b": {"window": 16_384}})
+    mine = {"ollama/qwen2.5:14b": ModelInfo(16_384)}
     assert find_window("ollama/qwen2.5:14b", mine) == 16_384
     assert find_window("ollama/qwen2.5:7b", mine) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        ([], "models is not a mapping"),
-        ({"a": 5}, "models.a is not a mapping"),
-        ({"a": {"windw": 5}}, "Did you mean window?"),
-        ({"a": {"window": "big"}}, "models.a"),
-        ({"a": {"window": 0}}, "above 0"),
-        ({"a": {"max_output": -1}}, "above 0"),
-        ({"a": {"prices": {"input": 1}}}, "output"),
-        ({"a": {"prices": {"input": 1, "outptu": 2}}}, "Did you mean output?"),
-        ({"a": {"prices": {"input": -1, "output": 2}}}, "below 0"),
-        ({"a": {"prices": {"input": float("nan"), "output": 2}}}, "no number"),
-        ({"a": {"prices": [{"input": 1, "output": 2, "above": 5}]}}, "in order"),
-        ({"a": {"prices": [{"input": 1, "output": 2}, {"input": 1, "output": 2}]}}, "in order"),
-    ],
-)
-def test_a_wrong_override_is_named(given: object, word: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        parse_model_overrides(given)
-    assert word in str(caught.value)

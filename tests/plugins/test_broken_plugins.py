@@ -219,10 +219,10 @@ print(json.dumps([request.messages, str(session.explain()), len(list(session.log
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("raises", f"the stage raises of {BROKEN} failed (ZeroDivisionError: division by zero)"),
-        ("garbage", f"the stage garbage of {BROKEN} returned dict, not an Outcome"),
-        ("odd_edit", f"the stage odd_edit of {BROKEN} returned an Outcome that cannot be stored"),
-        ("surrogate", f"the stage surrogate of {BROKEN} returned an Outcome that cannot be stored"),
+        ("raises", f"The stage raises of {BROKEN} failed (ZeroDivisionError: division by zero)"),
+        ("garbage", f"The stage garbage of {BROKEN} returned dict, not an Outcome"),
+        ("odd_edit", f"The stage odd_edit of {BROKEN} returned an Outcome that cannot be stored"),
+        ("surrogate", f"The stage surrogate of {BROKEN} returned an Outcome that cannot be stored"),
         ("cuts_group", f"The stage cuts_group comes from {BROKEN}."),
         ("drops_request", f"The stage drops_request comes from {BROKEN}."),
     ],
@@ -245,7 +245,7 @@ def test_the_user_of_an_agent_is_told(environment: Environment) -> None:
     )
     done = environment.run("run", "--config", "tidegate.yaml", "--json", "Hello.")
     notices = [event["text"] for event in map(json.loads, done.out.splitlines()) if event["type"] == "notice"]
-    assert any(f"the stage raises of {BROKEN} failed (ZeroDivisionError" in notice for notice in notices)
+    assert any(f"The stage raises of {BROKEN} failed (ZeroDivisionError" in notice for notice in notices)
     assert any('The tool "misnamed_tool" of the package tidegate-broken 0.1' in notice for notice in notices)
     assert any('The tool "not_a_tool" of the package tidegate-broken 0.1' in notice for notice in notices)
     assert '"You said: Hello."' in done.out

@@ -1,5 +1,7 @@
 """Stages of a program: passed to `load`, or named in a policy file as `module:name`. No package is installed."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,16 @@ def test_the_program_runs() -> None:
 def test_the_program_passes_the_strict_type_checker(tmp_path: Path) -> None:
     """Only against the installed package, as for a user: with no configuration of this project."""
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(PROGRAM)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_program_passes_pyright(tmp_path: Path) -> None:
+    pyright = shutil.which("pyright", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    program = shutil.copy(PROGRAM, tmp_path)
+    command = [pyright, "--pythonpath", sys.executable, str(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 

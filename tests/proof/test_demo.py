@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,8 @@ from tidegate.proof.chat_proof import ChatObserver, prove_chat
 from tidegate.proof.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
 from tidegate.proof.demo.guided_app import TAKEOVER_HINT, GuidedApp
 from tidegate.proof.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
-from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.agent_thread import AgentOpened, EventLogged
 from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.plain.chat_streams import ChatOutput
 from tidegate.tui.plain.plain_chat import PlainChat
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
@@ -37,13 +35,13 @@ TALKED = [step for step in DEMO_SCRIPT if not step.message.startswith("/")]
 class Place:
     """A folder for a demonstration, with a model that speaks from a script."""
 
-    def __init__(self, folder: Path, steps: list[ScriptStep]) -> None:
+    def __init__(self, folder: Path, steps: list[ScriptStep], window: int = DEMO_WINDOW) -> None:
         self.folder = folder
         self.workspace = folder / "work"
         self.workspace.mkdir()
         self.data = DataFolder(folder / "data", secrets=[])
-        self.opening = create_demo_launch(self.workspace, "default", DEMO_WINDOW)
-        self.seen = ChatObserver(DEMO_SESSION, DEMO_WINDOW)
+        self.opening = create_demo_launch(self.workspace, "default", window)
+        self.seen = ChatObserver(DEMO_SESSION, window)
         self._provider = ScriptedProvider("openai_chat", steps, count=lambda raw: len(raw) // 5)
 
     def provider_for(self, _: LaunchOptions) -> Provider:
@@ -59,7 +57,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def play(place: Place) -> int:
     async def played() -> int:
-        lines = ScriptedInput(DEMO_WINDOW)
+        lines = ScriptedInput(place.seen.window, lambda: place.seen.has_compacted)
         plain = PlainChat(
             place.data,
             place.opening,
@@ -118,14 +116,32 @@ def test_a_model_that_fails_ends_nothing(tmp_path: Path, capsys: pytest.CaptureF
     assert told.holds, told.text
 
 
-def test_a_slow_machine_shows_less(capsys: pytest.CaptureFixture[str]) -> None:
-    played = ScriptedInput(DEMO_WINDOW, clock=count(step=1000.0).__next__)
+def test_a_large_window_shows_a_compaction_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pages of the script do not fill it, so more follow."""
+    large = Place(tmp_path, [f"Yes, I see {number}." for number in range(20)], window=8_000)
+    assert play(large) == 0
+    assert "# The window is not full yet." in capsys.readouterr().out
+    told = prove_chat(large.seen, large.folder / "data")
+    large.data.close()
+    assert told.holds, told.text
+    assert "what was done to the window: 0" not in told.text
+    assert "proves nothing" not in told.text
 
-    async def left() -> list[str | None]:
-        out = ChatOutput(TextSanitizer())
-        return [await played.read_message(out) for _ in range(4)]
 
-    assert asyncio.run(left()) == [*(step.message for step in DEMO_SCRIPT if step.message.startswith("/")), None]
+def test_a_check_that_proved_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model fails at once: no message left the window."""
+    place = Place(tmp_path, [])
+    data = place.data
+    with data.open(DEMO_SESSION, window=8_000) as session:
+        session.history.observe(lambda event: place.seen.observe(EventLogged(event)))
+        place.seen.observe(AgentOpened(DEMO_SESSION, "", "", is_new=True))
+        session.add({"role": "user", "content": "Hello."})
+    data.close()
+    told = prove_chat(place.seen, place.folder / "data")
+    assert told.holds, told.text
+    assert "  --   0 messages left the window" in told.text
+    assert told.text.count("there was nothing to check, so this proves nothing") == 4
+    assert told.text.count("\n  yes  ") == 1
     capsys.readouterr()
 
 

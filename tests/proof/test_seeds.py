@@ -63,7 +63,7 @@ def test_a_mark_on_the_file_holds_for_all_its_tests() -> None:
 
 def test_rows_have_unique_ids_and_say_something() -> None:
     found = seeds.load_seeds()
-    assert len({row.id for row in found}) == len(found) == 67
+    assert len({row.id for row in found}) == len(found) == 72
     assert {row.id.partition("-")[0] for row in found} == {"COW", "JUT", "PIC", "DIG", "AI"}
     assert all(len(row.text) > 20 for row in found)
 
@@ -134,7 +134,7 @@ def test_the_command_lists_rows_as_json() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert [set(row) for row in rows] == [{"id", "text", "tests", "state"}] * 67
+    assert [set(row) for row in rows] == [{"id", "text", "tests", "state"}] * 72
     assert {row["state"] for row in rows} == {None}
     assert [row["id"] for row in rows] == [row.id for row in seeds.load_seeds()]
 
@@ -144,7 +144,7 @@ def test_the_command_lists_rows_as_text() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("COW-01  A turn")
-    assert "67 rows" in done.stdout
+    assert "72 rows" in done.stdout
 
 
 def test_every_marker_of_this_checkout_names_a_row() -> None:

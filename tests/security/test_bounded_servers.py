@@ -29,7 +29,8 @@ LIMITS = ServerLimits()
 
 @asynccontextmanager
 async def agent_with(server: str, steps: list[str | ScriptedAnswer], workspace: Path) -> AsyncIterator[OpenAgent]:
-    config = parse_config(f"window: 32000\ncapabilities: {{default_policy: allow}}\nmcp: {{w: {server}}}\n", {})
+    settings = "window: 32000\ncapabilities: {default_policy: allow}\nexecution: {tool_mode: direct}\n"
+    config = parse_config(f"{settings}mcp: {{w: {server}}}\n", {})
     provider = ScriptedProvider("openai_chat", steps)
     async with open_agent(config, data=None, name="s", workspace=workspace, provider=provider) as agent:
         yield agent

@@ -29,6 +29,7 @@ from tidegate.core.messages import Image, Message, Text, user_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
+from tidegate.datafolder.workspaces import note_workspace
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
@@ -658,11 +659,12 @@ def test_the_last_session_is_not_one_of_the_future(tmp_path: Path) -> None:
         clock.now = now
         with data.open(name, MODEL, window=WINDOW) as session:
             session.add(user_message("hello"))
+        note_workspace(data, name, tmp_path)
     assert [info.name for info in data.store.sessions()] == ["ahead", "today"]
     clock.now = NOW + 60
-    assert find_last_session(data) == "today"
+    assert find_last_session(data, tmp_path) == "today"
     clock.now = NOW - DAY_SECONDS
-    assert find_last_session(data) == "ahead", "if all are of the future, the clock is what is wrong"
+    assert find_last_session(data, tmp_path) == "ahead", "if all are of the future, the clock is what is wrong"
     data.close()
 
 

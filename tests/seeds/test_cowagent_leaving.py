@@ -81,7 +81,7 @@ def test_nothing_leaves_if_it_cannot_be_saved(preset: Preset) -> None:
 
 
 @pytest.mark.seed("COW-07", change={"max_context_tokens": 10**6})
-@pytest.mark.seed("COW-07", without=("turn_start/text_only_turns",))
+@pytest.mark.seed("COW-07", without=("turn_start/text_only_turns", "token_limit_texts"))
 def test_few_turns_over_the_budget_keep_request_and_reply(preset: Preset) -> None:
     session = opened(preset("cowagent"), system="")
     for number in (1, 2, 3):
@@ -119,7 +119,7 @@ def _last_words(session: Session, size: int) -> list[Json]:
 
 
 @pytest.mark.seed("COW-08", change={"max_context_tokens": 10**6})
-@pytest.mark.seed("COW-08", without=("token_limit",))
+@pytest.mark.seed("COW-08", without=("token_limit", "token_limit_rest"))
 @pytest.mark.seed("COW-08", change={"memory_tokens": 0})
 def test_many_turns_over_the_budget_lose_the_older_half_again(preset: Preset) -> None:
     """Twenty-one turns: ten go for being too many, five more for their size, both into memory."""

@@ -1,5 +1,6 @@
 """A prepared text is thrown away when the log moved beneath it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -81,8 +82,11 @@ def test_what_is_being_written_for_another_time_is_stopped() -> None:
         await settled()
         session.history.clear()
         beyond_its_mark(session, number)
+        preparing = asyncio.create_task(session.prepare_async(ahead))
+        while len(slow.happened) < 2:
+            await asyncio.sleep(0.01)
         slow.go.set()
-        await session.prepare_async(ahead)
+        await preparing
         await settled()
         assert slow.happened == ["asked", "asked", "written"]
         assert "new: " in summary(session)

@@ -196,9 +196,10 @@ def test_the_next_trigger_in_tokens_and_turns() -> None:
     assert {each.rule: each.turns_away for each in by_turns}["turn_limit"] == 21
 
 
-def test_without_a_window_there_is_no_share() -> None:
+def test_without_a_window_one_is_assumed() -> None:
     found = measure_window_usage(Session("nobody-knows", policy=own_policy()))
-    assert (found.window, found.used_share) == (None, None)
+    assert (found.window, found.window_is_assumed) == (32_768, True)
+    assert 0 < found.used_share < 0.001
     assert measure_window_usage(Session("nobody-knows", policy=own_policy(), window=5_000)).used_share == pytest.approx(
         16 / (5_000 - 1_250)
     )

@@ -156,7 +156,7 @@ def test_the_bar_follows_the_session(tmp_path: Path) -> None:
 def test_an_unknown_window_is_said(tmp_path: Path) -> None:
     async def play() -> None:
         async with on_stage(tmp_path, ["Yes."], config=CONFIG.replace("window: 8000\n", "")) as stage:
-            await stage.sees("ctx ?")
-            assert "window unknown" in stage.lines()[-1]
+            await stage.sees("window unknown")
+            assert "/ 28k, window unknown" in stage.lines()[-1], "what is assumed, less the reserve"
 
     played(play)

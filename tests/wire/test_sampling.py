@@ -23,19 +23,19 @@ def body(wire: str, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
 def test_like_openai(wire: str) -> None:
-    found = body(wire, temperature=0.0, top_p=0.5)
+    found = body(wire, request_options={"temperature": 0.0, "top_p": 0.5})
     assert (found["temperature"], found["top_p"]) == (0.0, 0.5)
 
 
 def test_anthropic_takes_one_of_the_two() -> None:
-    found = body("anthropic", temperature=0.2, top_p=0.5)
+    found = body("anthropic", request_options={"temperature": 0.2, "top_p": 0.5})
     assert found["temperature"] == 0.2
     assert "top_p" not in found
-    assert body("anthropic", top_p=0.5)["top_p"] == 0.5
+    assert body("anthropic", request_options={"top_p": 0.5})["top_p"] == 0.5
 
 
 def test_gemini() -> None:
-    config = body("gemini", temperature=0.2, top_p=0.5, max_tokens=100)["generationConfig"]
+    config = body("gemini", request_options={"temperature": 0.2, "top_p": 0.5}, max_tokens=100)["generationConfig"]
     assert config == {"maxOutputTokens": 100, "temperature": 0.2, "topP": 0.5}
 
 
@@ -48,7 +48,7 @@ def test_what_was_not_said_is_not_sent(wire: str) -> None:
 @pytest.mark.parametrize("wire", MODELS)
 def test_a_past_request_has_it(wire: str, tmp_path: Any) -> None:
     data = DataFolder(tmp_path)
-    with data.open("s", MODELS[wire], wire=wire, temperature=0.3, max_tokens=77) as session:
+    with data.open("s", MODELS[wire], wire=wire, request_options={"temperature": 0.3}, max_tokens=77) as session:
         session.add({"role": "user", "content": "Hello."})
         sent = session.prepare().to_bytes()
         head = session.log.head

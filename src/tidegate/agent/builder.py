@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     collect_secret_values,
@@ -16,7 +18,7 @@ from tidegate.agent.config.resolved_config import (
     resolve_brain_target,
     resolve_summary_target,
 )
-from tidegate.agent.config.tool_access import list_offered_tools
+from tidegate.agent.config.tool_access import is_tool_allowed, list_offered_tools, uses_discovery
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
@@ -40,6 +42,7 @@ from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.tokens.counting import TokenCounter, count_tools
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Provider
+from tidegate.models.window import ResolvedWindow
 from tidegate.plugins import find_plugin
 from tidegate.session.session import Session
 from tidegate.session.summaries.background import BackgroundSummarizer
@@ -82,9 +85,9 @@ class AgentBuilder(NamedTuple):
     async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
         self.extend_mask(config)
         folder = self.data.root if self.data is not None else None
-        brain = config.agent.brain
+        brain, window = config.agent.brain, config.window or load_configured_policy(config).window
         return await connect_provider(
-            config, brain, self.environment, folder, stack=self.stack, window=config.window, provider=provider
+            config, brain, self.environment, folder, stack=self.stack, window=window, provider=provider
         )
 
     def build_prompt(
@@ -110,18 +113,17 @@ class AgentBuilder(NamedTuple):
     def open_session(
         self, config: ResolvedConfig, connection: ProviderConnection, name: str, system: str, *, restore: bool = True
     ) -> Session:
-        brain = config.agent.brain
+        brain, policy, window = config.agent.brain, load_configured_policy(config), connection.window
         options: dict[str, Any] = {
-            "policy": load_configured_policy(config),
-            "window": connection.window.tokens,
+            "policy": policy,
+            "window": window.tokens if window.source == "setting" else policy.choose_window(window.tokens),
             "wire": connection.provider.wire,
             "system": system,
             "count": connection.counter,
             "reserve": config.output_reserve if config.output_reserve is not None else brain.max_output,
             "max_tokens": connection.max_output_tokens,
             "cache": True,
-            "temperature": brain.temperature,
-            "top_p": brain.top_p,
+            "request_options": {"temperature": brain.temperature, "top_p": brain.top_p},
             "clock": self.clock,
             "prices": connection.model_overrides,
         }
@@ -154,11 +156,11 @@ class AgentBuilder(NamedTuple):
         tools += added.tools
         served = await self._load_mcp_tools(config)
         room = MAX_TOOLS - len(tools) - 1  # one for `task`
-        if len(served.tools) > room:
+        if len(served.tools) > room and not uses_discovery(config, len(tools) + len(served.tools) + 1):
             left_out = len(served.tools) - room
             remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
             served = LoadedTools(
-                served.tools[:room], [*served.problems, f"{remark} Use fewer servers (mcp) in one agent."]
+                served.tools[:room], [*served.problems, f"{remark} Set execution.tool_mode to auto to offer all."]
             )
         return LoadedTools([*tools, *served.tools], [*added.problems, *served.problems])
 
@@ -205,13 +207,19 @@ class AgentBuilder(NamedTuple):
         tools: Sequence[AgentTool],
         skills: Skills,
     ) -> dict[str, SubagentKind]:
-        """Build the kind `general`, which is like the agent itself, and one kind for each specialist."""
+        """Build the kind `general`, which is like the agent itself, and one kind for each specialist.
+
+        A specialist without a model of its own has that of the agent.
+        """
         kinds = {
             "general": self._build_subagent_kind(config, connection, tools, skills, "the same model and tools as yours")
         }
         for each in specialists:
             about = each.agent.description or each.agent.role
-            kinds[each.agent.id] = self._build_subagent_kind(each, await self.connect(each), tools, skills, about)
+            brain = each.agent.brain
+            own = await self.connect(each) if brain.model or brain.provider else _narrow_window(connection, each.window)
+            allowed = [tool for tool in tools if is_tool_allowed(each.agent, tool.tool.name)]
+            kinds[each.agent.id] = self._build_subagent_kind(each, own, allowed, skills, about)
         return kinds
 
     def _build_subagent_kind(
@@ -235,7 +243,8 @@ class AgentBuilder(NamedTuple):
             session.set_tools(describe_tools(shown, connection, session.counter))
             return SubagentSession(session, name, self.data.session_files(name).root if self.data is not None else None)
 
-        return SubagentKind(about, connection.provider, tools if connection.supports_tools else (), opened)
+        offered = tools if connection.supports_tools else ()
+        return SubagentKind(about, connection.provider, offered, opened, uses_discovery(config, len(offered)))
 
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
@@ -258,6 +267,9 @@ class AgentBuilder(NamedTuple):
             timeout=(brain or config.agent.brain).timeout or SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
             mask=mask,
+            temperature=(brain or config.agent.brain).temperature,
+            top_p=(brain or config.agent.brain).top_p,
+            max_output=own.max_output_tokens if brain is not None else 0,
         )
         if config.settings.execution.background:
             ahead = BackgroundSummarizer(session, summarizer)
@@ -286,10 +298,30 @@ class LoadedTools(NamedTuple):
 
 
 class ToolSelection(NamedTuple):
-    """The offered tools and their definitions as the model sees them."""
+    """The offered tools and the definitions that the model sees: in discovery mode those of the meta-tools."""
 
     tools: list[AgentTool]
     definitions: list[Tool]
+    discovery: bool = False
+
+
+def offer_tools(
+    config: ResolvedConfig, tools: Sequence[AgentTool], connection: ProviderConnection, counter: TokenCounter
+) -> ToolSelection:
+    """Offer all tools in discovery mode, or else those that fit."""
+    if not uses_discovery(config, len(tools)) or not connection.supports_tools:
+        return select_tools(tools, connection, counter)
+    shown = Toolbox(tools, discovery=True).definitions()
+    return ToolSelection(list(tools), describe_tools(shown, connection, counter), discovery=True)
+
+
+def _narrow_window(connection: ProviderConnection, window: int | None) -> ProviderConnection:
+    """Return the same connection for a subagent with a window of its own, which can only be smaller."""
+    known = connection.window.tokens
+    if not window or (known is not None and window >= known):
+        return connection
+    explanation = f"The subagent has a window of {window:,} tokens."
+    return msgspec.structs.replace(connection, window=ResolvedWindow(window, "setting", explanation))
 
 
 def describe_tools(tools: Sequence[Tool], connection: ProviderConnection, counter: TokenCounter) -> list[Tool]:

@@ -238,7 +238,10 @@ class Agent:
     async def _run_calls(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls. Adjacent calls of parallel tools run at the same time; results keep the order of the calls."""
         names = self.session.dialect.tool_names(self.session.view.tools)
-        named = [msgspec.structs.replace(call, name=names.get(call.name, call.name)) for call in calls]
+        named = [
+            self.toolbox.resolve_call(msgspec.structs.replace(call, name=names.get(call.name, call.name)))
+            for call in calls
+        ]
         for _, batch in groupby(
             enumerate(named), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
         ):
@@ -249,7 +252,8 @@ class Agent:
             try:
                 for call, task in zip(parallel, running, strict=True):
                     result = await task
-                    parts = (Result(call.id, (Text(result.text),), result.is_error),)
+                    texts = tuple(Text(text) for text in (result.text, result.notice) if text) or (Text(""),)
+                    parts = (Result(call.id, texts, result.is_error),)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:

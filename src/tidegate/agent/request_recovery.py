@@ -59,5 +59,6 @@ class RequestRecovery:
         """Return whether a smaller request may help; after an unclear error it may, if the window was nearly full."""
         if error.kind in SIZE_ERROR_KINDS:
             return True
-        near = self._session.window is not None and self._session.tokens > _NEAR_WINDOW_SHARE * self._session.window
+        window = self._session.window or self._session.budget.capacity
+        near = self._session.tokens > _NEAR_WINDOW_SHARE * window
         return near and error.kind == "unknown" and not error.is_certain and error.status in (400, 413)

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
-from tidegate.agent.builder import AgentBuilder, select_tools
+from tidegate.agent.builder import AgentBuilder, offer_tools
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
-from tidegate.agent.config.settings import ExecutionSettings, SpendCap
+from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
+from tidegate.agent.subagent_kinds import list_registered_subagents
 from tidegate.agent.subagents import SubagentTool
 from tidegate.agent.system_prompt import SystemPrompt
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
@@ -34,6 +35,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Image, Message
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.workspaces import note_workspace
 from tidegate.models.catalog import accepts_images
 from tidegate.models.provider import Provider
 from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
@@ -120,7 +122,8 @@ class OpenAgent:
         async with aclosing(self.agent.run_turn(message)) as stream:
             while (each := await self._next_event(stream, until)) is not None:
                 if isinstance(each, RequestSent):
-                    self.notices += [f"The rule {one.rule} failed: {one.why}." for one in each.decisions if one.failed]
+                    failed = [one for one in each.decisions if one.failed]
+                    self.notices += [f"The rule {one.rule} failed. {one.reason}" for one in failed]
                 if isinstance(each, RequestRefused):
                     self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):
@@ -170,7 +173,13 @@ class OpenAgent:
             return
         self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
-            self.session.recovery.set_window(self.window.tokens)
+            self._plan_with_window(self.window.tokens)
+
+    def _plan_with_window(self, tokens: int | None) -> None:
+        """Make the session use the window of the model, or the one that its policy chooses for such a model."""
+        chosen = self.session.policy.choose_window(tokens) if tokens else None
+        if chosen:
+            self.session.recovery.set_window(chosen)
 
     def _review_turn(self) -> None:
         """After a turn, start a background summary if one is due, and check the reported usage."""
@@ -195,8 +204,7 @@ class OpenAgent:
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
-            if window.tokens:
-                self.session.recovery.set_window(window.tokens)
+            self._plan_with_window(window.tokens)
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
@@ -220,11 +228,13 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     ask: AskUser | None = None,
     provider: Provider | None = None,
     specialists: Sequence[ResolvedConfig] = (),
+    subagents: Sequence[AgentSettings] = (),
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
     """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
 
+    `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
@@ -233,20 +243,23 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         prompt = builder.build_prompt(config, connection, skills)
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
+        if data is not None:
+            note_workspace(data, name, workspace)
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
-        suited = select_tools(tools, connection, session.counter)
         if "task" in list_offered_tools(config):
-            kinds = await builder.build_subagent_kinds(config, connection, specialists, suited.tools, skills)
-            task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
-            suited = select_tools([*tools, task], connection, session.counter)
+            shown = offer_tools(config, tools, connection, session.counter).tools
+            others = [*list_registered_subagents(config, subagents), *specialists]
+            kinds = await builder.build_subagent_kinds(config, connection, others, shown, skills)
+            tools.append(SubagentTool(kinds, approval=approval, ask=asking, meters=[spending]))
+        suited = offer_tools(config, tools, connection, session.counter)
         session.set_tools(suited.definitions)
-        toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
+        toolbox = Toolbox(suited.tools, approval=approval, ask=asking, discovery=suited.discovery)
         context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.tokens),
+            MeteredProvider(connection.provider, [spending], purpose="turn", estimate_tokens=lambda _: session.tokens),
             toolbox,
             context,
             summarizer=await builder.build_summarizer(config, connection, session, spending),
@@ -298,7 +311,8 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
         hint = " ".join(offered) or "Set another one there."
         remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
     if connection.window.tokens is None:
-        remarks.append(connection.window.explanation)
+        where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
+        remarks.append(f"{connection.window.explanation} {where}")
     remarks += (
         [connection.window_resolver.forgotten_notice]
         if connection.window_resolver is not None and connection.window_resolver.forgotten_notice

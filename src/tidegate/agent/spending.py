@@ -1,7 +1,7 @@
 """Spending: the sums of a session and of a day, and their caps in tokens and dollars.
 
     spending = SessionSpending(session, config.settings.spend, days=DailySpending(data.root))
-    provider = MeteredProvider(provider, [spending], recorded=True)     # checks before each call, counts each reply
+    provider = MeteredProvider(provider, [spending], purpose="turn")     # checks before each call, counts each reply
 
 The sum of a session is computed from its log alone. The usage of the conversation is there as UsageReported events;
 other costs (summaries, subagents, interrupted replies) are notes of the topic `spent`. The sum of a day is a small file
@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -25,10 +25,12 @@ from tidegate.core.events import Event, NoteAdded, UsageReported
 from tidegate.disk.atomic_files import hold_lock, write_atomically
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
+from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, parse_side_cost
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage, read_usage
 
-SIDE_COST_TOPIC: Final = "spent"
+CallPurpose = Literal["turn", "summary", "subagent", "interrupted"]
+"""What a call of a model is for. The log of the session has the usage of a complete reply in a turn already."""
 _BYTES_PER_TOKEN: Final = 4
 """The estimate for a reply without reported usage."""
 
@@ -44,21 +46,14 @@ class SpendTotal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return SpendTotal(self.tokens + other.tokens, self.dollars + other.dollars, self.unpriced + other.unpriced)
 
 
-class _SideCostNote(msgspec.Struct, frozen=True):
-    """The text of a note. It has tokens, not dollars: prices are looked up when it is read."""
-
-    model: str
-    usage: Usage
-
-
 class SpendMeter(Protocol):
     """A limit of spending that is checked before each call and counts each reply."""
 
     def check_limit(self) -> None:
         """Raise GiveUp if nothing is left to spend."""
 
-    def record_usage(self, model: str, usage: Usage, /, *, recorded: bool) -> None:
-        """Count a reply. `recorded` is True if the log of the session already has its usage."""
+    def record_usage(self, model: str, usage: Usage, /, *, purpose: CallPurpose) -> None:
+        """Count a reply."""
 
 
 class DailySpending:
@@ -138,9 +133,10 @@ class SessionSpending:
                 self._days.read_today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {intact}"
             )
 
-    def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
-        if not recorded:
-            self._session.history.add_note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
+        if purpose != "turn":  # the note has tokens, not dollars: prices are looked up when it is read
+            cost = SideCost(model, usage, purpose)
+            self._session.history.add_note(SPENT_TOPIC, msgspec.json.encode(cost).decode())
         if self._days is None:
             return
         try:
@@ -167,13 +163,8 @@ class SessionSpending:
         if isinstance(what, UsageReported):
             read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
             return self.price_usage(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
-        if isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
-            try:
-                paid = msgspec.json.decode(what.text, type=_SideCostNote)
-            except msgspec.MsgspecError:  # forgotten, or not written by us
-                return SpendTotal()
-            return self.price_usage(paid.model, paid.usage)
-        return SpendTotal()
+        paid = parse_side_cost(what) if isinstance(what, NoteAdded) and what.topic == SPENT_TOPIC else None
+        return SpendTotal() if paid is None else self.price_usage(paid.model, paid.usage)
 
     @property
     def day_total(self) -> SpendTotal:
@@ -206,15 +197,15 @@ class TokenAllowance:
                 f"{self._label} has used {self.spent_tokens:,} of its {self._max_tokens:,} tokens.", "Ask for less."
             )
 
-    def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
         self.spent_tokens += usage.input_tokens + usage.output_tokens
 
 
 class MeteredProvider:
     """A provider that checks its meters before each call and reports the usage of each reply to them.
 
-    `recorded` is True if the caller writes the usage of a complete reply to the log. `estimate_tokens` measures a
-    request for which the provider reports no usage, for example an interrupted one, which must be paid, too.
+    `purpose` is that of complete replies; of `turn`, the caller writes the usage to the log. `estimate_tokens` measures
+    a request for which the provider reports no usage, for example an interrupted one, which must be paid, too.
     """
 
     def __init__(
@@ -222,12 +213,12 @@ class MeteredProvider:
         provider: Provider,
         meters: Sequence[SpendMeter],
         *,
-        recorded: bool = False,
+        purpose: CallPurpose = "summary",
         estimate_tokens: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
     ) -> None:
         self._provider = provider
         self._meters = tuple(meters)
-        self._recorded = recorded
+        self._purpose: CallPurpose = purpose
         self._estimate_tokens = estimate_tokens
 
     @property
@@ -247,7 +238,7 @@ class MeteredProvider:
                 async for each in answer:
                     if isinstance(each, Reply):
                         replied = True
-                        self._report_usage(self._read_usage(each, request), self._recorded)
+                        self._report_usage(self._read_usage(each, request), self._purpose)
                     else:
                         shown += len(each.text)
                     yield each
@@ -257,16 +248,16 @@ class MeteredProvider:
         finally:
             if not replied and (left or shown):
                 self._report_usage(
-                    Usage(self._estimate_tokens(request), shown // _BYTES_PER_TOKEN, 0, 0), recorded=False
+                    Usage(self._estimate_tokens(request), shown // _BYTES_PER_TOKEN, 0, 0), "interrupted"
                 )
 
     def _read_usage(self, reply: Reply, request: bytes) -> Usage:
         usage = read_usage(reply.usage)
         return usage if usage.input_tokens else usage._replace(input_tokens=self._estimate_tokens(request))
 
-    def _report_usage(self, usage: Usage, recorded: bool) -> None:
+    def _report_usage(self, usage: Usage, purpose: CallPurpose) -> None:
         for meter in self._meters:
-            meter.record_usage(self.model, usage, recorded=recorded)
+            meter.record_usage(self.model, usage, purpose=purpose)
 
     async def close(self) -> None:
         await self._provider.close()

@@ -21,13 +21,15 @@ from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, Tool
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import TidegateError
-from tidegate.core.messages import Tool, text_of, user_message
+from tidegate.core.events import MessageAdded
+from tidegate.core.ledger.statements import SUBAGENT_TOOL, write_work_report
+from tidegate.core.messages import Message, Tool, text_of, user_message
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.summarizer import create_summarizer
 
-TASK_TOOL_NAME: Final = "task"
+TASK_TOOL_NAME: Final = SUBAGENT_TOOL
 """The name of the tool, and the topic of the notes about the start and end of subagents."""
 _RESULT_SHARE: Final = 8
 """A result takes at most one eighth of the room in the window of the agent that asked."""
@@ -60,13 +62,14 @@ class SubagentSession(NamedTuple):
 class SubagentKind(NamedTuple):
     """A kind of subagent. `open_session` takes the name of the session that asks and the tools.
 
-    `tools` do not include `task`.
+    `tools` do not include `task`. They are shown in discovery mode if `discovery` is True.
     """
 
     description: str
     provider: Provider
     tools: Sequence[AgentTool]
     open_session: Callable[[str, Sequence[Tool]], SubagentSession]
+    discovery: bool = False
 
 
 class TaskArguments(msgspec.Struct):
@@ -122,14 +125,15 @@ class SubagentTool:
             )
             try:
                 work = await _run_subagent(self._create_agent(opened, kind, toolbox, allowance, context), task.prompt)
+                work = work._replace(report=write_work_report(opened.name, _list_work(opened.session)))
                 ended = work.failure or "answered"
             finally:
                 opened.session.close()
                 context.session.history.add_note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
-        return self._format_result(work, allowance, opened.name, context)
+        return self._format_result(work, allowance, opened, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
-        toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask)
+        toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask, discovery=kind.discovery)
         if self.depth < self.limits.max_depth:
             inner = SubagentTool(
                 self.kinds,
@@ -151,7 +155,8 @@ class SubagentTool:
         asker: ToolContext,
     ) -> Agent:
         session = opened.session
-        provider = MeteredProvider(kind.provider, [*self._meters, allowance])
+        meters = [*self._meters, allowance]
+        provider = MeteredProvider(kind.provider, meters, purpose="subagent")
         context = ToolContext(
             asker.workspace,
             session,
@@ -162,7 +167,7 @@ class SubagentTool:
             environment=asker.environment,
         )
         summarizer = create_summarizer(
-            provider,
+            MeteredProvider(kind.provider, meters),
             window=session.window,
             counter=session.counter,
             timeout=SUMMARY_TIMEOUT_SECONDS,
@@ -171,25 +176,34 @@ class SubagentTool:
         return Agent(session, provider, toolbox, context, summarizer=summarizer, max_steps=self.limits.max_steps)
 
     def _format_result(
-        self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext
+        self, work: "SubagentResult", allowance: TokenAllowance, opened: SubagentSession, context: ToolContext
     ) -> ToolResult:
+        """The answer, and a report of the work that the ledger of the asking session keeps."""
         asker = context.session
         limit = max(64, min(self.limits.max_result_tokens, asker.budget.room // _RESULT_SHARE))
-        text = clip_tokens(work.text, limit, asker.counter).text
-        ending = f"[{name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
-        if not work.failure:
-            return ToolResult(f"{text}\n{ending}]")
-        return ToolResult(
-            f"{text}\n{ending}; not finished: {clip_chars(work.failure, 500).text}]".lstrip(), is_error=True
-        )
+        report = clip_tokens(work.report, limit // 4, asker.counter, mode="head", notice="").text
+        text = clip_tokens(work.text, limit - asker.counter.count_text(report), asker.counter).text
+        ending = f"[{opened.name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
+        if work.failure:
+            ending += f"; not finished: {clip_chars(work.failure, 500).text}"
+        whole = f"{text}\n{report}\n{ending}]" if report else f"{text}\n{ending}]"
+        return ToolResult(whole.lstrip(), is_error=bool(work.failure))
 
 
 class SubagentResult(NamedTuple):
-    """`text` is the answer; if there is a `failure`, it is all text written before it."""
+    """`text` is the answer; if there is a `failure`, it is all text written before it. `report` is its work."""
 
     text: str
     failure: str
     steps: int
+    report: str = ""
+
+
+def _list_work(session: Session) -> list[Message]:
+    """The messages of a subagent, without the answer, which the result has anyway."""
+    payloads = (event.payload for event in session.log.read())
+    said = [payload.message for payload in payloads if isinstance(payload, MessageAdded)]
+    return said[:-1] if said and said[-1].role == "assistant" else said
 
 
 async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:

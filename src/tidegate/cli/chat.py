@@ -8,14 +8,16 @@ from tidegate.cli.options import Subparsers, add_agent_options, add_command, add
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from pathlib import Path
+
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
-Talk with an agent in the terminal. The session is kept; F2 shows what fills the window, what was taken out of it and
-why, and takes it back. Without a key or a configuration a small model answers that runs on this machine.
+Talk with an agent in the terminal. The session is stored. F2 shows what fills the window and what was removed from it
+and why, and can undo that. Without a key or a configuration, a small model on this machine answers.
 
---plain is for pipes, scripts and screen readers: each line is a message, or with a / in front a command; a line that
-ends with a backslash goes on in the next. Whether a tool may run is asked on a terminal and denied elsewhere.
+--plain is for pipes, scripts and screen readers: each line is a message, or a command if it starts with /. A line that
+ends with a backslash continues on the next. On a terminal you are asked before a tool runs; without one, it is denied.
 """
 _EPILOG = """\
 keys: enter sends, ctrl+j starts a new line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
@@ -36,12 +38,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "chat", run, summary="talk with an agent in the terminal", description=_ABOUT, epilog=_EPILOG
     )
-    parser.add_argument("--session", default="", metavar="NAME", help="go on with this session (default: a new one)")
-    parser.add_argument("--last", action="store_true", help="go on with the session that was used last")
+    parser.add_argument("--session", default="", metavar="NAME", help="continue this session (default: a new one)")
+    parser.add_argument("--last", action="store_true", help="continue the session that was last used in this folder")
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="lines in, lines out, without a screen (always so if there is no terminal)",
+        help="read and write lines, without a screen (always if there is no terminal)",
     )
     parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the color theme (default: dark)")
     add_data_options(parser)
@@ -66,7 +68,11 @@ def run(options: argparse.Namespace) -> int:
     load_configured_policy(config)  # a faulty policy is wrong usage: report it before anything is opened
     secrets = collect_secrets(config)
     with open_data_folder(options, create=True, secrets=secrets) as data:
-        name = options.session or (find_last_session(data) if options.last else "") or make_session_name(config)
+        name = (
+            options.session
+            or (find_last_session(data, Path.cwd()) if options.last else "")
+            or make_session_name(config)
+        )
         launch = launch._replace(session_name=name)
         if options.plain or not has_interactive_terminal():
             from tidegate.tui.plain.plain_chat import run_plain_chat
@@ -82,12 +88,17 @@ def run(options: argparse.Namespace) -> int:
         return app.return_code or EXIT_OK
 
 
-def find_last_session(data: "DataFolder") -> str:
-    """Return the session that was used last, or "".
+def find_last_session(data: "DataFolder", workspace: "Path") -> str:
+    """Return the session that was used last in this folder, or "".
 
     Sessions of subagents do not count, because users do not talk with them. A time in the future comes from a wrong
     clock, so such a session is returned only if there is no other.
     """
-    found = [info for info in data.store.sessions() if ".task-" not in info.name]
+    from tidegate.datafolder.workspaces import find_workspace
+
+    here = str(workspace.resolve())
+    found = [
+        info for info in data.store.sessions() if ".task-" not in info.name and find_workspace(data, info.name) == here
+    ]
     now = data.clock()
     return next((info.name for info in found if info.used <= now), found[0].name if found else "")

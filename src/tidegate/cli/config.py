@@ -5,7 +5,7 @@ import argparse
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, format_examples
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
-_ABOUT = "Show every value an agent runs with and where it comes from: a line of a file, a variable or the default."
+_ABOUT = "Show every setting of an agent and its source: a line of a file, a variable or the default."
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -8,11 +8,11 @@ from tidegate.core.errors import BadInput
 _MIN_WINDOW = 200
 """Tokens. In a smaller window the demo's system prompt leaves no room for a conversation."""
 _ABOUT = """\
-Chat with a small model that runs on this machine, in a window that floods within a minute: see how room is made, and
-then the proof that nothing was lost. On a terminal a script chats and any key takes over; elsewhere it plays by itself.
-Nothing of it is kept, and neither your configuration nor a key is read.
+Chat with a small model on this machine, in a window that overflows within a minute: see how the view is shortened, and
+then the proof that nothing was lost. On a terminal a script chats until you press a key; without one, it runs to its
+end. Nothing is stored, and neither your configuration nor a key is read.
 
---generated needs no model: a long session of a coding agent, made up, flows through a window.
+--generated needs no model: it replays a long generated session of a coding agent.
 """
 _EPILOG = """\
 examples:
@@ -29,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add = parser.add_argument
     add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
     add("--window", type=parse_positive_int, default=0, metavar="N", help="tokens (default: 384; --generated: 16000)")
-    add("--generated", action="store_true", help="a made-up session instead of a chat")
+    add("--generated", action="store_true", help="a generated session instead of a chat")
     add(
         "--turns",
         type=parse_positive_int,
@@ -37,7 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="how many requests it has (generated; default: 40)",
     )
-    add("--seed", type=int, default=7, metavar="N", help="another one (generated; default: 7)")
+    add("--seed", type=int, default=7, metavar="N", help="seed of the generated session (default: 7)")
     add("--fast", action="store_true", help="no pauses (generated)")
 
 

@@ -8,8 +8,9 @@ from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 _ABOUT = """\
-The only way content leaves a log. A whole session, messages of it by id, or words: a secret that was pasted. They are
-asked for, or read from standard input, so that they do not end up in the history of your shell. A tombstone stays.
+Remove content from a log: a whole session, messages by id, or words such as a pasted secret. No other command does
+this. Words are asked for or read from standard input, so that they are not in the history of your shell. A tombstone
+stays.
 """
 
 

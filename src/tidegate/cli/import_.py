@@ -17,13 +17,13 @@ if TYPE_CHECKING:  # loaded when the command runs
 LOCAL_AGENT_CHOICES = ("claude-code", "codex", "opencode", "copilot", "gemini", "pi")
 _UNTRUSTED_NOTE = "no rule in it holds (--trust, if it is yours)"
 _ABOUT = """\
-Take sessions in: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
+Import sessions: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
 CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
 OpenTelemetry spans, logs of requests, and chat messages, one per line; plain or .gz. The content of a file decides, not
 its name. A folder means the files in it. It reports what it repaired; the files are only read.
 
-A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust typed
-text counts as yours.
+A file may come from somebody else, so no rules are taken from its messages and pins. With --mine or --trust, text that
+was typed counts as yours.
 """
 _EPILOG = """\
 examples:
@@ -47,7 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
         choices=LOCAL_AGENT_CHOICES,
         help="the sessions of this agent in your home",
     )
-    add("--trust", action="store_true", help="these sessions are yours: rules in what you typed and pinned hold")
+    add("--trust", action="store_true", help="these sessions are yours: take rules from their typed text and pins")
     add_data_options(parser)
 
 

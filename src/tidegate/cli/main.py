@@ -6,11 +6,12 @@ could not be read or proved, 2 for wrong usage, 130 after Ctrl-C. A traceback is
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from tidegate.cli.extras import describe_missing_package
 from tidegate.cli.parser import make_parser
-from tidegate.core.errors import BadInput, BadPolicy, TidegateError
+from tidegate.core.errors import BadInput, BadPolicy, TidegateError, UnknownWindowWarning
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from tidegate.terminal.output import guard_streams, print_error
 
@@ -19,7 +20,8 @@ _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Nothing is raised."""
-    with guard_streams():
+    with guard_streams(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownWindowWarning)  # the commands say it in their own output
         return _main(argv)
 
 

@@ -67,9 +67,13 @@ def add_data_folder_option(parser: argparse.ArgumentParser) -> None:
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that has an agent."""
-    parser.add_argument("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
-    parser.add_argument("--agent", default="", metavar="ID", help="which of several agents")
-    parser.add_argument("--model", default="", metavar="[PROVIDER/]MODEL", help="instead of the agent's own")
+    parser.add_argument(
+        "--config", default="", metavar="FILE", help="use this file instead of the tidegate.yaml of this folder"
+    )
+    parser.add_argument("--agent", default="", metavar="ID", help="use this agent of several")
+    parser.add_argument(
+        "--model", default="", metavar="[PROVIDER/]MODEL", help="use this model instead of the configured one"
+    )
     parser.add_argument("--policy", default="", metavar="NAME_OR_FILE", help="instead of the configured one")
 
 
@@ -83,7 +87,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     add("--longer", type=float, default=None, metavar="N", help="measure sessions longer than N windows (default: 1.5)")
     add("--model", default="", metavar="NAME", help="use the prices of this model (default: claude-sonnet-5)")
     add("--cache", default="", metavar="DIR", help="where results are kept (default: the user's cache folder)")
-    add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one a core)")
+    add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one per core)")
 
 
 def parse_positive_int(text: str) -> int:

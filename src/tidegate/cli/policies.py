@@ -5,7 +5,7 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "List the presets, or print one: the place to start a policy file of your own."
+_ABOUT = "List the presets, or print one, for example to start your own policy file."
 
 
 def add_parser(subparsers: Subparsers) -> None:

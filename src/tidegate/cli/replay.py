@@ -17,11 +17,12 @@ if TYPE_CHECKING:  # loaded when the command runs
 COUNTER_CHOICES = ("exact", "chars/4", "estimate")
 DIALECT_CHOICES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 _ABOUT = """\
-Go through recorded sessions again under a policy, as if each assistant message had to be asked for, and say what
-would have been sent: how large, how valid, how much of it the provider's prompt cache already had.
+Replay recorded sessions under a policy, as if each assistant message had been requested, and report the requests: their
+size, whether they are valid, and how much of them the provider's prompt cache already had.
 
-A recording is JSONL in OpenAI chat form, one message a line, plain or .gz; a folder means the recordings directly in
-it. Time is simulated (30 seconds an assistant message) and summaries are deterministic: same input, same figures.
+A recording is JSONL in OpenAI chat form, one message per line, plain or .gz, or an export of tidegate (.tidegate).
+A folder means the recordings directly in it. Time is simulated (30 seconds per assistant message) and summaries are
+deterministic: the same input gives the same figures.
 """
 _EPILOG = """\
 columns:
@@ -72,9 +73,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="DIR",
         help="write DIR/<name>.jsonl: each request as it is, secrets included, in OpenAI chat form",
     )
-    add("--explain", action="store_true", help="below the table each edit with its arithmetic, and the next sweep")
+    add("--explain", action="store_true", help="print each edit with its calculation, and the next sweep")
     add("--json", action="store_true", help="print JSON instead of a table")
-    add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one a core)")
+    add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one per core)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,16 +15,16 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
-Do one task with an agent and print its answer as it comes, for scripts: no questions are asked, and a tool that would
-need one is denied (see capabilities in tidegate.yaml). The session is kept; name it to go on with it.
+Do one task with an agent and stream its answer, for scripts: no questions are asked, and a tool call that needs
+approval is denied (see capabilities in tidegate.yaml). The session is stored; name it to continue it.
 """
 _EPILOG = """\
-status: 0 answered, 1 failed or not finished, 2 wrong usage, 130 stopped by Ctrl-C (the session is whole)
+status: 0 answered, 1 failed or not finished, 2 wrong usage, 130 stopped by Ctrl-C (the session is intact)
 
 examples:
   tidegate run "Why is the build slow?"
   tidegate run --session build-fix "And what did we try before?"
-  tidegate run --model ollama/qwen3:8b --json "List the TODOs" | jq -r 'select(.type == "text") | .text'
+  tidegate run --model ollama/qwen3:8b --json "List the TODOs" | jq -r 'select(.type == "result") | .text'
   git diff | tidegate run - --agent reviewer
 """
 
@@ -34,8 +34,12 @@ def add_parser(subparsers: Subparsers) -> None:
         subparsers, "run", run, summary="do one task with an agent", description=_ABOUT, epilog=_EPILOG
     )
     parser.add_argument("task", metavar="TASK", help="what to do; - reads it from standard input")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each thing that happens")
-    parser.add_argument("--session", default="", metavar="NAME", help="go on with this session (default: a new one)")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="a line of JSON for each thing that happens; the last one has the text, the usage and the cost",
+    )
+    parser.add_argument("--session", default="", metavar="NAME", help="continue this session (default: a new one)")
     add_data_options(parser)
     add_agent_options(parser)
 
@@ -75,25 +79,32 @@ async def _run_turn(loaded: "LoadedConfig", data: "DataFolder", name: str, task:
     from contextlib import aclosing
     from pathlib import Path
 
-    from tidegate.agent.loop import TurnEnded
     from tidegate.agent.runtime import open_agent
-    from tidegate.cli.run_output import create_json_printer, create_text_printer, print_greeting
+    from tidegate.cli.run_output import (
+        RunResult,
+        create_json_printer,
+        create_text_printer,
+        print_greeting,
+        print_json_line,
+    )
     from tidegate.terminal.output import TextSanitizer, print_error
 
     sanitize = TextSanitizer(data.mask)
     print_event = create_json_printer(name) if as_json else create_text_printer(name, sanitize)
-    reason = ""
     async with open_agent(
         loaded.config, data=data, name=name, workspace=Path.cwd(), specialists=loaded.specialists
     ) as agent:
         agent.notices += loaded.problems
+        result = RunResult(agent)
         print_greeting(sanitize(agent.greeting), as_json=as_json)
         async with aclosing(agent.run_turn(task)) as turn:
             async for event in turn:
                 print_event(event)
-                reason = event.reason if isinstance(event, TurnEnded) else reason
-    if reason in ("end", "unknown"):
+                result.add_event(event)
+        if as_json:
+            print_json_line(result.encode())
+    if result.reason in ("end", "unknown"):
         return EXIT_OK
     if not as_json:
-        print_error(f"not finished: {reason}", f"go on with --session {name}.")
+        print_error(f"not finished: {result.reason}", f"go on with --session {name}.")
     return EXIT_FAILED

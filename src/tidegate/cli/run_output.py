@@ -15,9 +15,10 @@ from tidegate.agent.loop import (
     TurnEnded,
     UserSteered,
 )
-from tidegate.agent.runtime import UserNotice
+from tidegate.agent.runtime import OpenAgent, UserNotice
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.provider import Delta, Reply
+from tidegate.session.reports.costs import CostReport
 from tidegate.terminal.output import TextSanitizer
 from tidegate.terminal.stream_masker import StreamMasker
 from tidegate.wire.usage import read_usage
@@ -26,7 +27,7 @@ EventPrinter = Callable[[AgentEvent | UserNotice], None]
 
 
 def print_greeting(text: str, *, as_json: bool) -> None:
-    """Print the greeting for a person who watches. Into a pipe goes the answer alone."""
+    """Print the greeting if the output is a terminal. A pipe gets only the answer."""
     if text and as_json:
         print_json_line({"type": "greeting", "text": text})
     elif text and sys.stderr.isatty():
@@ -62,6 +63,37 @@ def create_json_printer(name: str) -> EventPrinter:
     return lambda each: print_json_line(encode_agent_event(each))
 
 
+class RunResult:
+    """The outcome of a run, for the last line of its JSON: the text of the last reply, and what the run used."""
+
+    def __init__(self, agent: OpenAgent) -> None:
+        session = agent.session
+        self._costs = CostReport(session.log, agent.connection.model_overrides, start=session.log.head)
+        self._text = ""
+        self.reason = ""
+
+    def add_event(self, each: AgentEvent | UserNotice) -> None:
+        if isinstance(each, RequestSent):
+            self._text = ""
+        elif isinstance(each, Delta) and each.kind == "text":
+            self._text += each.text
+        elif isinstance(each, TurnEnded):
+            self.reason = each.reason
+
+    def encode(self) -> dict[str, Any]:
+        """`cost` is in dollars; null if no price of a model that was asked is known."""
+        total = self._costs.read_all()
+        usage = {
+            "calls": total.calls,
+            "input_tokens": total.input_tokens,
+            "cached_tokens": total.cached_tokens,
+            "output_tokens": total.output_tokens,
+            "side_tokens": total.side_tokens,
+        }
+        cost = None if total.unpriced_tokens and not total.dollars else total.dollars
+        return {"type": "result", "why": self.reason, "text": self._text, "usage": usage, "cost": cost}
+
+
 def print_json_line(fields: dict[str, Any]) -> None:
     print(json.dumps(fields), flush=True)  # ASCII: a stream cut in the middle of a character stays readable
 
@@ -76,7 +108,7 @@ def encode_agent_event(each: AgentEvent | UserNotice) -> dict[str, Any]:
                     "stage": one.stage,
                     "before": one.tokens_before,
                     "after": one.tokens_after,
-                    "why": one.why,
+                    "why": one.reason,
                 }
                 for one in decisions
                 if one.acted

@@ -5,7 +5,7 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "List the kept sessions: how long, how large, when last used. The newest first."
+_ABOUT = "List the stored sessions with their length, size and last use, the latest first."
 
 
 def add_parser(subparsers: Subparsers) -> None:

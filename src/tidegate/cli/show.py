@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.store.session_log import KeptLog
 
 _ABOUT = """\
-Show what was sent to the model. Without --at: the requests of a session and what was done to its view. With --at: the
+Show what was sent to the model. Without --at: the requests of a session and the edits of its view. With --at: the
 request exactly as it was sent when the log ended with that record, as JSON; only marks for a prompt cache are left out.
 """
 _LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")

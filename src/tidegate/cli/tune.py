@@ -35,10 +35,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "tune", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add_comparison_options(parser)
     add = parser.add_argument
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="where to begin (default: default)")
+    add("--policy", default="default", metavar="NAME_OR_FILE", help="the policy to start from (default: default)")
     add("--window", type=parse_positive_int, required=True, metavar="N", help="tokens")
     add("--trials", type=parse_positive_int, default=40, metavar="N", help="how many settings are tried (default: 40)")
-    add("--seed", type=int, default=7, metavar="N", help="another search (default: 7)")
+    add("--seed", type=int, default=7, metavar="N", help="seed of the search (default: 7)")
     add(
         "--vary",
         action="append",

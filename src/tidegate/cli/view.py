@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loaded when the command runs
 
 _ABOUT = """\
 Write one HTML file about a session, to be opened in any browser, with no network: how full the window was over time and
-with what, each compaction with before and after, every request as it was sent, what each cost. Secrets are masked.
+with what, the size before and after each compaction, and every request with its cost. Secrets are masked.
 """
 
 
@@ -29,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=parse_positive_int,
         default=0,
         metavar="N",
-        help="the window, where log and catalog do not know it",
+        help="the window, if neither the log nor the catalog has it",
     )
     add_data_options(parser)
 

@@ -64,11 +64,9 @@ async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
 
 
 def _format_size(usage: WindowUsage) -> list[str]:
-    if usage.capacity is None:
-        first = f"context: {usage.tokens:,} tokens; the window is not known"
-    else:
-        window = f", window {usage.window:,}" if usage.window else ""
-        first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share or 0:.0%}{window}"
+    window = f", window {usage.window:,}" if usage.window else ""
+    unknown = "; the model's window is not known, this limit is assumed" if usage.window_is_assumed else ""
+    first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share:.0%}{window}{unknown}"
     if not usage.reported_tokens:
         return [first, "no usage report for this context yet: this is an estimate"]
     return [
@@ -154,10 +152,10 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
-        why = " ".join(dict.fromkeys(each.why for each in decisions)) or "The policy has no rule for it."
+        why = " ".join(dict.fromkeys(each.reason for each in decisions)) or "The policy has no rule for it."
         return CommandAnswer(f"Nothing was compacted. {why}", True)
     lines = [f"{before:,} -> {session.tokens:,} tokens. /undo takes it back."]
-    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.why}" for each in acted]
+    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.reason}" for each in acted]
     if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))

@@ -15,7 +15,10 @@ from tidegate.core.sweep.cost_model import ASSUMED_PRICES, CachePrices
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message
 from tidegate.core.view import View
 
-UNLIMITED = 2**53
+UNKNOWN_WINDOW = 32_768
+"""The window, in tokens, assumed for a model of which nothing is known. Nearly every model in use holds more."""
+MAX_MEASURED_WINDOW = 2**53
+"""A window that every possible request fits, to measure one that was sent already."""
 MIN_ROOM = 128
 """Tokens. With less room the newest user message could not be shown, even clipped."""
 
@@ -36,10 +39,18 @@ class Budget(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """The largest request, in the provider's tokens. Without a window it is the policy's fallback limit."""
-        if self.window is not None:
-            return self.window - self.reserve
-        return UNLIMITED if self.fallback_limit is None else self.fallback_limit
+        """The largest request, in the provider's tokens.
+
+        Without a window it is the policy's fallback limit, or what the reserve leaves of `UNKNOWN_WINDOW`.
+        """
+        if self.window is None and self.fallback_limit is not None:
+            return self.fallback_limit
+        return (self.window or UNKNOWN_WINDOW) - self.reserve
+
+    @property
+    def is_limit_unknown(self) -> bool:
+        """Whether neither a window nor a fallback limit is known: triggers then see no limit, the guard still does."""
+        return self.window is None and self.fallback_limit is None
 
     @property
     def limit(self) -> int:
@@ -52,13 +63,14 @@ class Budget(NamedTuple):
         return self.limit - self.fixed
 
     def count(self, message: Message) -> int:
+        """Count the tokens of a message."""
         return count_message(message, self.counter, thinking=self.thinking)
 
     def explain(self) -> list[str]:
         """The subtraction, line by line."""
         if self.window is None:
             fallback = (
-                "no token limit"
+                f"a request is kept below {self.capacity:,} tokens"
                 if self.fallback_limit is None
                 else f"the policy's fallback of {self.fallback_limit:,} tokens holds"
             )
@@ -83,33 +95,55 @@ def make_budget(
     cap: int | None = None,
     prices: CachePrices = ASSUMED_PRICES,
 ) -> Budget:
-    """The budget for this view. TooSmall, with the numbers, if the fixed part leaves no room."""
+    """The budget for this view. TooSmall, with the numbers, if the fixed part leaves no room.
+
+    `cap` is the policy's limit if there is no window.
+    """
     scale = view.scale_by_model.get(model, 1.0)
     fixed = view.fixed_tokens + REQUEST_OVERHEAD
     notes: list[str] = []
-    if window is None:
-        return Budget(None, reserve, fixed, scale, counter, thinking, cap, prices=prices)
-    if window <= 0:
+    if window is not None and window <= 0:
         raise TooSmall(f"The window is {window} tokens.", "Give a positive number of tokens.")
+    size = window or cap or UNKNOWN_WINDOW
     taken = math.ceil((fixed + MIN_ROOM) * scale)
-    if taken > window:
+    if taken > size:
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
-            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {window:,}.",
-            "Use a model with a larger window, shorten the system prompt or offer fewer tools.",
+            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}.",
+            "Use a model with a larger window, shorten the system prompt or offer fewer tools."
+            if window is not None
+            else "The window of the model is not known: set it.",
         )
-    lowered = min(reserve, window // 4)
-    if lowered < reserve:
+    lowered = min(reserve, size // 4)
+    if lowered < reserve and window is not None:
         notes.append(f"reserve lowered from {reserve:,} to {lowered:,}: at most a quarter of the window")
-    if lowered > window - taken:
-        notes.append(f"reserve lowered to {window - taken:,}: the fixed part needs the rest of the window")
-        lowered = window - taken
-    if fixed * scale > window * _LARGE_FIXED_SHARE:
+    if lowered > size - taken:
+        notes.append(f"reserve lowered to {size - taken:,}: the fixed part needs the rest of the window")
+        lowered = size - taken
+    if fixed * scale > size * _LARGE_FIXED_SHARE:
         notes.append(
-            f"system prompt and tools take {fixed * scale / window:.0%} of the window: it is too small for this client;"
+            f"system prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client;"
             " use a model with a larger window, shorten the system prompt or offer fewer tools"
         )
-    return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes), prices)
+    return Budget(
+        window, lowered, fixed, scale, counter, thinking, cap if window is None else None, tuple(notes), prices
+    )
+
+
+def note_assumed_window(budget: Budget) -> Budget:
+    """The same budget, with a note that its window is a guess."""
+    if budget.window is None:
+        return budget
+    guess = f"window unknown: {budget.window:,} tokens are assumed; set a window if the model holds more or less"
+    return budget._replace(notes=(guess, *budget.notes))
+
+
+def describe_unknown_window(model: str, budget: Budget) -> str:
+    """The warning about a model whose window is not known."""
+    return (
+        f"The context window of the model {model!r} is not known. Requests are kept below {budget.capacity:,} tokens"
+        " until you set its window or an error of the provider names it."
+    )
 
 
 def count_excess(view: View, budget: Budget) -> int:

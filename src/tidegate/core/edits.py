@@ -17,6 +17,8 @@ class Replace(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="repla
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="drop"):
+    """Remove messages from the view."""
+
     ids: tuple[str, ...]
 
 

@@ -40,5 +40,9 @@ class BadRequest(TidegateError):
     """A rendered request breaks a rule of its provider. It was not sent."""
 
 
+class UnknownWindowWarning(UserWarning):
+    """The context window of a model is not known, so a conservative one is assumed."""
+
+
 class GiveUp(TidegateError):
     """All recoveries of this turn were used up. The session is intact and can continue."""

@@ -21,12 +21,16 @@ TOOL_SUMMARY = "tool_summary"
 SUMMARY = "summary"
 REMINDER = "reminder"
 NOTE = "note"
+INSTRUCTION = "instruction"
+"""A system message of whoever wrote the configuration. It is sent as part of the system prompt."""
 INTERRUPTED = "interrupted"
 MENTIONED_FILE = "[file "
 """The beginning of the text of a mentioned file."""
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
+    """Plain text. `opaque` is what a provider wants back with it."""
+
     text: str
     opaque: str = ""
 
@@ -73,6 +77,8 @@ class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", o
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result", omit_defaults=True):
+    """The result of a tool call; `error` says that the call failed."""
+
     call_id: str
     parts: tuple[Text | MarkedText | Image, ...] = ()
     error: bool = False
@@ -129,6 +135,11 @@ def common_mark(parts: Iterable[Part]) -> bool | None:
     """The mark for a text joined from these parts: typed only if all of them are."""
     marks = {part.typed for part in parts if isinstance(part, Text)}
     return False if False in marks else None if None in marks or not marks else True
+
+
+def is_instruction(message: Message) -> bool:
+    """Whether a message is sent as part of the system prompt. Other system messages are labeled user text."""
+    return message.role == "system" and message.kind == INSTRUCTION
 
 
 def calls_of(message: Message) -> list[Call]:

@@ -63,6 +63,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
+        """Whether nothing is to be done."""
         return not (self.edits or self.requests or self.effects)
 
 

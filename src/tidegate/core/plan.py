@@ -23,7 +23,7 @@ from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, user_message
+from tidegate.core.messages import Message, Thinking, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -64,6 +64,10 @@ class CommitEdits(NamedTuple):
 _RETRY_SHARE = 0.1
 """The share of a refused request that must leave before it is sent again."""
 
+_MOMENTS_IN_LOOP = ("tool_result", "before_call")
+_WAITS_FOR_LOOP = "waits for the end of the tool loop, whose signed thinking the edit would make invalid"
+_LOOP_WITHOUT_THINKING = "the signed thinking of the running tool loop is lost: its requests go without `thinking`"
+
 PlanStep = AskSummary | RunEffect | CommitEdits
 StepAnswer = str | None
 
@@ -75,19 +79,23 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     acted: bool
-    reason: str | TriggerReading
+    cause: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
     failed: bool = False
 
     @property
-    def why(self) -> str:
-        """The reason as a sentence."""
-        return make_sentence(str(self.reason)) or "It has no condition."
+    def reason(self) -> str:
+        """Why the rule acted or did not, as a sentence. It is made from `cause` when it is read: few are."""
+        return make_sentence(str(self.cause)) or "It has no condition."
 
 
 class PlanContext(NamedTuple):
     """The input of a run. `fruitless_runs` has rules that freed nothing, each with `View.changed_seq` at that time.
+
+    `thinking_origin` is the `Message.origin` of signed thinking with which the provider wants a running tool loop to
+    begin, or "". `signed_loop` is then the index of the last message with such thinking in the loop, or -1. An edit at
+    or before it makes the thinking invalid, so rules wait for the end of the loop, and the guard drops whole groups.
 
     `mask` replaces secrets in texts that go to a file. The preview in the view is then made from the masked text.
     """
@@ -98,6 +106,8 @@ class PlanContext(NamedTuple):
     now: float
     fruitless_runs: set[tuple[str, int]]
     mask: Callable[[str], str] = str
+    thinking_origin: str = ""
+    signed_loop: int = -1
 
 
 PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
@@ -109,17 +119,21 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
     if view.orphans or view.unanswered:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
+    if at.thinking_origin and moment in _MOMENTS_IN_LOOP:
+        at = at._replace(signed_loop=_find_signed_loop(view, at.thinking_origin))
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
-    occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
+    later = len(view.items_since_reply()) if moment == "turn_end" else 0
+    size = measure_for_triggers(at.policy, view, at.budget)
+    occasion = TriggerContext(view, at.budget, at.policy, size, 0, recovery, later)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.tokens_after < decision.tokens_before
             size = measure_for_triggers(at.policy, view, at.budget)
-            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery)
+            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery, later)
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
@@ -128,6 +142,34 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         if target is not None:
             decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
+
+
+def _find_signed_loop(view: View, origin: str) -> int:
+    """The index of the last message with signed thinking since the newest request, or -1."""
+    for place in range(len(view.items) - 1, -1, -1):
+        item = view.items[place]
+        if item.message.id == view.newest_request:
+            break
+        signed = item.signed and item.message.origin == origin
+        if signed and any(isinstance(part, Thinking) and part.block for part in item.message.parts):
+            return place
+    return -1
+
+
+def _breaks_signed_loop(edits: Sequence[Edit], requests: Sequence[SummaryRequest], at: PlanContext) -> bool:
+    """Whether these edits and summaries change the view at or before the last signed thinking of a running loop."""
+    if at.signed_loop < 0:
+        return False
+    kept = {item.message.id for item in at.view.items[at.signed_loop + 1 :]}
+    touched = {request.after_id for request in requests}
+    for edit in edits:
+        if isinstance(edit, Drop):
+            touched.update(edit.ids)
+        elif isinstance(edit, Replace):
+            touched.add(edit.id)
+        elif isinstance(edit, Insert):
+            touched.add(edit.after_id)
+    return not touched <= kept
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -165,13 +207,16 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
     newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
     spare = target - newest if newest <= target else target // 2
     limit = min(ledger_allowance(at.policy, view, at.budget), spare // 2)
-    outcome = guard_history(seen, at.budget, target=target - min(held, limit))
+    outcome = guard_history(seen, at.budget, target=target - min(held, limit), whole_groups=at.signed_loop >= 0)
     if outcome.empty and held <= limit:
         return []
     edits = _with_token_counts(outcome.edits, at)
     rest = seen.tokens + _token_change(seen, edits)
     kept = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
-    return [(yield from _commit("guard", moment, "", _with_tally(outcome, kept), at, kept.edits, newest=True))]
+    outcome = _with_tally(outcome, kept)
+    if _breaks_signed_loop(kept.edits, (), at):
+        outcome = msgspec.structs.replace(outcome, why=f"{outcome.why}; {_LOOP_WITHOUT_THINKING}")
+    return [(yield from _commit("guard", moment, "", outcome, at, kept.edits, newest=True))]
 
 
 def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
@@ -197,6 +242,8 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
         return Decision(
             moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
         )
+    if _breaks_signed_loop(outcome.edits, outcome.requests, at):
+        return Decision(moment, rule.name, rule.stage, False, make_sentence(why, _WAITS_FOR_LOOP), tokens, tokens)
     outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
     decision = yield from _carry_out(rule, moment, outcome, at)
     if not decision.acted:
@@ -241,7 +288,8 @@ def _carry_out(
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
             return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
-        outcome, edits = _with_tally(outcome, kept), kept.edits
+        if not _breaks_signed_loop(kept.edits, (), at):
+            outcome, edits = _with_tally(outcome, kept), kept.edits
     origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 

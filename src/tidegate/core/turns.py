@@ -6,10 +6,19 @@ separate group. A *turn* is a request of the user and everything that answers it
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tidegate.core.messages import calls_of, is_user_request
+import msgspec
+
+from tidegate.core.messages import Call, calls_of, is_user_request
 from tidegate.core.view import Item, View
+
+CALL_TOOL: Final = "call_tool"
+"""The meta-tool of an agent that calls another tool: its argument `name` says which."""
+
+
+class _CalledTool(msgspec.Struct):
+    name: str = ""
 
 
 class Group(NamedTuple):
@@ -77,7 +86,7 @@ def collect_ids(units: Iterable[Group | Turn]) -> tuple[str, ...]:
 
 
 def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, tokens: int | None = None) -> int:
-    """How many of the newest groups hold at most so many messages and tokens, at least one. No group is cut.
+    """Count the newest groups that together have at most these messages and tokens; at least one. No group is cut.
 
     The group that crosses the number of messages is counted; the one that crosses the number of tokens is not.
     """
@@ -94,5 +103,14 @@ def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, 
 
 
 def tool_names_by_call(items: Sequence[Item]) -> dict[str, str]:
-    """The name of the tool for the id of each call in these items."""
-    return {call.id: call.name for item in items for call in calls_of(item.message)}
+    """The name of the tool for the id of each call in these items: the tool that was run, if it was by `CALL_TOOL`."""
+    return {call.id: _called_tool(call) for item in items for call in calls_of(item.message)}
+
+
+def _called_tool(call: Call) -> str:
+    if call.name != CALL_TOOL:
+        return call.name
+    try:
+        return msgspec.json.decode(call.arguments, type=_CalledTool).name or call.name
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return call.name

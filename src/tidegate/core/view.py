@@ -35,6 +35,7 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    is_instruction,
     is_user_request,
     result_of,
 )
@@ -155,10 +156,9 @@ class RefoldNeeded(Exception):
 class View:
     """The messages to send, and the counts that triggers ask for."""
 
+    # Where `items` are without the ledger (see `hide_ledger`): the ledger, and how many of `items` precede its end.
     ledger_items: Sequence[Item] = ()
-    """The ledger, where `items` are without it: see `hide_ledger`."""
     settled_count = 0
-    """How many of `items` precede the end of the ledger there."""
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter
@@ -175,10 +175,7 @@ class View:
         # Of the whole log: tokens of all messages, replies of the model, time of the last reply.
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
-        self.head = self.said_seq = 0
-        self.prefix_seq = 0
-        self.edited_seq = 0
-        self.recoveries = 0
+        self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -232,6 +229,8 @@ class View:
             self._answer(item)
             return
         self._append(item)
+        if is_instruction(seen):
+            self._fixed_changed()
         calls = calls_of(seen)
         if calls:
             self.unanswered[seen.id] = [call.id for call in calls]
@@ -283,7 +282,10 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        self._rebuild(result.items, result.first)
+        before, after = (
+            [each for each in items if is_instruction(each.message)] for items in (self.items, result.items)
+        )
+        self._rebuild(result.items, result.first if before == after else 0)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
@@ -344,7 +346,7 @@ class View:
         self.recoveries = 0
 
     def _fixed_changed(self) -> None:
-        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more."""
+        """System prompt, instructions or tools changed. They precede all messages, so no signature stays valid."""
         self._moved()
         self._rebuild(self.items, 0)
 
@@ -414,8 +416,7 @@ class View:
 
         items = [counted(item) for item in self.items]
         if items != self.items:
-            self.items = items
-            self.tokens = sum(item.tokens for item in items)
+            self.items, self.tokens = items, sum(item.tokens for item in items)
             self.metered = sum(item.metered_tokens for item in items)
             self.usage = None  # it was compared with the old count
         self.orphans = list(map(counted, self.orphans))
@@ -427,8 +428,7 @@ class View:
 
     def _fixed_fits(self) -> bool:
         tools = tuple(Text(f"{tool.name}{tool.description}{tool.parameters}") for tool in self.tools)
-        system = Message("system", (Text(self.system),))
-        return fits_its_length(self.system_tokens, system) and fits_its_length(
+        return fits_its_length(self.system_tokens, Message("system", (Text(self.system),))) and fits_its_length(
             self.tools_tokens, Message("user", tools)
         )
 
@@ -436,10 +436,12 @@ class View:
 
     @property
     def fixed_tokens(self) -> int:
+        """The tokens of the system prompt and the tool definitions."""
         return self.system_tokens + self.tools_tokens
 
     @property
     def message_count(self) -> int:
+        """The number of messages that the model sees."""
         return len(self.items)
 
     @property
@@ -456,11 +458,10 @@ class View:
 
     def items_since_reply(self) -> list[Item]:
         """Items after the last reply of the model, oldest first: new results, a new request."""
-        end = len(self.items)
-        start = end
+        start = len(self.items)
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
-        return self.items[start:end]
+        return self.items[start:]
 
 
 def _does_not_follow(seq: int, why: str) -> BadLog:

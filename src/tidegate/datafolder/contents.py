@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask, keys_of
@@ -54,6 +56,8 @@ class FolderContents:
         self.notes = Notes(self.root / "memory", mask=self.mask, clock=clock)
         self.snapshots = Snapshots(self.root / "views", self.mask)
         self.retention_folder = Folder(self.root / "retention", max_file=10_000)
+        self.workspaces = Folder(self.root / "workspaces", max_file=100_000)
+        self.unfinished_folder = Folder(self.root / "unfinished", max_file=_MAX_FILE_BYTES)
         self.locks = SessionLocks(self.root / "locks")
         self._search: Search | None = None
 
@@ -73,6 +77,7 @@ class FolderContents:
         return self.mask(text) != text
 
     def open_log(self, name: str) -> KeptLog:
+        """Return the log of a session, empty if there is none."""
         return KeptLog(self.store, name, self.blobs)
 
     def session_files(self, name: str) -> Folder:
@@ -80,6 +85,7 @@ class FolderContents:
         return Folder(self.root / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
 
     def trace_path(self, name: str) -> Path:
+        """Return the file with the trace of a session."""
         return self.root / f"traces/{session_file_key(name)}.jsonl"
 
     def remove_snapshot(self, name: str) -> None:
@@ -110,10 +116,20 @@ class FolderContents:
                     yield from extract_log_lines(info.name, self.open_log(info.name).read(known + 1))
 
     def close_search(self) -> None:
+        """Close the full-text index; `open_search` opens it again."""
         if self._search is not None:
             self._search.close()
             self._search = None
 
     def close(self) -> None:
+        """Close the store and the index. Sessions that are still open can no longer be read."""
         self.close_search()
         self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

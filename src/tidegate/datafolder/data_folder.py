@@ -8,10 +8,12 @@
     blobs/        large records         sessions/      files that policies wrote, per session
     traces/       one line per event    views/         snapshots            locks/    which sessions are open
     retention/    when sessions expire  removed.jsonl  sessions that were removed
+    unfinished/   changes that were begun and not completed
 
 Traces, snapshots and the index are derived from the rest and can be rebuilt.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -21,16 +23,19 @@ from typing import Any
 from tidegate.core.policy.policy import Policy
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import fold_log
+from tidegate.datafolder.completion import complete_unfinished
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.effects import DataFolderEffects
 from tidegate.datafolder.removal import RemovedSession, finish_removal
 from tidegate.datafolder.retention import is_retention_due, remove_expired_sessions, set_retention
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import parse_model_note
+from tidegate.session.serial_calls import finish
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.memory import check_fork_request, session_not_found
@@ -63,6 +68,7 @@ class DataFolder(FolderContents):
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
+        complete_unfinished(self)
         finish_removal(self, name)
         with ExitStack() as on_failure:
             on_failure.enter_context(self.locks.hold(name))
@@ -78,17 +84,34 @@ class DataFolder(FolderContents):
             on_failure.pop_all()
         return session
 
+    async def open_async(
+        self, name: str, model: str = "", *, policy: str | Policy = "default", restore: bool = True, **options: Any
+    ) -> Session:
+        """`open` for async code. If the task is cancelled, the session is closed again."""
+        opened: list[Session] = []
+
+        def act() -> Session:
+            opened.append(self.open(name, model, policy=policy, restore=restore, **options))
+            return opened[0]
+
+        try:
+            return await finish(asyncio.to_thread(act))
+        except asyncio.CancelledError:
+            for session in opened:
+                await finish(asyncio.to_thread(session.close))
+            raise
+
     def _make_session(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> tuple[bool, Session]:
         """Return whether the session was stored before, and the session."""
-        log = self.open_log(name)
+        key, log = session_file_key(name), self.open_log(name)
         known = log.head > 0
         storage = SessionStorage(
             log,
             DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
             self.mask,
-            self.snapshots.load(session_file_key(name), log, policy.meter) if known else None,
+            self.snapshots.load(key, log, policy.meter) if known else None,
         )
-        return known, Session(model, policy=policy, log=storage, **{"clock": self.clock, **options})
+        return known, Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
 
     def _attach_observers(self, name: str, session: Session) -> None:
         trace = Trace(self.trace_path(name), name, self.mask)
@@ -118,9 +141,11 @@ class DataFolder(FolderContents):
     def fork(self, name: str, at: int, new: str) -> None:
         """Make the session `new` from the first `at` events of another, with the files and blobs that they refer to."""
         self.check_new(new)
+        complete_unfinished(self)
         finish_removal(self, new)
         with self.locks.exclusive(new):
             check_fork_request(name, at, self.open_log(name).head, new, taken=self.store.head(new) > 0)
+            begin_change(self, UnfinishedChange(new, "create"))
             if self.blobs is not None:
                 self.blobs.set_claims(new, self.blobs.claimed_by(name))
             source, target = self.session_files(name), self.session_files(new)
@@ -129,3 +154,4 @@ class DataFolder(FolderContents):
                 if text is not None:
                     target.update(file, lambda _, text=text: text)  # type: ignore[misc] # bound now
             self.store.fork(name, at, new)
+            end_change(self, new, "create")

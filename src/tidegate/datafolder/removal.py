@@ -15,6 +15,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.contents import FolderContents
+from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
 from tidegate.disk.atomic_files import make_write_error, sync_folder
 from tidegate.disk.folder import Folder, session_file_key
 from tidegate.store.errors import SessionNotFound, StaleHead
@@ -143,6 +144,7 @@ def begin_removal(
     if mark.days != BEING_REMOVED or mark.removed is None:
         removed = _describe_removal(mark.session, info, why, contents.clock())
         mark = RetentionMark(mark.session, BEING_REMOVED, removed, max(0, mark.days))
+        begin_change(contents, UnfinishedChange(mark.session, "remove"))
         write_retention_mark(contents, mark)
         step("intent written")
     return _delete_session_data(contents, mark, step)
@@ -174,6 +176,8 @@ def _delete_session_data(contents: FolderContents, mark: RetentionMark, step: St
     step("log removed")
     try:
         _remove_files(contents, name)
+        if os.path.isdir(contents.workspaces.root):
+            contents.workspaces.remove(session_file_key(name))
         step("files removed")
         contents.trace_path(name).unlink(missing_ok=True)
         _sync_existing_folder(contents.trace_path(name).parent)
@@ -201,7 +205,15 @@ def finish_removals(contents: FolderContents, names: list[str], step: StepCallba
     for name in names:
         if get_retention_days(contents, name) == BEING_REMOVED:
             contents.retention_folder.remove(retention_mark_file(name))
+        end_change(contents, name, "remove")
     step("marks removed")
+
+
+def remove_partial_session(contents: FolderContents, name: str) -> None:
+    """Remove what a fork or an import wrote before it was interrupted. The session has no log yet."""
+    _delete_session_data(contents, RetentionMark(name, BEING_REMOVED), ignore_step)
+    if contents.blobs is not None:
+        contents.blobs.collect()
 
 
 def _cancel_removal(contents: FolderContents, mark: RetentionMark) -> None:
@@ -209,6 +221,7 @@ def _cancel_removal(contents: FolderContents, mark: RetentionMark) -> None:
         write_retention_mark(contents, RetentionMark(mark.session, mark.before))
     else:
         contents.retention_folder.remove(retention_mark_file(mark.session))
+    end_change(contents, mark.session, "remove")
 
 
 def _remove_files(contents: FolderContents, name: str) -> None:

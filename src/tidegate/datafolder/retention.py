@@ -34,7 +34,10 @@ _MAX_PAUSE_SECONDS = 366 * DAY_SECONDS
 
 
 def set_retention(contents: FolderContents, name: str, days: int) -> None:
-    """Keep this session for so many days after its last use; 0: until it is removed. Cheap if nothing changes."""
+    """Keep this session for this number of days after its last use; 0: until it is removed.
+
+    Cheap if nothing changes.
+    """
     if days < BEING_REMOVED:
         raise BadInput(f"A session cannot be kept for {days} days.", "Give a number of days, or 0 for no limit.")
     old = read_retention_mark(contents, retention_mark_file(name))

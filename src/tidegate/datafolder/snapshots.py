@@ -34,7 +34,7 @@ from tidegate.store.log import Log
 SNAPSHOT_INTERVAL = 64
 """Events between two saves: the most that must be folded after a process was killed."""
 _BYTES_PER_EVENT = 64 * 1024
-"""A snapshot of so many bytes adds an event to the interval: a very large view is saved less often."""
+"""For each this many bytes of a snapshot the interval grows by an event: a large view is saved less often."""
 _MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 _MAGIC = b"tidegate view 3\n"
 _SEAL = struct.Struct(">QI")

@@ -270,7 +270,10 @@ def _make_in_use_error(name: str) -> NotKept:
 
 
 def _overlap(tail: bytes, data: bytes) -> int:
-    """How many bytes of `data` a file that ends with `tail` has already. Less than the first line counts as none."""
+    """Return how many bytes of `data` are already at the end of a file, whose last bytes are `tail`.
+
+    An overlap shorter than the first line counts as 0.
+    """
     line = data[: data.find(b"\n") + 1] or data
     at = tail.find(line)
     for _ in range(_TRIES):

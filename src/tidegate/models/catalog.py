@@ -8,7 +8,6 @@ The figures are in data/models.json, a snapshot of two packages' tables that ben
 and the rules by which they were merged. The user's own settings for a model take precedence.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.errors import BadInput
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
 from tidegate.models.token_counters import strip_model_name
 from tidegate.wire.usage import Usage
@@ -55,7 +53,7 @@ class _CatalogFile(msgspec.Struct):
 
 
 def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> ModelInfo | None:
-    """Return the entry of a model, or None. Fields that `overrides` (see `parse_model_overrides`) leave out come
+    """Return the entry of a model, or None. Fields that `overrides` leave out come
     from the catalog.
     """
     known = _find_in_catalog(name)
@@ -83,53 +81,6 @@ def compute_model_cost(
     """Return the cost of a request, or None if the model's prices are unknown. A reseller may charge another price."""
     found = find_model(model, overrides) if isinstance(model, str) else model
     return compute_cost(usage, found.prices) if found else None
-
-
-def parse_model_overrides(given: object, where: str = "models") -> dict[str, ModelInfo]:
-    """Parse the user's own entries: a name with window, max_output and prices (one set of rates, or a list of
-    steps).
-    """
-    if not isinstance(given, Mapping):
-        raise BadInput(f"{where} is not a mapping.", "Give model names, each with window, max_output or prices.")
-    return {str(name).strip().lower(): _parse_model(told, f"{where}.{name}") for name, told in given.items()}
-
-
-def _parse_model(told: object, where: str) -> ModelInfo:
-    if not isinstance(told, Mapping):
-        raise BadInput(f"{where} is not a mapping.", "Give window, max_output or prices.")
-    fields = dict(told)
-    if isinstance(fields.get("prices"), Mapping):
-        fields["prices"] = [fields["prices"]]
-    _check_keys(fields, ModelInfo.__struct_fields__, where)
-    steps = fields.get("prices")
-    for rates in steps if isinstance(steps, list) else []:
-        _check_keys(rates, TokenRates.__struct_fields__, f"{where}.prices")
-    try:
-        model = msgspec.convert(fields, ModelInfo)
-    except msgspec.ValidationError as bad:
-        raise BadInput(f"{where}: {bad}.", "Sizes are whole tokens, prices dollars for a million tokens.") from None
-    _check_values(model, where)
-    return model
-
-
-def _check_keys(fields: object, known: tuple[str, ...], where: str) -> None:
-    for key in fields if isinstance(fields, Mapping) else ():
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-            raise BadInput(f"{where} has no setting {key!r}.", hint)
-
-
-def _check_values(model: ModelInfo, where: str) -> None:
-    sizes = [size for size in (model.window, model.max_output) if size is not None]
-    if any(size <= 0 for size in sizes):
-        raise BadInput(f"{where}: a size is not above 0.", "Leave out what is not known.")
-    prices = [value for rate in model.prices for value in (rate.input, rate.output, rate.cached, rate.written)]
-    if not all(0 <= value < float("inf") for value in prices if value is not None):
-        raise BadInput(f"{where}: a price is below 0 or no number.", "Give dollars for a million tokens.")
-    steps = [rate.above for rate in model.prices]
-    if steps and (steps[0] != 0 or sorted(set(steps)) != steps):
-        raise BadInput(f"{where}: the steps of the prices are not in order.", "Begin without above, then rise.")
 
 
 def _find_in_catalog(name: str) -> ModelInfo | None:

@@ -34,6 +34,12 @@ def list_context_presets(keys: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name, context in contexts if context is not None and keys <= context.settings)
 
 
+@cache
+def find_preset_of_aliases(keys: frozenset[str]) -> str:
+    """The preset with aliases among these keys: they are from the configuration of the system that it describes."""
+    return next((name for name in preset_names() if not keys.isdisjoint(_shipped(name).aliases)), "")
+
+
 def load(
     name_or_path: str | os.PathLike[str],
     overrides: Mapping[str, object] | None = None,

@@ -36,6 +36,7 @@ class ChatObserver:
         self.answers: list[str] = []
         self.request_hashes: list[str] = []
         self.largest_request = 0
+        self.has_compacted = False
         self._is_current = False
         self._text = ""
         self._last_request_hash = ""
@@ -46,6 +47,8 @@ class ChatObserver:
                 self._is_current = name == self.name
             case EventLogged(event) if self._is_current and isinstance(event.payload, MessageAdded):
                 self.messages.append(event.payload.message)
+            case EventLogged(event) if self._is_current and isinstance(event.payload, ViewEdited):
+                self.has_compacted = True
             case AgentActivity(what) if self._is_current:
                 self._observe_activity(what)
             case TurnFinished():
@@ -88,7 +91,7 @@ def prove_chat(observer: ChatObserver, folder: Path) -> ProofReport:
         data.close()
     holds = all(proof.holds for proof in proofs)
     lines = ["\nnothing was lost" if holds else "\nNOT PROVED"]
-    lines += [f"  {'yes' if proof.holds else 'NO '}  {proof.claim}" for proof in proofs]
+    lines += [proof.describe() for proof in proofs]
     return ProofReport(holds, "\n".join([*compactions, *lines]))
 
 
@@ -105,7 +108,7 @@ def _describe_compactions(conversation: LiveConversation) -> list[str]:
 def _prove_fit(observer: ChatObserver) -> Proof:
     count, largest = len(observer.request_hashes), observer.largest_request
     claim = f"{count} requests, the largest {largest:,} tokens in a window of {observer.window:,}"
-    return Proof(observer.largest_request <= observer.window, claim)
+    return Proof(observer.largest_request <= observer.window, claim, count)
 
 
 def _read_messages(conversation: LiveConversation) -> list[Message]:
@@ -128,7 +131,7 @@ def _prove_answers(observer: ChatObserver, conversation: LiveConversation) -> Pr
     ]
     same = sum(text.startswith(shown) for text, shown in zip(found, observer.answers, strict=False))
     claim = f"{len(observer.answers)} answers came, {same} in the log as they came"
-    return Proof(len(observer.answers) == len(found) == same, claim)
+    return Proof(len(observer.answers) == len(found) == same, claim, same)
 
 
 def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Proof:
@@ -136,7 +139,7 @@ def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Pro
     gone = [each for each in observer.messages if shown.get(each.id) != each]
     back = [each for each in gone if conversation.recall(each.id) == each]
     claim = f"{len(gone)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
-    return Proof(len(gone) == len(back), claim)
+    return Proof(len(gone) == len(back), claim, len(gone))
 
 
 def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> Proof:
@@ -146,4 +149,4 @@ def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> 
     ]
     same = sum(one == other for one, other in zip(made, observer.request_hashes, strict=False))
     claim = f"{same} of {len(observer.request_hashes)} requests rendered again from the log alone have the same bytes"
-    return Proof(len(made) == len(observer.request_hashes) == same, claim)
+    return Proof(len(made) == len(observer.request_hashes) == same, claim, same)

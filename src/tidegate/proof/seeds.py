@@ -104,17 +104,17 @@ def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
             command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             output = (done.stdout + done.stderr).strip()
-            passed = _read_results(report) if report.is_file() else {}
+            passed = read_test_results(report) if report.is_file() else {}
     for row in rows:
         if not row.tests:
             row.state = "open"
         else:
-            sound = all(passed.get(_junit_name(test), False) for test in row.tests)
+            sound = all(passed.get(name_in_report(test), False) for test in row.tests)
             row.state = "failing" if not sound else "open" if row.waits else "proved"
     return output
 
 
-def _read_results(report: Path) -> dict[str, bool]:
+def read_test_results(report: Path) -> dict[str, bool]:
     """Return whether each test passed, with all of its parameters. A skipped test proves nothing."""
     passed: dict[str, bool] = {}
     for case in ET.parse(report).iter("testcase"):
@@ -124,7 +124,7 @@ def _read_results(report: Path) -> dict[str, bool]:
     return passed
 
 
-def _junit_name(test: str) -> str:
+def name_in_report(test: str) -> str:
     """Return the name of a test as the JUnit report spells it."""
     path, _, inside = test.partition("::")
     return f"{path.removesuffix('.py').replace('/', '.')}.{inside.replace('::', '.')}"

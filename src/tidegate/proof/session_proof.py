@@ -21,6 +21,13 @@ class Proof(msgspec.Struct, frozen=True):
 
     holds: bool
     claim: str
+    checked: int = 1
+    """How many things were compared. With 0 nothing was proved, and the report says so."""
+
+    def describe(self) -> str:
+        if self.holds and not self.checked:
+            return f"  --   {self.claim}: there was nothing to check, so this proves nothing"
+        return f"  {'yes' if self.holds else 'NO '}  {self.claim}"
 
 
 class SessionWitness:

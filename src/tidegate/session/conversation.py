@@ -1,11 +1,10 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -16,20 +15,34 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
+from tidegate.session.serial_calls import SerialCalls
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
-from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
+from tidegate.wire.parsing import (
+    normalize_message,
+    repair_message_texts,
+    repair_unicode,
+    require_object,
+)
 from tidegate.wire.registry import parse_any_message, parse_tools
+from tidegate.wire.sdk_objects import SdkModel, to_plain_json
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _MAX_KEY_CHARS = 200
 _KEY_TOPIC = "key"
 _ENCODER = msgspec.msgpack.Encoder()
-_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
-"""An append that ends with one of these may have been stored."""
+
+
+def _is_uncertain(error: BaseException) -> bool:
+    """Whether an append that ended with this error may have been stored."""
+    from asyncio import CancelledError  # noqa: PLC0415 - it loads slowly, and only async code needs it
+
+    return isinstance(error, StoreUnreachable | KeyboardInterrupt | CancelledError)
 
 
 def _append_race_error() -> GiveUp:
@@ -37,6 +50,10 @@ def _append_race_error() -> GiveUp:
         f"Others were faster {_MAX_APPEND_ATTEMPTS} times in a row in appending to this session.",
         "Try again in a moment.",
     )
+
+
+GivenMessage = Mapping[str, object] | SdkModel | Message
+"""A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
 
 
 def _encode_content(what: EventPayload) -> bytes:
@@ -48,15 +65,15 @@ def _make_encodable(message: Message) -> Message:
     try:
         encode_into_bytes(_ENCODER, message)
     except UnicodeEncodeError:
-        return repair_message_unicode(message)
+        return repair_message_texts(message)
     return message
 
 
-def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
+def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
     parsed: list[Message] = []
     for message in messages:
         parsed.extend(
-            [normalize_message_arguments(message)] if isinstance(message, Message) else parse_any_message(message)
+            [normalize_message(message)] if isinstance(message, Message) else parse_any_message(to_plain_json(message))
         )
     return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
 
@@ -91,6 +108,7 @@ class LiveConversation:
         self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
         self._observers: list[Callable[[Event], None]] = []
         self._resources = ExitStack()
+        self._calls = SerialCalls()
         self._history = History(log, self._append, self._refresh, self._observers)
         self._view: View = self._fold_log() if view is None else view
         if view is not None:
@@ -143,8 +161,19 @@ class LiveConversation:
     ) -> None:
         self.close()
 
-    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None, key: str = "") -> list[str]:
-        """Append messages in any provider's format, all or none. Return their ids.
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._calls.run(self.close)
+
+    def add(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
+        """Append messages, all or none. Return their ids.
+
+        A message may be a dictionary in the format of any provider, an object of the OpenAI, Anthropic or Gemini SDK
+        (`reply.choices[0].message`), or a `Message`.
 
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
@@ -159,18 +188,16 @@ class LiveConversation:
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
             return self._add_parsed(list(map(_make_encodable, parsed)), key)
 
-    async def add_async(
-        self, *messages: Mapping[str, object] | Message, typed: bool | None = None, key: str = ""
-    ) -> list[str]:
-        """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
+    async def add_async(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
+        """`add` for async code. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the messages may still be stored; `history.refresh` then shows them.
+        If the task is cancelled while the messages are being stored, they are stored first.
         """
         parsed = _parse_messages(messages, typed)
         try:
-            return await self._add_parsed_async(parsed, key)
+            return await self._calls.finish(self._add_parsed_async(parsed, key))
         except UnicodeEncodeError:
-            return await self._add_parsed_async(list(map(_make_encodable, parsed)), key)
+            return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, parsed)), key))
 
     def _add_parsed(self, messages: Sequence[Message], key: str = "") -> list[str]:
         first = self._append_all(self._make_message_payloads(messages, key), key) if messages else 0
@@ -181,27 +208,24 @@ class LiveConversation:
         return [f"m{seq}" for seq in range(first, first + len(messages))]
 
     def _make_message_payloads(self, messages: Sequence[Message], key: str) -> MakePayloads:
-        if len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key:
+        if key and (len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key):
             raise BadInput(
                 f"The key has {len(key):,} characters, or some that are not valid Unicode.",
                 f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
             )
-        visible = [resolve_visibility(message) for message in messages]
+        counter, thinking = self._counter, self._dialect.capabilities.plain_thinking
         tokens = [
-            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
-            for m in visible
+            0 if seen is None else count_message(seen, counter, thinking=thinking)
+            for seen in map(resolve_visibility, messages)
         ]
         note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
 
         def make(first: int) -> Sequence[EventPayload]:
-            numbered = zip(range(first, first + len(messages)), messages, tokens, strict=True)
-            return [
-                *(
-                    MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
-                    for seq, message, count in numbered
-                ),
-                *note,
+            added: list[EventPayload] = [
+                MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
+                for seq, message, count in zip(range(first, first + len(messages)), messages, tokens, strict=True)
             ]
+            return added + note
 
         return make
 
@@ -225,10 +249,21 @@ class LiveConversation:
 
     def _note_key(self, event: Event) -> None:
         what = event.payload
-        if isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC and self._first_seq_by_key is not None:
+        if self._first_seq_by_key is not None and isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC:
             count, _, key = what.text.partition(" ")
             if count.isdecimal() and len(count) < 20:
                 self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
+
+    async def record_async(self, usage: Mapping[str, object] | SdkModel | None) -> None:
+        """`record` for async code."""
+        await self._calls.run(self.record, usage)
+
+    async def call_async(self, method: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call any other method of the session without blocking the event loop.
+
+        For example: `await session.call_async(session.history.undo)`.
+        """
+        return await self._calls.run(method, *args, **kwargs)
 
     def set_system(self, text: str) -> None:
         """Change the system prompt. The provider's cached prefix is lost with it."""
@@ -243,10 +278,15 @@ class LiveConversation:
             text = msgspec.json.encode(parsed).decode()
             self._append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
 
-    def record(self, usage: Mapping[str, object]) -> None:
-        """Record the usage of the last request, in the provider's own format."""
+    def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
+        """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
+
+        None, which a provider returns if it counted nothing, is ignored.
+        """
+        if usage is None:
+            return
         head, counted = self._last_request
-        read = read_usage(usage)
+        read = read_usage(require_object(to_plain_json(usage), "The usage"))
         self._append(
             UsageReported(
                 self.model,
@@ -295,39 +335,49 @@ class LiveConversation:
             events, repeated = self._next_events(make)
             if known is None and not (repeated and repeated.stored):
                 try:
-                    self.log.append(*events)
+                    self._log.append(*events)
                 except StaleHead:
                     self._refresh()
                     continue
-                except _UNCERTAIN:
-                    self._note_failure(events, repeated)
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
                     raise
+                if not self._unconfirmed:
+                    for event in events:
+                        self._fold(event)
+                    return events[0].seq
                 self._fold_own(events)
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 
     async def _append_all_async(self, make: MakePayloads, key: str = "") -> int:
+        from asyncio import to_thread  # noqa: PLC0415
+
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = self._find_key(key, make) if key else None
+            known = await to_thread(self._find_key, key, make) if key else None
             events, repeated = self._next_events(make)
             if known is None and not (repeated and repeated.stored):
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
-                    self._refresh()
+                    await to_thread(self._refresh)
                     continue
-                except _UNCERTAIN:
-                    self._note_failure(events, repeated)
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
                     raise
                 if ours:
-                    self._fold_own(events)
+                    await to_thread(self._fold_own, events)  # observers may write files
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 
     def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
         """Return the events to append, and the failed append that they repeat."""
-        seq = self.log.head + 1
+        seq = self._log.head + 1
         payloads = make(seq)
+        if not self._unconfirmed and len(payloads) == 1:
+            return (Event(seq, self._clock(), payloads[0]),), None
         repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
         if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
             return repeated.events, repeated
@@ -350,16 +400,18 @@ class LiveConversation:
 
     def _fold(self, event: Event) -> None:
         try:
-            self.view.fold(event)
+            self._view.fold(event)
         except RefoldNeeded:
             self._view = self._fold_log()
-        self._note_key(event)
+        if self._first_seq_by_key is not None:
+            self._note_key(event)
         for observe in self._observers:
             observe(event)
 
     def _remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
-        self._last_request = (self.log.head, self.view.fixed_tokens + REQUEST_OVERHEAD + self.view.tokens)
+        view = self._view
+        self._last_request = (self._log.head, view.fixed_tokens + REQUEST_OVERHEAD + view.tokens)
 
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""

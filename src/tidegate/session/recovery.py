@@ -1,16 +1,62 @@
-"""Edits that make a refused request acceptable."""
+"""What adapts a session to its provider: other limits, and content that it refuses."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tidegate.core.edits import Replace
+from tidegate.core.errors import BadInput
+from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result, Text
 from tidegate.core.view import View
+from tidegate.session.policy_runner import PolicyRunner
 
 _OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
 
 
-class ImageRemoval(NamedTuple):
+class Recovery:
+    """Adapts a session to what its provider reports or refuses: `session.recovery`."""
+
+    def __init__(self, runner: PolicyRunner, lower_output: Callable[[int], bool]) -> None:
+        self._runner = runner
+        self._conversation = runner.conversation
+        self._lower_output = lower_output
+
+    def set_window(self, tokens: int) -> None:
+        """Set the context window, for example after asking the server for it."""
+        if tokens <= 0:
+            raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
+        self._runner.known_window = tokens
+
+    def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
+        """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
+        if window and (self._runner.known_window is None or window < self._runner.known_window):
+            self._runner.known_window = window
+        if tokens:
+            head, counted = self._conversation._last_request
+            text = f"{head} {counted} {self._conversation.model}"
+            self._conversation._append(NoteAdded("weighed", text, tokens))
+
+    def lower_output(self, most: int) -> bool:
+        """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""
+        return self._lower_output(most)
+
+    def omit_images(self) -> int:
+        """Replace the images in the view with a short text. Return how many. `history.undo` restores them."""
+        view = self._conversation.view
+        removal = _plan_image_removal(view, self._runner.budget.count)
+        if removal.edits:
+            before, why = view.tokens, f"the provider did not take {removal.images} images"
+            self._runner.append_edits(
+                ViewEdited("media", "overflow", "", why, before, before + removal.token_change, removal.edits)
+            )
+        return removal.images
+
+    def discard_signed_reasoning(self) -> None:
+        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
+        self._conversation._append(NoteAdded("unsigned"))
+
+
+class _ImageRemoval(NamedTuple):
     """The edits that replace every image of a view with a short text, and how many tokens they add (usually < 0)."""
 
     edits: tuple[Replace, ...]
@@ -18,7 +64,7 @@ class ImageRemoval(NamedTuple):
     token_change: int
 
 
-def plan_image_removal(view: View, count: Callable[[Message], int]) -> ImageRemoval:
+def _plan_image_removal(view: View, count: Callable[[Message], int]) -> _ImageRemoval:
     """Replace the images of a view. The log keeps them, and undo restores them."""
     edits: list[Replace] = []
     images = change = 0
@@ -29,7 +75,7 @@ def plan_image_removal(view: View, count: Callable[[Message], int]) -> ImageRemo
             tokens = count(Message(item.message.role, parts))
             edits.append(Replace(item.message.id, parts, tokens))
             images, change = images + found, change + tokens - item.tokens
-    return ImageRemoval(tuple(edits), images, change)
+    return _ImageRemoval(tuple(edits), images, change)
 
 
 def _count_images(parts: tuple[Part, ...]) -> int:

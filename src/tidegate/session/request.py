@@ -1,13 +1,15 @@
 """Requests: the next one, ready to be sent, and past ones, rendered again from the log."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from tidegate.core.budget import make_budget, measure_request
+from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
+from tidegate.core.plan import Decision
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import fold_log
 from tidegate.store.log import LogReader
@@ -18,25 +20,45 @@ from tidegate.wire.rendering.request import RequestRenderer
 class Request:
     """A request, as the session was when it was prepared.
 
-    `body` is the whole request for the provider's SDK, `messages` its messages, `to_bytes()` the JSON as it would be
-    sent; `tokens` is the measured size; `shared` is the number of leading messages that the previous request also had.
+    `model` and `dialect_name` say whom it is for, `tokens` is its size and `window` the limit (None: unknown).
+    `decisions` says what each rule of the policy did to make it fit. `shared_messages` is the number of leading
+    messages that are the same as in the request before, which the provider may have cached. `allows_thinking` is False
+    if the running tool loop no longer begins with its signed thinking: the provider refuses such a request with
+    thinking turned on, so `body` leaves it out.
     """
 
-    def __init__(self, rendering: RequestRenderer, tokens: int) -> None:
+    def __init__(
+        self, rendering: RequestRenderer, tokens: int, *, window: int | None = None, decisions: Sequence[Decision] = ()
+    ) -> None:
         self._rendered = rendering.freeze()
+        self.model = rendering.options.model
         self.dialect_name = rendering.dialect.name
         self.tokens = tokens
+        self.window = window
+        self.decisions = tuple(decisions)
         self.shared_messages = rendering.shared
+        self.allows_thinking = rendering.allows_thinking
+
+    def __repr__(self) -> str:
+        window = f" of {self.window:,}" if self.window else ""
+        edits = [decision.stage for decision in self.decisions if decision.acted]
+        return (
+            f"<Request {self.model or 'no model'} ({self.dialect_name}): {self.tokens:,}{window} tokens,"
+            f" {len(self._rendered.messages):,} messages, edits: {', '.join(edits) or 'none'}>"
+        )
 
     @property
     def messages(self) -> list[dict[str, Any]]:
+        """The messages, in the provider's format."""
         return self._rendered.messages
 
     @property
     def body(self) -> dict[str, Any]:
+        """The whole request as keyword arguments of the provider's SDK, or as the JSON body of its HTTP API."""
         return self._rendered.body()
 
     def to_bytes(self) -> bytes:
+        """The body as JSON, as it would be sent."""
         return self._rendered.to_bytes()
 
 
@@ -69,6 +91,7 @@ class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
     top_p: float | None = None
     window: int = 0
     cache: bool = False
+    extra: dict[str, Any] = {}
 
 
 def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str = "") -> Request:
@@ -90,10 +113,11 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
         temperature=asked.temperature,
         top_p=asked.top_p,
         cache=asked.cache,
+        extra=asked.extra,
     )
     rendering.update(view)
     rendering.shared = _find_shared_messages(log, seq)
-    budget = make_budget(view, window=None, reserve=0, counter=TokenEstimator(), model=model)
+    budget = make_budget(view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=model)
     return Request(rendering, measure_request(view, budget))
 
 

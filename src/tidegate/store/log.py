@@ -16,9 +16,11 @@ class LogReader(Protocol):
     """A log that can be read. `head` is the seq of the last event, 0 if it is empty; seqs count from 1 without gaps."""
 
     @property
-    def head(self) -> int: ...
+    def head(self) -> int:
+        """The seq of the last event; 0 if the log is empty."""
 
-    def read(self, start: int = 1) -> Iterator[Event]: ...
+    def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events from this seq on."""
 
 
 class Log(LogReader, Protocol):
@@ -30,7 +32,8 @@ class Log(LogReader, Protocol):
     async def append_async(self, *events: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
 
-    def read_new_events(self) -> Iterator[Event]: ...
+    def read_new_events(self) -> Iterator[Event]:
+        """Yield the events that others appended. The head moves with each of them."""
 
 
 def check_sequence(head: int, events: Sequence[Event]) -> None:
@@ -59,14 +62,17 @@ class MemoryLog:
 
     @property
     def head(self) -> int:
+        """The seq of the last event; 0 if the log is empty."""
         return len(self._sealed) * _SEGMENT_EVENTS + len(self._open)
 
     def append(self, *events: Event) -> None:
+        """Append events whose seqs follow the head."""
         check_sequence(self.head, events)
-        for record in [encode_event(event) for event in events]:
+        for record in list(map(encode_event, events)):  # all or nothing
             self._keep(record)
 
     async def append_async(self, *events: Event) -> bool:
+        """`append`; nothing waits here."""
         self.append(*events)
         return True
 
@@ -77,6 +83,7 @@ class MemoryLog:
             self._open = []
 
     def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events from this seq on."""
         for record in self._records(start):
             yield decode_event(record)
 

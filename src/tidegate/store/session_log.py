@@ -79,15 +79,20 @@ class KeptLog:
 
     @property
     def head(self) -> int:
+        """The seq of the last event that this process knows; 0 if the log is empty."""
         return self._head
 
     def append(self, *events: Event) -> None:
+        """Append events in one step. StaleHead if others appended since the head was read."""
         records = self._make_records(events)
         self._advance(self._store.append(self.session_name, self._head, records), records)
 
     async def append_async(self, *events: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
-        records = self._make_records(events)
+        if self._blobs is None:
+            records = self._make_records(events)
+        else:
+            records = await asyncio.to_thread(self._make_records, events)  # it may write a blob
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, records)
         if head <= self._head:
@@ -116,6 +121,7 @@ class KeptLog:
         return store_if_large(record, self.session_name, self._blobs)
 
     def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events from this seq up to the known head."""
         head = self._head
         if start > head:
             return

@@ -57,9 +57,10 @@ class TurnFinished(NamedTuple):
 
 
 class AgentProblem(NamedTuple):
-    """The agent could not be opened. If another was open, it still is."""
+    """The agent could not be opened. If another was open, it still is. `error` is None for one that is not ours."""
 
     problem: str
+    error: TidegateError | None = None
 
 
 class ApprovalRequested(NamedTuple):
@@ -148,14 +149,14 @@ class AgentThread:
         try:
             launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
-            self._listener(AgentProblem(str(bad)))
+            self._listener(AgentProblem(str(bad), bad))
             return
         await self._interrupt_turn()
         before = self.launch_options
         await self._close_agent()
         problem = await self._start_agent(launch)
-        if problem:
-            self._listener(AgentProblem(problem))
+        if problem is not None:
+            self._listener(problem)
             if before is not None:
                 await self._start_agent(before)
 
@@ -167,14 +168,16 @@ class AgentThread:
             await asyncio.wait([self._agent_task])
         self._close_requested = self._agent_task = self.agent = self._status_watcher = None
 
-    async def _start_agent(self, launch: LaunchOptions) -> str:
+    async def _start_agent(self, launch: LaunchOptions) -> AgentProblem | None:
         """Open and close the agent in one task: the connections it holds require that."""
         leave = self._close_requested = asyncio.Event()
-        ready: asyncio.Future[str] = self._loop.create_future()
+        ready: asyncio.Future[AgentProblem | None] = self._loop.create_future()
         self._agent_task = self._loop.create_task(self._hold_agent(launch, leave, ready))
         return await ready
 
-    async def _hold_agent(self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
+    async def _hold_agent(
+        self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[AgentProblem | None]"
+    ) -> None:
         try:
             loaded = launch.load_config()
             async with open_agent(
@@ -189,14 +192,15 @@ class AgentThread:
             ) as agent:
                 agent.notices += loaded.problems
                 self._attach_agent(launch, agent)
-                ready.set_result("")
+                ready.set_result(None)
                 await leave.wait()
         except Exception as bad:  # noqa: BLE001 - any error is shown to the user, and the app stays open
-            problem = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
+            error = bad if isinstance(bad, TidegateError) else None
+            problem = f"{type(bad).__name__}: {bad}" if error is None else str(error)
             if ready.done():
                 self._listener(TurnFinished(problem=problem))
             else:
-                ready.set_result(problem)
+                ready.set_result(AgentProblem(problem, error))
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
         self.agent, self.launch_options = agent, launch

@@ -187,7 +187,7 @@ class ChatApp(App[int]):
                 self.status.figures = news
             case AgentOpened():
                 self._handle_opened(news)
-            case AgentProblem(problem):
+            case AgentProblem(problem, _):
                 self.turn_state.add_remark(problem, problem=True)
             case ApprovalRequested():
                 self.approvals.add_request(news)

@@ -1,13 +1,13 @@
 """The requests of a session, read from its log: those with a usage report, and those known by their answer only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from tidegate.agent.spending import SIDE_COST_TOPIC
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
@@ -57,11 +57,6 @@ class RequestHistory(msgspec.Struct, frozen=True):
     side_spending: SideSpending
 
 
-class _SideCost(msgspec.Struct, frozen=True):
-    model: str
-    usage: Usage
-
-
 def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
     """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
     requests: list[RequestRecord] = []
@@ -72,8 +67,8 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
             _add_report(requests, event, payload)
         elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
             _add_answer(requests, event)
-        elif isinstance(payload, NoteAdded) and payload.topic == SIDE_COST_TOPIC:
-            _add_side_cost(side_spending, payload.text, prices)
+        elif isinstance(payload, NoteAdded) and payload.topic == SPENT_TOPIC:
+            _add_side_cost(side_spending, payload, prices)
     for each in requests:
         each.cost = _price_request(each.used, prices)
     return RequestHistory(sorted(requests, key=lambda each: each.head), side_spending)
@@ -114,18 +109,13 @@ def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] |
     return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
-def _add_side_cost(spending: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
-    for side_cost in _parse_side_cost(text):
-        tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens
-        cost = compute_model_cost(side_cost.usage, side_cost.model, prices)
-        spending.calls += 1
-        spending.tokens += tokens
-        spending.dollars += cost.total if cost else 0.0
-        spending.unpriced += 0 if cost else tokens
-
-
-def _parse_side_cost(text: str) -> Iterator[_SideCost]:
-    try:
-        yield msgspec.json.decode(text, type=_SideCost)
-    except msgspec.MsgspecError:  # forgotten, or somebody else's note
+def _add_side_cost(spending: SideSpending, noted: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:
+    side_cost = parse_side_cost(noted)
+    if side_cost is None:
         return
+    tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens
+    cost = compute_model_cost(side_cost.usage, side_cost.model, prices)
+    spending.calls += 1
+    spending.tokens += tokens
+    spending.dollars += cost.total if cost else 0.0
+    spending.unpriced += 0 if cost else tokens

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.budget import make_budget, measure_request
+from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
 from tidegate.core.tokens.estimate import TokenEstimator
@@ -229,7 +229,9 @@ class _StoryReader:
     # --- sizes ----------------------------------------------------------------------------------------------------
 
     def _measure_request(self) -> int:
-        budget = make_budget(self._view, window=None, reserve=0, counter=TokenEstimator(), model=self._model.model)
+        budget = make_budget(
+            self._view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=self._model.model
+        )
         return measure_request(self._view, budget)
 
     def _add_requests_at(self, event: Event) -> None:
@@ -260,6 +262,7 @@ class _StoryReader:
                 max_tokens=sent.max_tokens,
                 temperature=sent.temperature,
                 top_p=sent.top_p,
+                extra=sent.extra,
             )
         self._renderer.update(self._view)
         rendered = self._renderer.freeze()

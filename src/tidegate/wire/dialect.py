@@ -87,6 +87,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         return options.max_tokens or self.capabilities.default_max_tokens
 
     @property
+    def thinking_origin(self) -> str:
+        """The `Message.origin` of signed thinking with which a running tool loop must begin, or ""."""
+        return "" if self.allows_thinking is _allow_thinking else self.family
+
+    @property
     def family(self) -> str:
         """The `Message.origin` whose opaque data this dialect may send back."""
         return self.capabilities.family

@@ -14,6 +14,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
+from tidegate.wire.sdk_objects import to_plain_json
 
 _JSON_ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 200
@@ -45,6 +46,8 @@ def _type_name(value: object) -> str:
 
 def repair_unicode(text: str) -> str:
     """Return valid Unicode: adjacent halves of a surrogate pair are joined, a single half becomes U+FFFD."""
+    if type(text) is not str:
+        text = str.__str__(text)  # the content of a subclass, whatever its own __str__ returns
     if text.isascii():
         return text
     try:
@@ -246,8 +249,10 @@ def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Mes
 # --- messages nobody has parsed -----------------------------------------------------------------------------------
 
 
-def normalize_message_arguments(message: Message) -> Message:
-    """Return the message with call arguments as a parser would have made them: the text of a JSON object."""
+def normalize_message(message: Message) -> Message:
+    """Return the message as a parser would have made it: plain strings, and call arguments that are a JSON object."""
+    if _has_string_subclass(message):
+        message = repair_message_texts(message)
     if not any(isinstance(part, Call) for part in message.parts):
         return message
     parts = tuple(
@@ -257,6 +262,13 @@ def normalize_message_arguments(message: Message) -> Message:
     return msgspec.structs.replace(message, parts=parts)
 
 
-def repair_message_unicode(message: Message) -> Message:
-    """Return the message with valid Unicode in every text."""
-    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message)), Message)
+def _has_string_subclass(value: object) -> bool:
+    if isinstance(value, str):
+        return type(value) is not str
+    inner = msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value
+    return isinstance(inner, tuple) and any(map(_has_string_subclass, inner))
+
+
+def repair_message_texts(message: Message) -> Message:
+    """Return the message with valid Unicode in every text, and subclasses of `str` as plain strings."""
+    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message, enc_hook=to_plain_json)), Message)

@@ -13,6 +13,7 @@ from tidegate.wire.openai_chat.dialect import DIALECT as OPENAI_CHAT
 from tidegate.wire.openai_chat.mistral import DIALECT as MISTRAL
 from tidegate.wire.openai_responses.dialect import DIALECT as OPENAI_RESPONSES
 from tidegate.wire.parsing import abbreviate_value, build_tool, require_field, require_list, require_object
+from tidegate.wire.sdk_objects import to_plain_json
 
 _ALL = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, DEEPSEEK, MISTRAL)
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in _ALL})
@@ -73,7 +74,7 @@ def parse_tools(tools: Iterable[Mapping[str, object] | Tool]) -> tuple[Tool, ...
     """Parse tools in the form of OpenAI (chat, Responses), Anthropic or Gemini."""
     found: list[Tool] = []
     for tool in tools:
-        found.extend([tool] if isinstance(tool, Tool) else _read_tools(require_object(tool, "A tool")))
+        found.extend([tool] if isinstance(tool, Tool) else _read_tools(require_object(to_plain_json(tool), "A tool")))
     names = [tool.name for tool in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -18,8 +18,11 @@ class Usage(NamedTuple):
 def read_usage(usage: Mapping[str, object]) -> Usage:
     """Read the usage of OpenAI (chat, Responses), Anthropic or Gemini. A missing or impossible number is 0."""
     read = _read(usage)
-    cached = min(read.cache_read, read.input_tokens)  # cached input is part of the input
-    return read._replace(cache_read=cached, cache_write=min(read.cache_write, read.input_tokens - cached))
+    total, output, cached, written = read
+    if cached + written <= total:
+        return read
+    cached = min(cached, total)  # cached input is part of the input
+    return Usage(total, output, cached, min(written, total - cached))
 
 
 def _read(usage: Mapping[str, object]) -> Usage:

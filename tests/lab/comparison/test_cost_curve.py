@@ -24,7 +24,7 @@ from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_fi
 from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 from tidegate.lab.comparison.session_sources import SessionSource
 from tidegate.lab.scoring.session_figures import ModelCosts, SessionFigures, UnmanagedCost
-from tidegate.lab.scoring.text_scorer import KeptText, TextFigures
+from tidegate.lab.scoring.text_scorer import KeptShare, TextFigures
 
 Kept = dict[str, float | None]
 SESSIONS = [f"s{number}" for number in range(12)]
@@ -122,7 +122,7 @@ def contender(key: str) -> Contender:
 
 
 def figures(cost: float, kept: float, place: int) -> SessionFigures:
-    share = [KeptText(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
+    share = [KeptShare(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
     made = SessionFigures(
         1000.0,
         10,

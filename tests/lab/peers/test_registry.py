@@ -9,7 +9,7 @@ import pytest
 
 import tidegate
 from tidegate.lab.peers.build import ENVIRONMENT_NAMES, find_requirements
-from tidegate.lab.peers.environments import explain_missing_peer, list_available_peers
+from tidegate.lab.peers.environments import explain_missing_peer
 from tidegate.lab.peers.registry import COST_ROWS, PEERS, REQUIREMENTS_FOLDER, SCRIPTS_FOLDER, Peer, find_peer
 
 
@@ -52,14 +52,14 @@ def test_a_missing_environment_is_said_with_the_remedy(tmp_path: Path, monkeypat
     reason = explain_missing_peer(real)
     assert "make peers" in reason
     assert str(tmp_path) in reason
-    assert {peer.name for peer in list_available_peers()} == {
+    assert {peer.name for peer in PEERS if not explain_missing_peer(peer)} == {
         peer.name for peer in PEERS if not peer.runs_published_code
     }
     made = tmp_path / "deepagents" / "bin" / "python"
     made.parent.mkdir(parents=True)
     made.touch()
     assert explain_missing_peer(real) == ""
-    assert real in list_available_peers()
+    assert explain_missing_peer(real) == ""
 
 
 BENCH = Path(__file__).parents[3] / "bench"

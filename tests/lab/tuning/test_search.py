@@ -10,7 +10,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.comparison.session_sources import SessionSource
 from tidegate.lab.scoring.session_figures import ModelCosts, SessionFigures, UnmanagedCost
-from tidegate.lab.scoring.text_scorer import KeptText, TextFigures
+from tidegate.lab.scoring.text_scorer import KeptShare, TextFigures
 from tidegate.lab.tuning.search import score_figures, split_sessions
 from tidegate.lab.tuning.settings import (
     TunableSetting,
@@ -48,7 +48,7 @@ def figures(far: int, dollars: float, over: int = 0) -> SessionFigures:
         1000.0,
         10,
         requests_beyond_window=10,
-        texts=TextFigures(refs_in_context=KeptText(far, 10)),
+        texts=TextFigures(refs_in_context=KeptShare(far, 10)),
         dollars=dollars,
         oversized_requests=over,
     )

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.files import read_config_sources, resolve_config
+from tidegate.agent.config.foreign_file import FOREIGN_ENDING, find_foreign_name, set_foreign_value
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.limits import UNMERGED_KEYS
 from tidegate.agent.config.resolved_config import ResolvedConfig, load_configured_policy
@@ -67,7 +68,12 @@ def change_setting(options: LaunchOptions, name: str, text: str) -> ChangedSetti
     if change.path[0] == "policy" and change.path[-1] != "name" and options.policy:
         written_policy = options.policy
         changes.insert(0, _SettingChange(("policy", "name"), "policy.name", written_policy))
-    new_text = _apply_changes(_read_file(file), changes, file)
+    text = _read_file(file)
+    if file.suffix == FOREIGN_ENDING and text.strip():
+        change = _rename_foreign_setting(change, text, file)
+        new_text = set_foreign_value(text, change.path[-1], change.value)
+    else:
+        new_text = _apply_changes(text, changes, file)
     after = _check_change(options, file, new_text, change)
     _write_file(options, file, new_text)
     return ChangedSetting(change.path, change.name, _format_value(after, change), file, written_policy)
@@ -131,6 +137,17 @@ def _read_file(file: Path) -> str:
         return file.read_text("utf-8-sig")
     except FileNotFoundError:
         return ""
+
+
+def _rename_foreign_setting(change: _SettingChange, text: str, file: Path) -> _SettingChange:
+    """Return the change under the name that the file of another system has for the setting."""
+    name = find_foreign_name(text, change.path[-1]) if change.path[:2] == ("policy", "settings") else ""
+    if not name:
+        raise BadInput(
+            f"{file.name} has no name for {change.name}: it is the file of another system.",
+            "Write a tidegate.yaml and name that with --config.",
+        )
+    return _SettingChange(("policy", "settings", name), f"policy.settings.{name}", change.value)
 
 
 def _apply_changes(text: str, changes: Sequence[_SettingChange], file: Path) -> str:

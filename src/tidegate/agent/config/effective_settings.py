@@ -55,7 +55,9 @@ def list_effective_settings(config: ResolvedConfig, environment: Mapping[str, st
 
 
 def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list[EffectiveSetting]:
-    """Add what the command rules mean, and which values were ignored; an ignored value without a line gets one."""
+    """Add notes about the meaning of command rules and about ignored values, with a new line for a value that
+    has none.
+    """
     notes: dict[str, str] = {}
     for number, rule in enumerate(config.settings.capabilities.allow_commands, 1):
         notes[f"capabilities.allow_commands.{number}"] = describe_command_rule(rule)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.config.foreign_file import adapt_foreign_file
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
@@ -118,6 +119,7 @@ def _project_sets_policy(sources: ConfigSources) -> bool:
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
     """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
+    project = adapt_foreign_file(project) if project is not None and sources.is_explicit else project
     if (
         project is not None
         and not sources.is_explicit
@@ -279,10 +281,11 @@ def _check_names(config: ResolvedConfig) -> None:
             f"{sources['rules']}: the rules have {size:,} characters.", f"Keep them to {_MAX_RULES_CHARS:,} in all."
         )
     all_actions = {f"{module}.{action}" for module, found in MODULE_ACTIONS.items() for action in found}
-    for name in settings.capabilities.tools:
+    named = [(name, f"capabilities.tools.{name}") for name in settings.capabilities.tools]
+    named += [(name, f"agents.{config.agent.id}.tools") for name in config.agent.tools or ()]
+    for name, path in named:
         if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
-            known = BUILTIN_TOOL_NAMES | all_actions | set(settings.tools)
-            require_known(name, known, "tool", f"capabilities.tools.{name}")
+            require_known(name, BUILTIN_TOOL_NAMES | all_actions | set(settings.tools), "tool", path)
     if settings.tools:
         installed = [plugin.name for plugin in list_plugins("tool")]
         for name in settings.tools:

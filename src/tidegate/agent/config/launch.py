@@ -15,14 +15,13 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.agent.config.files import ConfigFiles, read_config_sources, resolve_config
-from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS
+from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, guess_provider
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import BrainSettings, PolicySettings
 from tidegate.agent.config.trust import check_trust
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.plugins import find_plugin
-from tidegate.wire.registry import find_dialect_of_model
 
 
 class LoadedConfig(NamedTuple):
@@ -94,7 +93,7 @@ def choose_brain(model: str, brain: BrainSettings, providers: frozenset[str] | s
     """Return the brain for `PROVIDER/MODEL`, a model of the configured provider, or a model with a known maker."""
     provider, slash, name = model.partition("/")
     if not slash or not (provider in providers or find_plugin("provider", provider)):
-        provider, name = brain.provider or _guess_provider(model), model
+        provider, name = brain.provider or _require_provider(model), model
     if provider == brain.provider:
         return msgspec.structs.replace(brain, model=name)
     return BrainSettings(
@@ -102,15 +101,11 @@ def choose_brain(model: str, brain: BrainSettings, providers: frozenset[str] | s
     )
 
 
-def _guess_provider(model: str) -> str:
-    if model.endswith(".gguf"):
-        return EMBEDDED_PROVIDER
-    if model.lower().startswith(("gpt-", "o1", "o3", "o4", "chatgpt-")):
-        return "openai"
-    dialect = find_dialect_of_model(model)
-    if dialect is None or dialect.vendor is None:
+def _require_provider(model: str) -> str:
+    provider = guess_provider(model)
+    if not provider:
         raise BadInput(
             f"The provider of the model {quote_value(model)} is not known.",
             f"Write PROVIDER/MODEL; known providers: {', '.join(KNOWN_PROVIDERS)}.",
         )
-    return dialect.vendor.name
+    return provider

@@ -12,7 +12,7 @@ from tidegate.agent.config.settings import BrainSettings, ProviderSettings
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
 from tidegate.plugins import Plugin, find_plugin, list_plugins
-from tidegate.wire.registry import DIALECTS, get_dialect, resolve_dialect
+from tidegate.wire.registry import DIALECTS, find_dialect_of_model, get_dialect, resolve_dialect
 
 EMBEDDED_PROVIDER = "embedded"
 _P = ProviderSettings
@@ -43,6 +43,16 @@ _DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
         EMBEDDED_PROVIDER: "openai_chat",
     }
 )
+
+
+def guess_provider(model: str) -> str:
+    """Return the provider whose models are named like this; "" if it cannot be told."""
+    if model.endswith(".gguf"):
+        return EMBEDDED_PROVIDER
+    if model.lower().startswith(("gpt-", "o1", "o3", "o4", "chatgpt-")):
+        return "openai"
+    dialect = find_dialect_of_model(model)
+    return "" if dialect is None or dialect.vendor is None else dialect.vendor.name
 
 
 class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,13 +67,19 @@ class BrainSettings(msgspec.Struct, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """An agent. Those with the role `specialist` or `worker` are only used by the tool `task`."""
+    """An agent. Those with the role `specialist` or `worker` are kinds of subagents: only the tool `task` uses them.
+
+    A subagent without a model has that of the agent that asks; `context.max_tokens` of its brain is its window.
+    `tools` are the tools it may use, of those that the file offers: names, patterns or actions of modules as under
+    `capabilities`; null is all.
+    """
 
     id: ConfigName
     role: Literal["assistant", "coordinator", "specialist", "worker"] = "assistant"
     description: str = ""
     brain: BrainSettings = BrainSettings()
     system_prompt: str = ""
+    tools: tuple[str, ...] | None = None
 
 
 class AppSettings(msgspec.Struct, frozen=True):
@@ -103,6 +109,9 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
 
     In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
     `background` prepares summaries a little before the policy needs them.
+
+    `tool_mode` says how tools are shown to the model: `direct` with all definitions, `discovery` with categories and
+    meta-tools to find and call them, `auto` in discovery above `max_direct_tools` tools.
     """
 
     mode: Literal["conversation", "one_shot"] = "conversation"
@@ -111,6 +120,8 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
     max_steps: PositiveInt = 100
     timeout: NonNegativeFloat | None = None
     background: bool = False
+    tool_mode: Literal["auto", "direct", "discovery"] = "auto"
+    max_direct_tools: PositiveInt = 40
     context: ContextSettings | None = None
     hooks: tuple[Hook, ...] = ()
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from tidegate.agent.config.resolved_config import ResolvedConfig
-from tidegate.agent.config.settings import CapabilitySettings
+from tidegate.agent.config.settings import AgentSettings, CapabilitySettings
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, ApprovalVerdict
 from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, BUILTIN_TOOL_NAMES, MODULE_ACTIONS
 
@@ -32,6 +32,19 @@ def list_offered_tools(config: ResolvedConfig) -> frozenset[str]:
         find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
     }
     return frozenset(tool for tool in named if tool is not None) | ALWAYS_OFFERED_TOOLS
+
+
+def is_tool_allowed(agent: AgentSettings, name: str) -> bool:
+    """Return whether an agent may have this tool, of those that the configuration offers."""
+    return agent.tools is None or any(fnmatchcase(name, resolve_tool_name(pattern)) for pattern in agent.tools)
+
+
+def uses_discovery(config: ResolvedConfig, tool_count: int) -> bool:
+    """Return whether so many tools are shown in discovery mode, see `ExecutionSettings`."""
+    execution = config.settings.execution
+    if execution.tool_mode == "auto":
+        return tool_count > execution.max_direct_tools
+    return execution.tool_mode == "discovery"
 
 
 def resolve_approval(config: ResolvedConfig) -> ApprovalRules:

@@ -15,7 +15,7 @@ from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessag
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import NOTE, Call, MarkedText, Message
+from tidegate.core.messages import INSTRUCTION, NOTE, Call, MarkedText, Message
 from tidegate.core.policy.policy import Policy, Rule
 from tidegate.core.stages.summary import summarize
 from tidegate.core.stages.turns import keep_recent
@@ -46,8 +46,8 @@ async def compact_context(
     decisions = await at.session.run_rules_async([made], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
-        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].why}"
-    return f"nothing was compacted. {own[-1].why if own else 'There was nothing to do.'}"
+        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].reason}"
+    return f"nothing was compacted. {own[-1].reason if own else 'There was nothing to do.'}"
 
 
 def _make_compaction_rule(name: str, action: CompactContext, context: ContextSettings, policy: Policy) -> Rule:
@@ -62,10 +62,14 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
-    """Add a message that starts no turn. Its text comes from the configuration and is clipped."""
+    """Add a message that starts no turn. Its text comes from the configuration and is clipped.
+
+    With the role system it is sent as part of the system prompt, because whoever wrote the configuration wrote it.
+    """
     limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget.room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
-    at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
+    kind = INSTRUCTION if action.role == "system" else NOTE
+    at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=kind, user_visible=False))
     return text
 
 

@@ -1,1 +1,1 @@
-"""What the model may do: tools, how their arguments are read, who approves, and where they may reach."""
+"""The tools of an agent: their arguments, their approval, and the paths they may use."""

@@ -88,7 +88,7 @@ def is_command_allowed(rules: tuple[str, ...], command: str) -> bool:
 def intersect_command_rules(one: tuple[str, ...], other: tuple[str, ...]) -> frozenset[str]:
     """Return the rules that match exactly the commands that a rule of `one` and a rule of `other` both match.
 
-    Of two rules, one covers the other or no command matches both, so no new rule is needed.
+    Two rules either have no command in common or one covers the other, so the result consists of existing rules.
     """
     return frozenset(_list_covered(one, other)) | frozenset(_list_covered(other, one))
 

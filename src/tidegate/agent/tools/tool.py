@@ -24,7 +24,7 @@ from tidegate.agent.environment import allowed_environment
 from tidegate.agent.tools.arguments import build_arguments_schema, convert_arguments
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Tool
-from tidegate.core.text.clip import clip_bytes
+from tidegate.core.text.clip import clip_bytes, cut_json_array
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
 from tidegate.session.session import Session
@@ -35,15 +35,21 @@ MAX_RESULT_BYTES = 64 * 1024
 MAX_STREAM_BYTES = 256 * 1024
 """Bytes of the output of a process: its end is kept."""
 
+_NARROW_HINT = "To see others, use a narrower pattern or filter. Do NOT guess or invent them."
+
 _A = TypeVar("_A", bound=msgspec.Struct)
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The result of a call. Process output may be longer, and is cut at its beginning."""
+    """The result of a call. Process output may be longer, and is cut at its beginning.
+
+    `notice` is about the result, for the model. It is a separate part, so that a text in JSON stays valid.
+    """
 
     text: str
     is_error: bool = False
     is_process_output: bool = False
+    notice: str = ""
 
 
 class ToolFailed(Exception):
@@ -60,8 +66,13 @@ def make_failure_result(error: Exception) -> ToolResult:
 
 
 def bound_result(result: ToolResult) -> ToolResult:
-    """Clip the result to its limit and repair its text, so that any provider accepts it."""
+    """Clip the result to its limit and repair its text, so that any provider accepts it. A JSON array stays one."""
     text = repair_unicode(result.text)
+    if not result.is_process_output and len(text.encode()) > MAX_RESULT_BYTES:
+        cut = cut_json_array(text, lambda some: len(some.encode()) <= MAX_RESULT_BYTES)
+        if cut is not None:
+            notice = f"[The tool returned {cut.total:,} items; only the first {cut.shown:,} are here. {_NARROW_HINT}]"
+            return msgspec.structs.replace(result, text=cut.text, notice=notice)
     text = (
         keep_last_bytes(text, MAX_STREAM_BYTES) if result.is_process_output else clip_bytes(text, MAX_RESULT_BYTES).text
     )

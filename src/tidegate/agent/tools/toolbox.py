@@ -21,9 +21,11 @@ from tidegate.agent.tools.context_tools import (
     RECALL_TOOL,
     create_skills_tool,
 )
+from tidegate.agent.tools.discovery import create_meta_tools, describe_unknown_tool, unwrap_call
 from tidegate.agent.tools.files.read_tool import READ_TOOL
 from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
 from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
+from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS
 from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
 from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult, bound_result, make_failure_result
 from tidegate.core.errors import BadInput
@@ -41,7 +43,11 @@ def list_standard_tools(skills: Skills | None = None, *, memory: bool = True) ->
 
 
 class Toolbox:
-    """The tools of an agent. Without `ask`, calls that need the user's approval are denied."""
+    """The tools of an agent. Without `ask`, calls that need the user's approval are denied.
+
+    With `discovery` the model is shown the meta-tools and the tools that are always offered, see `discovery`. The
+    meta-tools only tell about tools, so they need no approval.
+    """
 
     def __init__(
         self,
@@ -49,8 +55,10 @@ class Toolbox:
         *,
         approval: ApprovalRules = STANDARD_APPROVAL,
         ask: AskUser | None = None,
+        discovery: bool = False,
     ) -> None:
         self.tools: dict[str, AgentTool] = {}
+        self.discovery = discovery
         self.approval = approval
         self.ask = ask
         for tool in tools:
@@ -65,7 +73,16 @@ class Toolbox:
     def definitions(self, *, compact: bool = False) -> list[Tool]:
         """Return the definitions, for `Session(tools=...)`; `compact` shortens descriptions and schemas."""
         tools = [each.tool for each in self.tools.values()]
+        if self.discovery:
+            tools = [*(each.tool for each in self._meta_tools().values()), *filter(_is_always_offered, tools)]
         return [shorten_definition(tool) for tool in tools] if compact else tools
+
+    def _meta_tools(self) -> dict[str, AgentTool]:
+        return {each.tool.name: each for each in create_meta_tools(self.tools)} if self.discovery else {}
+
+    def resolve_call(self, call: Call) -> Call:
+        """Return the call to run for the call of a model: in discovery mode, `call_tool` asks for another one."""
+        return unwrap_call(call) if self.discovery else call
 
     def may_run_in_parallel(self, name: str) -> bool:
         """Return whether calls of this tool may run at the same time."""
@@ -73,18 +90,21 @@ class Toolbox:
 
     async def run_call(self, call: Call, context: ToolContext) -> ToolResult:
         """Run the call of a model and return its result. Nothing is raised except a cancellation."""
-        tool = self.tools.get(call.name)
+        tool, meta = self.tools.get(call.name), self._meta_tools().get(call.name)
+        tool = tool or meta
         if tool is None:
             return ToolResult(self._describe_unknown_tool(call.name), is_error=True)
         try:
             arguments = parse_tool_arguments(call.arguments)
-            refusal = await self._check_approval(call.name, arguments)
+            refusal = "" if tool is meta else await self._check_approval(call.name, arguments)
             result = ToolResult(refusal, is_error=True) if refusal else await tool(arguments, context)
         except Exception as error:  # noqa: BLE001 - the model gets every error as a result
             result = make_failure_result(error)
         return bound_result(result)
 
     def _describe_unknown_tool(self, name: str) -> str:
+        if self.discovery:
+            return describe_unknown_tool(name, self.tools)
         near = get_close_matches(name[:80], self.tools, 1, 0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self.tools) or 'none'}."
@@ -102,6 +122,10 @@ class Toolbox:
         except Exception as error:  # noqa: BLE001 - without an answer there is no approval
             return f"The user could not be asked ({type(error).__name__}); it was not run."
         return "" if agreed is True else "The user denied this; it was not run. Ask what they want instead."
+
+
+def _is_always_offered(tool: Tool) -> bool:
+    return tool.name in ALWAYS_OFFERED_TOOLS
 
 
 def shorten_definition(tool: Tool) -> Tool:

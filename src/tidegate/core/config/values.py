@@ -62,6 +62,10 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
 }
 
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A share of the room or the window."""
+
+
 class SourcePosition(NamedTuple):
     """A file and line. Line 0 means no line, as for settings that a caller passes."""
 
@@ -228,12 +232,19 @@ def convert_value(value: object, hint: Any, what: str, place: SourcePosition) ->
         raise place.make_error(f"{what} is {quote_value(value)} ({why[:1].lower() + why[1:]}).", remedy) from None
 
 
+def _describe_range(meta: object) -> str:
+    if not isinstance(meta, msgspec.Meta) or meta.ge is None:
+        return ""
+    return f" from {meta.ge} to {meta.le}" if meta.le is not None else f" ({meta.ge} or more)"
+
+
 def describe_type(hint: Any) -> str:
     """A type in words."""
     if get_origin(hint) is Literal:
         return " or ".join(quote_value(choice) for choice in get_args(hint))
     if get_origin(hint) is Annotated:
-        return describe_type(get_args(hint)[0])
+        base, *limits = get_args(hint)
+        return describe_type(base) + "".join(_describe_range(each) for each in limits)
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(describe_type(choice) for choice in get_args(hint))
     return TYPE_NAMES.get(hint) or TYPE_NAMES.get(get_origin(hint)) or str(hint)

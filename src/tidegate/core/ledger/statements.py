@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
-from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.ledger.lines import LedgerLine, parse_ledger
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
 from tidegate.core.sweep.group_notes import describe_outcome, find_command
 from tidegate.core.sweep.key_lines import is_marker
@@ -28,6 +28,10 @@ _VALUES: Final = 24
 _VALUE_KINDS: Final = frozenset(("path", "file", "url", "email", "uuid", "hash", "id", "number"))
 _VALUE_CHARS: Final = 100  # characters of a line around a value
 _READ_CHARS: Final = 6_000  # characters of a result in which values are searched for
+SUBAGENT_TOOL: Final = "task"
+"""The tool that gives work to a subagent. Its result ends with a report of that work."""
+_WORK_REPORT: Final = re.compile(r"^\[work in ([\w.:@/-]{1,120})\]\n((?:- .+(?:\n|$))+)", re.MULTILINE)
+_REPORTED: Final = 6  # lines of each kind in a work report
 
 
 def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[LedgerLine]:
@@ -42,6 +46,7 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
         dict[str, LedgerLine](),
         dict[str, LedgerLine](),
     )
+    reported: list[LedgerLine] = []
     planned = False
     for message in reversed(gone):
         for call in calls_of(message):
@@ -53,6 +58,8 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
             if todos and not planned:  # only the newest to-do list is valid
                 planned = True
                 opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_DECISIONS]]
+            if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _REPORTED:
+                reported += parse_work_report(answer)
             if message.id not in described:
                 for path in changed_paths_of(call):
                     changed.setdefault(path, LedgerLine("changed", message.id, path))
@@ -61,7 +68,25 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
         if message.role == "assistant" and len(decided) < _DECISIONS:
             decided += _decisions(message)[: _DECISIONS - len(decided)]
     values = _find_values(gone)
-    return [*opened, *reversed(decided), *reversed(changed.values()), *reversed(ran.values()), *values]
+    return [*opened, *reversed(decided), *reversed(changed.values()), *reversed(ran.values()), *reported, *values]
+
+
+def write_work_report(session_name: str, messages: Sequence[Message]) -> str:
+    """What a subagent decided, ran and changed, for the end of its result. The ids are those of its own session."""
+    found = statements_of(messages, frozenset())
+    lines = [
+        line for what in ("decided", "ran", "changed") for line in [f for f in found if f.what == what][-_REPORTED:]
+    ]
+    return "\n".join([f"[work in {session_name}]", *map(str, lines)]) if lines else ""
+
+
+def parse_work_report(result: Message) -> list[LedgerLine]:
+    """The lines of a work report in the result of a subagent, each with its session and the message there."""
+    found = _WORK_REPORT.search(text_of(result))
+    if found is None:
+        return []
+    lines = [line for line in parse_ledger(found[2]) if line.what in ("decided", "ran", "changed")]
+    return [LedgerLine(line.what, result.id, f"{found[1]} {line.ident}: {line.text}") for line in lines]
 
 
 def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> None:
@@ -117,7 +142,7 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
         from_file = target is not None and (target.writes or (target.files and not target.runs_command))
         if from_file or (result is None and message not in given):
             continue
-        for value, around in _values_in(head_and_tail(text_of(message), _READ_CHARS)):
+        for value, around in _values_in(head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)):
             found.setdefault(value, LedgerLine("value", message.id, around))
             if len(found) >= _VALUES:
                 break

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import UNLIMITED, Budget
+from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.ledger.lines import (
     LEDGER,
@@ -110,7 +110,7 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     tokens = min(
         int(budget.room * share),
         MAX_LEDGER_TOKENS,
-        int((budget.window or UNLIMITED) * (_MAX_WINDOW_SHARE if ledger_share_of(policy) else 1)),
+        int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if ledger_share_of(policy) else 1)),
     )
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
 

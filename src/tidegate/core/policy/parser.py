@@ -7,10 +7,16 @@ all its stages, settings, triggers and expressions have been looked up and evalu
 import inspect
 import re
 from collections.abc import Collection, Mapping
-from functools import cache
-from typing import Any, NamedTuple, get_type_hints
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
+from tidegate.core.budget import UNKNOWN_WINDOW
 from tidegate.core.config.values import (
+    MAX_NUMBER,
     TYPE_NAMES,
     Number,
     Scalar,
@@ -32,12 +38,15 @@ from tidegate.core.policy.external_stage import ExternalStage
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
-    "name about settings aliases context reserve meter window unknown_window unknown_limit recoveries retention"
-    " moments".split()
+    "name about settings aliases context reserve meter window default_window unknown_window unknown_limit recoveries"
+    " retention moments".split()
 )
 RULE_KEYS = ("stage", "id", "if", "when", "cooldown", "floor")
 _FLAG_METRICS = frozenset({"unlimited"})
 """Metrics that may be compared with true and false."""
+
+_SHARE_METRICS = frozenset({"pressure", "window_share", "history_share"})
+"""Metrics that are a share of the window."""
 
 _Settings = dict[str, Scalar]
 
@@ -60,16 +69,19 @@ def parse_policy(
         for moment, node in top["moments"].fields("moments", MOMENTS, "moment").items():
             rules = [_rule(rule, moment, known, stages, taken) for rule in node.items(f"moment {moment}")]
             moments[moment] = tuple(rule for rule in rules if rule is not None)
+        _check_choices(known, _compared_values(top["moments"], declared.settings), SourcePosition(source, 0))
     stem = source.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
     return Policy(
         name=top["name"].text("name") if "name" in top else stem,
         about=top["about"].text("about").strip() if "about" in top else "",
         settings=known,
+        aliases=declared.aliases,
         moments=moments,
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",
         window=_tokens(top.get("window"), "window", known),
-        unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
+        default_window=_tokens(top.get("default_window"), "default_window", known),
+        unknown_window=_unknown_window(top, known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
@@ -157,8 +169,35 @@ def _override_settings(
         default = declared.settings[real]
         hint: Any = Scalar if default is None else type(default)
         hint = hint | None if hint in (int, float) else hint
+        if isinstance(value, Number):
+            check_scalar(value, place)
+        if isinstance(default, Number) and not isinstance(default, bool) and default >= 0:
+            hint = _limit_numbers(hint)
         settings[real] = check_scalar(convert_value(value, hint, f"setting {quote_value(name)}", place), place)
     return settings
+
+
+def _compared_values(moments: YamlNode, settings: _Settings) -> dict[str, set[str]]:
+    """The texts that a setting may have: its default, and those with which some `if` compares it."""
+    found: dict[str, set[str]] = {}
+    nodes = moments.mapping("moments").values()
+    for rule in (rule.mapping("a rule") for node in nodes for rule in node.items("a moment")):
+        for key, wanted in (rule["if"].mapping("if") if "if" in rule else {}).items():
+            default = settings.get(key)
+            if isinstance(default, str):
+                choices = wanted.value if isinstance(wanted.value, list) else [wanted]
+                found.setdefault(key, {default}).update(each.value for each in choices if isinstance(each.value, str))
+    return found
+
+
+def _check_choices(settings: _Settings, choices: Mapping[str, set[str]], place: SourcePosition) -> None:
+    for key, known in choices.items():
+        value = settings[key]
+        if isinstance(value, str) and match_spelling(value, known) not in known and not any("$" in x for x in known):
+            raise place.make_error(
+                f"setting {quote_value(key)} is {quote_value(value)}, which this policy does not know.",
+                suggest_name(value, known),
+            )
 
 
 def _rule(
@@ -191,7 +230,10 @@ def _rule(
         run=run,
         settings={
             key: convert_value(
-                _value(given[key], settings), parameter.hint, f'"{key}" in stage {stage}', given[key].place
+                _value(given[key], settings),
+                parameter.hint,
+                _describe_parameter(key, stage, given[key]),
+                given[key].place,
             )
             for key, parameter in parameters.items()
             if key in given
@@ -231,9 +273,25 @@ def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken
     return name
 
 
+def _describe_parameter(key: str, stage: str, node: YamlNode) -> str:
+    """What an error calls a parameter. If its value is a setting, the user changed that."""
+    setting = re.fullmatch(r"\$(\w+)", node.value) if isinstance(node.value, str) else None
+    place = f'"{key}" in stage {stage}'
+    return f'setting "{setting[1]}" ({place})' if setting else place
+
+
 class _StageParameter(NamedTuple):
     hint: Any
     required: bool
+
+
+def _limit_numbers(hint: Any) -> Any:
+    """The same type, with numbers that are 0 or more unless it has limits of its own."""
+    if hint in (int, float):
+        return Annotated[hint, msgspec.Meta(ge=0)]
+    if get_origin(hint) in (Union, UnionType):
+        return reduce(or_, map(_limit_numbers, get_args(hint)))
+    return hint
 
 
 @cache
@@ -242,7 +300,7 @@ def _parameters(stage: Stage) -> dict[str, _StageParameter]:
     function = stage.run if isinstance(stage, ExternalStage) else stage
     hints = get_type_hints(function, include_extras=True)
     return {
-        name: _StageParameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
+        name: _StageParameter(_limit_numbers(hints.get(name, Any)), parameter.default is inspect.Parameter.empty)
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
@@ -290,6 +348,10 @@ class _TriggerTest(NamedTuple):
             value = evaluate_number(value, settings, self.number.place)
         if not isinstance(value, Number):
             raise self.number.place.make_error(f"{self.metric} is compared with {self.number}.", "Give a number.")
+        if not 0 <= value <= (1 if self.metric in _SHARE_METRICS else MAX_NUMBER):
+            allowed = "from 0 to 1" if self.metric in _SHARE_METRICS else "that is 0 or more"
+            shown = self.number if value == self.number.value else f"{self.number}, which is {quote_value(value)}"
+            raise self.number.place.make_error(f"{self.metric} is compared with {shown}.", f"Give a number {allowed}.")
         return Trigger(self.metric, self.op, float(value))
 
 
@@ -333,6 +395,13 @@ def _tokens(node: YamlNode | None, what: str, settings: _Settings) -> int | None
     if node is None or _value(node, settings) is None:
         return None
     return int(_number(node, what, settings))
+
+
+def _unknown_window(top: Mapping[str, YamlNode], settings: _Settings) -> int | None:
+    """The window to assume for an unknown model; None (0 in the file) if this policy handles it otherwise."""
+    if "unknown_window" in top:
+        return _tokens(top["unknown_window"], "unknown_window", settings) or None
+    return None if "unknown_limit" in top else UNKNOWN_WINDOW
 
 
 def _value(node: YamlNode, settings: _Settings) -> Any:

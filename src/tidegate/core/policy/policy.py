@@ -41,6 +41,10 @@ class Trigger(NamedTuple):
         return f"{self.metric} {self.op} {self.value:,.10g}"
 
 
+THREAD_PLACEHOLDER = "{thread}"
+"""In a text of a rule: the name of the conversation, see `Policy.for_thread`."""
+
+
 class Rule(msgspec.Struct, frozen=True):
     """One rule of a policy. `when` has alternative conditions; all triggers of a condition must hold.
 
@@ -72,7 +76,10 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
-    `window` overrides the model's window; `unknown_window` and `unknown_limit` apply if that is not known.
+    `aliases` are other names of its settings, such as those of the system that a preset describes.
+    `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
+    `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
+    `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
     `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
@@ -80,15 +87,41 @@ class Policy(msgspec.Struct, frozen=True):
     name: str
     moments: Mapping[str, tuple[Rule, ...]]
     settings: Mapping[str, Any] = {}
+    aliases: Mapping[str, str] = {}
     reserve: int = 0
     meter: str = ""
     window: int | None = None
+    default_window: int | None = None
     unknown_window: int | None = None
     unknown_limit: int | None = None
     recoveries: int = 2
     retention: int = 0
     about: str = ""
     context: PolicyContext | None = None
+
+    def choose_window(self, model_window: int | None) -> int | None:
+        """The window to plan with. `model_window` is the model's own, None if it is not known.
+
+        A default window may be larger than the model's only by what is reserved for the answer: requests fit both.
+        """
+        if self.window:
+            return self.window
+        if self.default_window and (model_window is None or self.default_window - self.reserve <= model_window):
+            return self.default_window
+        return model_window or self.unknown_window
+
+    def for_thread(self, name: str) -> "Policy":
+        """The policy of one conversation: `{thread}` in texts of its rules, as in names of files, is this name."""
+
+        def fill(rule: Rule) -> Rule:
+            filled = {
+                key: value.replace(THREAD_PLACEHOLDER, name) if isinstance(value, str) else value
+                for key, value in rule.settings.items()
+            }
+            return rule if filled == rule.settings else msgspec.structs.replace(rule, settings=filled)
+
+        moments = {moment: tuple(map(fill, rules)) for moment, rules in self.moments.items()}
+        return self if moments == self.moments else msgspec.structs.replace(self, moments=moments)
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -101,7 +134,10 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class TriggerContext(NamedTuple):
-    """The input of triggers. `tokens` is the size of the next request, measured once."""
+    """The input of triggers. `tokens` is the size of the next request, measured once.
+
+    `later_messages` came after the turn that ends: its rules may run only before the next call, and do not count them.
+    """
 
     view: View
     budget: Budget
@@ -109,6 +145,7 @@ class TriggerContext(NamedTuple):
     tokens: int
     compacted: int = 0
     recovery: int = 0
+    later_messages: int = 0
 
 
 def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
@@ -130,18 +167,18 @@ def trigger_sizes_of(o: TriggerContext) -> TriggerSizes:
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
-    "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
+    "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
-    "messages": lambda o: o.view.message_count,
+    "messages": lambda o: o.view.message_count - o.later_messages,
     "tool_results": lambda o: o.view.tool_result_count,
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
     "fill": lambda o: measure_fill(o) / max(1, o.budget.room),
     "cold": lambda o: o.budget.prices.cold,
-    "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
+    "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Edit, Replace
 from tidegate.core.messages import Image, Part, Result, Text, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, make_spill
@@ -18,6 +19,8 @@ _TRUNCATION_NOTICE = (
     " everything, or ask the user to narrow the request.\n"
     "Do NOT guess or invent results that are not shown above."
 )
+_MAX_NOTICE_CHARS = 1_000
+"""Texts of a tool after an array, up to this length, are its notices about it and stay."""
 
 
 def _new_results(view: View) -> list[Item]:
@@ -41,7 +44,7 @@ def cap_result(
     chars: int = 0,
     bytes: int = 0,  # noqa: A002 - the settings are named alike: lines, chars, bytes, tokens
     tokens: int = 0,
-    share: float = 0.0,
+    share: Share = 0.0,
     mode: ClipMode = "head_tail",
     json_arrays: bool = False,
 ) -> Outcome:
@@ -73,19 +76,21 @@ def _limit_result(
     text = text_of(item.message)
     images = tuple(part for part in result.parts if isinstance(part, Image))
     if json_arrays and limits.tokens and budget.counter.count_text(text) > limits.tokens:
-        cut = cut_json_array(text, lambda some: budget.counter.count_text(some) <= limits.tokens)
+        first, *others = [part for part in result.parts if isinstance(part, Text)]
+        are_notices = sum(len(part.text) for part in others) <= _MAX_NOTICE_CHARS
+        source = first.text if are_notices else text
+        cut = cut_json_array(source, lambda some: budget.counter.count_text(some) <= limits.tokens)
         if cut is not None:
             notice = _TRUNCATION_NOTICE.format(
                 shown=cut.shown, total=cut.total, unit="results", tool=tool, ident=item.message.id
             )
-            return (Text(cut.text), Text(notice), *images)
-    clipped, exceeded = _clip(text, limits, budget)
+            return (Text(cut.text), Text(notice), *others, *images)
+    clipped, exceeded, left_out = _clip(text, limits, budget)
     if not exceeded:
         return None
     if json_arrays:
-        total = text.count("\n") + 1
-        shown = clipped.count("\n") + 1
-        notice = _TRUNCATION_NOTICE.format(shown=shown, total=total, unit="lines", tool=tool, ident=item.message.id)
+        shown, total, unit = _count_shown(text, max(0, len(text) - left_out), limits.mode)
+        notice = _TRUNCATION_NOTICE.format(shown=shown, total=total, unit=unit, tool=tool, ident=item.message.id)
     else:
         notice = (
             f"[truncated by {' and '.join(exceeded)}: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters;"
@@ -94,8 +99,29 @@ def _limit_result(
     return (Text(clipped), Text(notice), *images)
 
 
-def _clip(text: str, limits: _Limits, budget: Budget) -> tuple[str, list[str]]:
-    """The text within all limits, and the limits that it exceeded."""
+class _Shown(NamedTuple):
+    shown: int
+    total: int
+    unit: str
+
+
+def _count_shown(text: str, kept: int, mode: ClipMode) -> _Shown:
+    """How much of a text is shown, if `kept` characters are: the lines that are whole, or else the characters."""
+    lines = text.count("\n", 0, kept) if mode == "head" else 0
+    if not lines:
+        return _Shown(kept, len(text), "characters")
+    return _Shown(lines, text.count("\n") + (not text.endswith("\n")), "lines")
+
+
+class _Clipped(NamedTuple):
+    """A text within all limits, the limits it exceeded, and the number of characters left out."""
+
+    text: str
+    exceeded: list[str]
+    left_out: int
+
+
+def _clip(text: str, limits: _Limits, budget: Budget) -> _Clipped:
     steps: list[tuple[str, int, Callable[[str], ClippedText]]] = [
         ("lines", limits.lines, lambda t: clip_lines(t, limits.lines, mode=limits.mode)),
         ("characters", limits.chars, lambda t: clip_chars(t, limits.chars, mode=limits.mode)),
@@ -103,13 +129,15 @@ def _clip(text: str, limits: _Limits, budget: Budget) -> tuple[str, list[str]]:
         ("tokens", limits.tokens, lambda t: clip_tokens(t, limits.tokens, budget.counter, mode=limits.mode)),
     ]
     exceeded: list[str] = []
+    left_out = 0
     for name, limit, cut in steps:
         if limit:
             done = cut(text)
             if done.cut:
                 text = done.text
                 exceeded.append(name)
-    return text, exceeded
+                left_out += done.chars_left_out
+    return _Clipped(text, exceeded, left_out)
 
 
 def spill_result(

@@ -7,9 +7,11 @@ messages it frees a fifth more than needed, because each edit makes the provider
 """
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
+    INSTRUCTION,
     NOTE,
     REMINDER,
     SUMMARY,
@@ -36,13 +38,18 @@ _MIN_RESULT_TOKENS = 24
 _IMAGE_PLACEHOLDER = "[image left out]"
 
 
-def shrink_to(view: View, budget: Budget, *, share: float) -> Outcome:
+def shrink_to(view: View, budget: Budget, *, share: Share) -> Outcome:
     """The guard as a stage: shrink the history to a share of the room, without touching the newest request."""
     return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
 
 
-def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
-    """Shrink the history to at most `target` tokens. `whole_request`: do not touch the newest request."""
+def guard_history(
+    view: View, budget: Budget, *, target: int, whole_request: bool = False, whole_groups: bool = False
+) -> Outcome:
+    """Shrink the history to at most `target` tokens.
+
+    `whole_request`: do not touch the newest request. `whole_groups`: drop old groups instead of shortening them.
+    """
     if view.tokens <= target or not view.items:
         return NO_OUTCOME
     draft = ViewDraft(view, budget)
@@ -54,8 +61,9 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     request = next((item for item in view.items if item.message.id == newest and item.tokens > target), None)
     if request is not None and request.tokens > budget.room and not whole_request:
         _clip_request(draft, request, target // 2, budget)  # the other half is for the work on it
-    _clear(draft, old, aim)
-    _shrink(draft, old, aim)
+    if not whole_groups:
+        _clear(draft, old, aim)
+        _shrink(draft, old, aim)
     _drop(draft, old, aim)
     if draft.tokens > target and newest not in last.ids:
         squeeze_group(draft, last, target - count_recall_note(budget), budget)
@@ -119,13 +127,13 @@ def _without_thinking(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
-    """Drop whole groups, oldest first. Summaries, notes and reminders stay."""
+    """Drop whole groups, oldest first. Summaries, notes, instructions and reminders stay."""
     if draft.tokens <= aim:
         return
     for unit in old:
         if draft.tokens <= aim:
             break
-        if unit.items[0].message.kind not in (SUMMARY, NOTE, REMINDER):
+        if unit.items[0].message.kind not in (SUMMARY, NOTE, INSTRUCTION, REMINDER):
             draft.drop(unit)
 
 

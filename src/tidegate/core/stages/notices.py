@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert
@@ -11,12 +12,16 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.tool_calls import find_file_names
-from tidegate.core.turns import Group
+from tidegate.core.turns import Group, tool_names_by_call
 from tidegate.core.view import View
 
 _REMINDER_HEADING = "[Context reminder: earlier messages were compacted]"
 _DONE, _TOOLS = "Done so far:", "Tools:"
 _MAX_LISTED_TOOLS = 12
+_MAX_DONE_CHARS, _MAX_REQUESTS = 80, 3
+"""Characters of a request or of arguments in the reminder, and the number of requests."""
+CATEGORIES_TOOL: Final = "tool_categories"
+"""The meta-tool of an agent in discovery mode whose description has the categories of its tools."""
 
 
 def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allowance: int) -> list[Edit]:
@@ -41,28 +46,45 @@ def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allow
 
 
 def _done(gone: Sequence[Group]) -> list[str]:
-    """A line for each tool that the dropped groups called: how often, and the last arguments."""
+    """What was done in the dropped groups: the newest requests, and each tool with its number of calls and the last
+    arguments.
+    """
     counts: Counter[str] = Counter()
     last: dict[str, str] = {}
+    requests: list[str] = []
     for group in gone:
+        names = tool_names_by_call(group.items)
         for item in group.items:
+            if is_user_request(item.message):
+                requests.append(" ".join(text_of(item.message).split())[:_MAX_DONE_CHARS])
             for call in calls_of(item.message):
-                counts[call.name] += 1
-                last[call.name] = call.arguments[:80]
-    return [f"- {name} x{count}, last {last[name]}" for name, count in counts.most_common(20)]
+                counts[names[call.id]] += 1
+                last[names[call.id]] = call.arguments[:_MAX_DONE_CHARS]
+    tools = [f"- {name} x{count}, last {last[name]}" for name, count in counts.most_common(20)]
+    return [*(f"- answered: {text}" for text in requests[-_MAX_REQUESTS:]), *tools]
 
 
 def _tools(tools: tuple[Tool, ...], room: int, budget: Budget) -> str:
-    """Up to 12 tools with as much of their descriptions as fits; of more tools only the families."""
+    """The tools with as much of their descriptions as fits. In discovery mode the categories and how to find a tool.
+
+    Discovery mode: there is our own meta-tool, or one among many tools that is named like a meta-tool.
+    """
     if not tools:
         return ""
-    if len(tools) > _MAX_LISTED_TOOLS:
+    categories = next((tool for tool in tools if tool.name == CATEGORIES_TOOL), None)
+    if categories is not None:
+        others = ", ".join(tool.name for tool in tools if tool is not categories)
+        text = f"{_TOOLS} {categories.description} Use {categories.name}, {others}."
+        return clip_tokens(text, room, budget.counter, mode="head").text
+    if len(tools) > _MAX_LISTED_TOOLS and _find_finder(tools):
         return clip_tokens(_families(tools), room, budget.counter, mode="head").text
-    text = ""
     for chars in (100, 60, 30, 0):
         text = "\n".join([_TOOLS, *(_line(tool, chars) for tool in tools)])
         if budget.counter.count_text(text) <= room:
             return text
+    text = f"{_TOOLS} {', '.join(tool.name for tool in tools)}"
+    if budget.counter.count_text(text) > room:
+        text = _families(tools)
     return clip_tokens(text, room, budget.counter, mode="head").text
 
 
@@ -73,9 +95,14 @@ def _line(tool: Tool, chars: int) -> str:
 
 def _families(tools: tuple[Tool, ...]) -> str:
     families = Counter(_family(tool.name) for tool in tools)
-    finders = [tool.name for tool in tools if any(word in tool.name for word in ("tool", "discover", "capabilit"))]
-    how = f" Find one with {finders[0]}." if finders else " Each can be called by its name."
+    finder = _find_finder(tools)
+    how = f" Find one with {finder}." if finder else " Each can be called by its name."
     return f"{_TOOLS} {len(tools)} in " + ", ".join(f"{name} ({count})" for name, count in families.items()) + "." + how
+
+
+def _find_finder(tools: tuple[Tool, ...]) -> str:
+    words = ("tool", "discover", "capabilit")
+    return next((tool.name for tool in tools if any(word in tool.name for word in words)), "")
 
 
 def _family(name: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import (
     ARCHIVED,
@@ -79,7 +80,7 @@ def cap_texts(
     budget: Budget,
     *,
     chars: int = 0,
-    share: float = 0.0,
+    share: Share = 0.0,
     roles: tuple[str, ...] = ("user", "assistant", "tool", "system"),
 ) -> Outcome:
     """Cut any single message over `chars` characters, or over a share of the room, to its beginning and end.

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit
 from tidegate.core.ledger.recall_pointers import is_recall_note, make_recall_line, strip_recall_line
 from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
@@ -29,7 +30,7 @@ def summarize(
     keep_turns: int | None = None,
     keep_messages: int | None = None,
     keep_tokens: int | None = None,
-    keep_share: float = 0.0,
+    keep_share: Share = 0.0,
     before: str = _DEFAULT_HEADING,
     behind: str = "",
     sections: tuple[str, ...] = _DEFAULT_SECTIONS,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.messages import NOTE, Thinking, calls_of, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
@@ -47,9 +48,9 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = 0.6,
-    tail: float = 0.22,
-    ledger: float = 0.0,
-    most: float = 1.0,
+    tail: Share = 0.22,
+    ledger: Share = 0.0,
+    most: Share = 1.0,
 ) -> Outcome:
     """Shorten everything old down to `fidelity`, a share of the room, and to at most `most` of it.
 

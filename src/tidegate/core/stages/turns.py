@@ -1,6 +1,9 @@
 """Stages that drop whole turns or groups. None needs a model; some can save the messages to memory first."""
 
+import math
+
 from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
@@ -22,27 +25,39 @@ def drop_turns(
     view: View,
     budget: Budget,
     *,
-    share: float = 0.0,
+    share: Share = 0.0,
     keep: int | None = None,
     flush: int = 0,
     least: int = 0,
+    until: int = 0,
 ) -> Outcome:
     """Drop the oldest complete turns: a share of them, or all but the newest `keep`. The current turn always stays.
 
     `flush` > 0 first saves a summary of at most so many tokens to memory. With fewer than `least` turns nothing is
-    done.
+    done. With `until` the same share of the rest is dropped again, and at least one turn, until the request has at most
+    so many tokens.
     """
     turns = split_turns(view)
     complete = turns[:-1]
     if len(turns) < least or not complete:
         return NO_OUTCOME
     count = int(len(complete) * share) if keep is None else max(0, len(turns) - max(1, keep))
+    left = view.tokens - sum(turn.tokens for turn in complete[:count])
+    while until and count < len(complete) and len(turns) - count >= least and not _fits(left, until, budget):
+        step = max(1, int((len(complete) - count) * share))
+        left -= sum(turn.tokens for turn in complete[count : count + step])
+        count += step
     gone = complete[:count]
     if not gone:
         return NO_OUTCOME
     items = tuple(item for turn in gone for item in turn.items)
     effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
     return Outcome((Drop(collect_ids(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
+
+
+def _fits(history: int, tokens: int, budget: Budget) -> bool:
+    """Whether a request with a history of this size has at most so many of the provider's tokens."""
+    return math.ceil((budget.fixed + history) * budget.scale) <= min(tokens, budget.capacity)
 
 
 def text_only_turns(
@@ -107,7 +122,7 @@ def keep_recent(
     *,
     messages: int | None = None,
     tokens: int | None = None,
-    share: float = 0.0,
+    share: Share = 0.0,
     note: str = "[Earlier messages truncated]",
     reminder: int = 0,
 ) -> Outcome:
@@ -122,7 +137,7 @@ def keep_recent(
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
-def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
+def drop_oldest(view: View, budget: Budget, *, share: Share = 0.5, note: str = "", reminder: int = 0) -> Outcome:
     """Drop the oldest share of the messages without cutting a group. Meant for requests that a provider refused."""
     units = split_groups(view)
     kept = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))

@@ -33,9 +33,9 @@ _MIN_SECRET_CHARS = 8
 """A configured value shorter than this is not looked for: it would be found in ordinary words."""
 _MAX_ROUNDS = 4
 FRAGMENT = 12
-"""What a cut has left of a known secret is masked if it has so many characters."""
+"""The rest of a known secret after a cut is masked if it has this many characters."""
 SAMPLE, SAMPLES = 8, 64
-"""It is found by samples of so many characters, at most so many for each line of a secret."""
+"""It is found by samples of this length; the second number is the most samples per line of a secret."""
 LONGEST_WRAPPED = 512
 """Characters of a key that is split over lines, at most."""
 LONGEST_KNOWN = 8_192

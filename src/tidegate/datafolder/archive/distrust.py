@@ -1,7 +1,7 @@
 """Removes the authority of the user from the events of an untrusted log, so that no rules are taken from it.
 
-The messages stay as they are. Texts of the user are marked as not typed; pins and ledgers become notes, and a ledger
-loses its rules and the heading that says that they apply.
+The messages stay as they are. Texts of the user are marked as not typed; pins, ledgers and instructions become notes,
+and a ledger loses its rules and the heading that says that they apply.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import LEDGER_HEADING, parse_ledger
 from tidegate.core.ledger.writer import LEDGER, PIN
-from tidegate.core.messages import NOTE, Message, Part, Text, mark_texts
+from tidegate.core.messages import INSTRUCTION, NOTE, Message, Part, Text, mark_texts
 
 _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter than the heading it replaces
 
@@ -28,7 +28,7 @@ def without_rules(event: Event) -> Event:
 def _distrusted_edit(edit: Edit) -> Edit:
     if isinstance(edit, Insert):
         return msgspec.structs.replace(edit, message=_distrusted(edit.message))
-    if isinstance(edit, Replace) and edit.kind in (LEDGER, PIN):
+    if isinstance(edit, Replace) and edit.kind in (LEDGER, PIN, INSTRUCTION):
         return msgspec.structs.replace(edit, kind=NOTE)
     return edit
 
@@ -36,7 +36,7 @@ def _distrusted_edit(edit: Edit) -> Edit:
 def _distrusted(message: Message) -> Message:
     if message.kind == LEDGER:
         message = msgspec.structs.replace(message, parts=tuple(map(_without_rule_lines, message.parts)))
-    kind = NOTE if message.kind in (LEDGER, PIN) else message.kind
+    kind = NOTE if message.kind in (LEDGER, PIN, INSTRUCTION) else message.kind
     return msgspec.structs.replace(mark_texts(message, typed=False), kind=kind)
 
 

@@ -35,6 +35,7 @@ from tidegate.datafolder.doctor.session_log import (
 )
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
+from tidegate.datafolder.unfinished import list_unfinished
 from tidegate.disk.atomic_files import write_atomically
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
@@ -58,7 +59,8 @@ def _ignore_progress(what: str, done: int, of: int) -> None: ...
 def examine_folder(
     data: FolderContents, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
 ) -> Iterator[Finding]:
-    yield from _report_hindrance(files.check_unfinished_removals(data, repair))
+    yield from _report_hindrance(files.check_unfinished_changes(data, repair))
+    unfinished = {change.session for change in list_unfinished(data)}
     sure, needed = True, set[str]()
     if isinstance(data.store, SqliteStore):
         faults = find_structure_faults(data.store.path)
@@ -74,7 +76,7 @@ def examine_folder(
         sure, infos = False, []
     for done, info in enumerate(infos):
         progress(info.name, done, len(infos))
-        looked = _examine_session(data, info, repair)
+        looked = _examine_session(data, info, repair, is_unfinished=info.name in unfinished)
         sure = sure and looked.is_listed_correctly
         needed |= looked.needed_blobs
         yield from looked.findings
@@ -86,7 +88,9 @@ def examine_folder(
         files.check_permissions(data, repair),
     ]
     if sure:
-        steps[:0] = [strays.check_orphaned_files(data, repair), strays.check_unclaimed_blobs(data, needed, repair)]
+        steps[:0] = [strays.check_orphaned_files(data, unfinished, repair)]
+        if not unfinished:
+            steps.insert(1, strays.check_unclaimed_blobs(data, needed, repair))
     else:
         yield Finding("", "Which sessions there are is not sure: no file of any was touched.", "fine")
     for step in steps:
@@ -109,16 +113,16 @@ class _SessionReport(NamedTuple):
     is_listed_correctly: bool = True
 
 
-def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _SessionReport:
+def _examine_session(data: FolderContents, info: SessionInfo, repair: bool, *, is_unfinished: bool) -> _SessionReport:
     """Examine one session under a lock: an exclusive one for repairs, else one that only prevents its removal."""
     name = info.name
     used = repair and data.locks.is_in_use(name)
     try:
         if repair and not used:
             with data.locks.exclusive(name):
-                return _SessionExamination(data, info, repair=True).run()
+                return _SessionExamination(data, info, repair=True, is_unfinished=is_unfinished).run()
         with data.locks.hold(name):
-            looked = _SessionExamination(data, info, repair=False).run()
+            looked = _SessionExamination(data, info, repair=False, is_unfinished=is_unfinished).run()
         if used:
             looked.findings.append(Finding(name, "It is in use: examined, not repaired.", "fine"))
         return looked
@@ -129,13 +133,17 @@ def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _
 
 
 class _SessionExamination:
-    """The checks of one session: its records first, then what is derived from them. Each needs the one before."""
+    """The checks of one session: its records first, then what is derived from them. Each needs the one before.
 
-    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool) -> None:
+    `is_unfinished`: a change of it was interrupted, so that its claims and its trace need not fit its log yet.
+    """
+
+    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool, is_unfinished: bool) -> None:
         self._data = data
         self._name, self._key = info.name, session_file_key(info.name)
         self._repair = repair
         self._head = info.head
+        self._is_unfinished = is_unfinished
         self._findings: list[Finding] = []
 
     def run(self) -> _SessionReport:
@@ -146,13 +154,15 @@ class _SessionExamination:
             return _SessionReport(self._findings, is_listed_correctly=False)
         if found.faults:
             found = self._mend_records(found)
-        self._check_claims(found)
+        if not self._is_unfinished:
+            self._check_claims(found)
         if not found.faults:
             log = data.open_log(self._name)
             self._check_values(log)
             self._check_events(log)
             self._check_snapshot(log)
-            self._check_trace(log)
+            if not self._is_unfinished:
+                self._check_trace(log)
         return _SessionReport(self._findings, found.blob_hashes)
 
     def _add(self, what: str, severity: Severity, remedy: str = "") -> None:

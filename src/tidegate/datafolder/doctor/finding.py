@@ -6,12 +6,12 @@ import msgspec
 
 from tidegate.core.text.terminal_text import clean_line
 
-Severity = Literal["fine", "mended", "broken", "lost"]
+Severity = Literal["fine", "mended", "unfinished", "broken", "lost"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One finding. `fine`: nothing to do. `mended`: repaired. `broken`: not repaired. `lost`: data is lost, reported
-    once.
+    """One finding. `fine`: nothing to do. `mended`: repaired. `unfinished`: interrupted, completed at the next opening.
+    `broken`: not repaired. `lost`: data is lost, reported once.
 
     An empty `session` means the data folder. A finding contains numbers and names, never content of messages.
     """

@@ -16,14 +16,27 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.datafolder.completion import complete_change
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
-from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark, finish_removal
+from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark
+from tidegate.datafolder.unfinished import UnfinishedChange, list_unfinished
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
 from tidegate.memory.index import delete_index_files, is_index_damaged
 
 DAMAGED_FOLDER = "damaged"
-_OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", DAMAGED_FOLDER)
+_OWN_FOLDERS = (
+    "blobs",
+    "memory",
+    "sessions",
+    "traces",
+    "views",
+    "locks",
+    "retention",
+    "unfinished",
+    "workspaces",
+    DAMAGED_FOLDER,
+)
 _OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")
 _ABANDONED_SECONDS = 3600.0
 """Seconds after which an unfinished file is considered abandoned."""
@@ -62,29 +75,46 @@ def is_regular_file(path: Path) -> bool:
 # --- unfinished work ----------------------------------------------------------------------------------
 
 
-def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Finding]:
-    """Find removals that a crash interrupted."""
+_INTERRUPTED = {
+    "create": "The fork or import that was to make it was interrupted.",
+    "remove": "Its removal was interrupted.",
+    "forget": "Forgetting something in it was interrupted.",
+}
+
+
+def check_unfinished_changes(data: FolderContents, repair: bool) -> Iterator[Finding]:
+    """Changes of several steps that a crash interrupted, or that another process is making."""
+    found = list_unfinished(data)
     for file in data.retention_folder.names():
         if not file.endswith(".json"):
             continue
         try:
-            found = msgspec.json.decode(data.retention_folder.read(file) or "", type=RetentionMark)
+            mark = msgspec.json.decode(data.retention_folder.read(file) or "", type=RetentionMark)
         except (BadInput, msgspec.DecodeError):
             yield _unreadable_mark(data, file, repair)
             continue
-        if found.days != BEING_REMOVED:
-            continue
-        what = "Its removal was interrupted."
+        change = UnfinishedChange(mark.session, "remove")
+        if mark.days == BEING_REMOVED and change not in found:  # of an earlier version
+            found.append(change)
+    for change in found:
+        what = _INTERRUPTED[change.act]
         if not repair:
-            yield Finding(found.session, what, "broken", "It is finished with --repair, or when the session is opened.")
+            yield Finding(
+                change.session, what, "unfinished", "It is completed at the next opening, or now with --repair."
+            )
             continue
         try:
-            finish_removal(data, found.session)
+            complete_change(data, change)
         except TidegateError as hindrance:
-            yield Finding(found.session, what, "broken", str(hindrance))
+            yield Finding(change.session, what, "unfinished", str(hindrance))
         else:
-            gone = not data.store.head(found.session)
-            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is complete and is kept.")
+            yield Finding(change.session, what, "mended", _describe_completed(data, change))
+
+
+def _describe_completed(data: FolderContents, change: UnfinishedChange) -> str:
+    if change.act == "forget":
+        return "It is completed."
+    return "It is complete and is kept." if data.store.head(change.session) else "It is removed."
 
 
 def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:

@@ -5,7 +5,7 @@ been lost: nothing is deleted then but what could be rebuilt from a log.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from tidegate.core.errors import TidegateError
@@ -18,9 +18,12 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
 
 
-def check_orphaned_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
-    """Find files of sessions that no longer exist. Only run if the list of sessions is reliable."""
-    root, known = data.root, _session_keys(data)
+def check_orphaned_files(data: FolderContents, unfinished: Set[str], repair: bool) -> Iterator[Finding]:
+    """Find files of sessions that no longer exist. Only run if the list of sessions is reliable.
+
+    `unfinished` are sessions that a fork, an import or a removal has yet to make or to remove.
+    """
+    root, known = data.root, _session_keys(data) | set(map(session_file_key, unfinished))
     found: list[tuple[str, str, Path]] = []
     for path in _entries(root / "sessions"):
         found += [("files", path.name, path)] if _is_folder(path) else []

@@ -3,7 +3,8 @@
 Removed content is replaced by a tombstone, and an event says which records were changed. The content is also removed
 from everything derived from the log: blobs, files, trace, notes, snapshot, index. No process may have the session open.
 
-Each step can be repeated: if a run is interrupted, the log is valid and opens, and the same call finishes the rest.
+Each step can be repeated: if a run is interrupted, the log is valid, and the next opening of a session of this folder
+finishes the rest (`datafolder/completion.py`); so does the same call.
 Data that is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
 A fork is a separate session: content from before the fork must be forgotten there, too.
@@ -46,6 +47,7 @@ from tidegate.datafolder.removal import (
     remove_session,
 )
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.datafolder.unfinished import UnfinishedChange, note_change
 from tidegate.disk.atomic_files import make_write_error
 from tidegate.session.recall import recall_message
 from tidegate.store.memory import session_not_found
@@ -123,7 +125,7 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
     ids = frozenset(idents)
     if not ids:
         raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
-    with _locked_log(data, name, step) as log:
+    with _locked_log(data, UnfinishedChange(name, "forget", message_ids=tuple(sorted(ids))), step) as log:
         messages = [recall_message(log, ident) for ident in sorted(ids)]
         files = rewrite_files(
             data.session_files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
@@ -157,7 +159,7 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
         )
     if PhraseRemover(text).matches(TOMBSTONE):
         raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
-    with _locked_log(data, name, step) as log:
+    with _locked_log(data, UnfinishedChange(name, "forget", phrase=text), step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
         found = _find_changes(log, words.remove_from_event)
         blobs = _rewrite_log(data, name, found, step)
@@ -174,19 +176,25 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
 
 
 @contextmanager
-def _locked_log(data: FolderContents, name: str, step: StepCallback) -> Iterator[KeptLog]:
-    """Lock the session and open its log. Its snapshot is removed first: it contains what is to be forgotten."""
+def _locked_log(data: FolderContents, change: UnfinishedChange, step: StepCallback) -> Iterator[KeptLog]:
+    """Lock the session, note the change, and open the log. The snapshot is removed first: it contains what is to be
+    forgotten."""
+    name = change.session
     _get_rewritable_store(data)
     with data.locks.exclusive(name):
         log = data.open_log(name)
         if not log.head:
             raise session_not_found(name)
-        try:
-            data.remove_snapshot(name)
-        except OSError as failure:
-            raise make_write_error("The removal of the snapshot", failure) from failure
-        step("snapshot removed")
-        yield log
+        for ident in change.message_ids:
+            recall_message(log, ident)  # an error if there is no such message
+        with note_change(data, change):
+            step("intent written")
+            try:
+                data.remove_snapshot(name)
+            except OSError as failure:
+                raise make_write_error("The removal of the snapshot", failure) from failure
+            step("snapshot removed")
+            yield log
 
 
 def _get_rewritable_store(data: FolderContents) -> RewritableStore:

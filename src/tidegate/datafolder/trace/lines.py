@@ -13,6 +13,7 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""
@@ -20,6 +21,8 @@ _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
 
 _ERROR_TOPICS = frozenset({"error", "summary_failed", "overflow"})
+_OWN_PURPOSES = frozenset({"summary", "interrupted"})
+"""Calls besides those of turns that no other trace has. The calls of a subagent are in its own trace."""
 _EVENT_NAMES = {
     "clear": "context_clear",
     "undo": "context_undo",
@@ -157,6 +160,11 @@ def _used(what: UsageReported, line: TraceLine) -> TraceLine:
 
 
 def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
+    paid = parse_side_cost(what) if what.topic == SPENT_TOPIC else None
+    if paid is not None and paid.purpose in _OWN_PURPOSES:
+        used = _used(UsageReported(paid.model, 0, 0, *paid.usage), line("model_usage"))
+        used.kind, used.head, used.counted = paid.purpose, None, None
+        return used
     own = _EVENT_NAMES.get(what.topic)
     noted = line(own or ("error" if what.topic in _ERROR_TOPICS else "note"))
     noted.topic = None if own else _clip_name(mask(what.topic))

@@ -18,7 +18,7 @@ from tidegate.lab.comparison.session_sources import (
 )
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.peers.process import close_peer_process, get_peer_process
-from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.recording_file import list_recorded_lines
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
@@ -161,8 +161,7 @@ def run_contender(
         get_peer_process(contender.peer_name).play(recording.messages, cell.window, sink, stopped)
         return 0
     policy = load_contender_policy(contender)
-    typed = recording.typed or [None] * len(recording.messages)
-    lines = [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
+    lines = list_recorded_lines(recording)
     setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
     report = replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped)
     return report.invalid_by_dialect.total()

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from tidegate.lab.peers.registry import PEERS, Peer
+from tidegate.lab.peers.registry import Peer
 
 _BUILD_REMEDY = (
     "Run `make peers` in a checkout; TIDEGATE_PEERS names the folder of the environments if they are elsewhere."
@@ -31,7 +31,3 @@ def explain_missing_peer(peer: Peer) -> str:
     if get_interpreter(peer).exists():
         return ""
     return f"{peer.name}: {peer.package} has no environment in {get_environments_folder()}. {_BUILD_REMEDY}"
-
-
-def list_available_peers() -> tuple[Peer, ...]:
-    return tuple(peer for peer in PEERS if not explain_missing_peer(peer))

@@ -149,7 +149,7 @@ def _open_session(messages: Sequence[Mapping[str, Any]], provider: Provider, tas
         system="\n\n".join(str(message["content"]) for message in heads),
         tools=[_RECALL_TOOL] if task.with_recall else [],
         max_tokens=_MAX_OUTPUT_TOKENS,
-        temperature=0.0,
+        request_options={"temperature": 0.0},
     )
     session.add(*(message for message in messages if message["role"] not in ("system", "developer")))
     hint = _RECALL_HINT if task.with_recall else ""

@@ -4,7 +4,7 @@ A file that cannot be read does not stop the others.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 from tidegate.core.config.values import SourcePosition, parse_plain_scalar
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
+from tidegate.lab.importers.registry import read_recordings
 from tidegate.lab.replay import recording_file
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
@@ -62,7 +63,7 @@ def replay_file(path: Path, order: ReplayOrder, should_stop: StopCheck = never_s
                 str(path),
                 replay_session(
                     recording_file.get_recording_name(path),
-                    recording_file.read_chat_recording(path),
+                    _read_recording(path),
                     setup,
                     on_request=sink,
                     should_stop=should_stop,
@@ -74,6 +75,14 @@ def replay_file(path: Path, order: ReplayOrder, should_stop: StopCheck = never_s
             str(path),
             unread=UnreadRecording(str(path), cause if str(path) in cause else f"{path}, {cause}", bad.remedy),
         )
+
+
+def _read_recording(path: Path) -> Iterable[recording_file.RecordedLine]:
+    """The messages of a recording in chat form, or of a file that `tidegate export` wrote."""
+    if path.suffix != ".tidegate":
+        return recording_file.read_chat_recording(path)
+    (recording,) = read_recordings(path)
+    return recording_file.list_recorded_lines(recording)
 
 
 @lru_cache(maxsize=4)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
+from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source_file import describe_read_error
 
-_SUFFIXES = (".jsonl", ".jsonl.gz")
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".tidegate")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _MAX_LINE_BYTES = 512 * 2**20
 """Bytes. A file of binary data has no line ends: reading its first line must not fill the memory."""
@@ -33,6 +34,12 @@ class RecordedLine(NamedTuple):
     number: int
     message: dict[str, object]
     typed: bool | None = None
+
+
+def list_recorded_lines(recording: Recording) -> list[RecordedLine]:
+    """The messages of an imported recording, numbered as its lines."""
+    typed = recording.typed or [None] * len(recording.messages)
+    return [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
 
 
 def get_recording_name(path: Path) -> str:
@@ -56,7 +63,10 @@ def find_chat_recordings(paths: Sequence[Path]) -> list[Path]:
         inside = _list_recordings(path)
         if not inside:
             raise _make_error(
-                path, 0, "no recording in this folder", "Name a folder that itself holds .jsonl or .jsonl.gz."
+                path,
+                0,
+                "no recording in this folder",
+                "Name a folder that itself holds .jsonl, .jsonl.gz or .tidegate.",
             )
         found.update(dict.fromkeys(inside))
     return list(found)

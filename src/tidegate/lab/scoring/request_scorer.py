@@ -16,7 +16,6 @@ from tidegate.lab.scoring.occurrences import contains_whole_name
 from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import (
-    KeptShare,
     LostItem,
     ModelCosts,
     SessionFigures,
@@ -24,7 +23,7 @@ from tidegate.lab.scoring.session_figures import (
 )
 from tidegate.lab.scoring.signals import ANCHOR_KIND, SessionSignals
 from tidegate.lab.scoring.text_needs import Need
-from tidegate.lab.scoring.text_scorer import TextScorer
+from tidegate.lab.scoring.text_scorer import KeptShare, TextScorer
 from tidegate.lab.scoring.validity import RequestJudge
 
 _Json = dict[str, Any]

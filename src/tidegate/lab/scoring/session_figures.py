@@ -2,18 +2,7 @@
 
 import msgspec
 
-from tidegate.lab.scoring.text_scorer import TextFigures
-
-
-class KeptShare(msgspec.Struct):
-    """A count out of a total."""
-
-    kept: int = 0
-    total: int = 0
-
-    @property
-    def value(self) -> float | None:
-        return self.kept / self.total if self.total else None
+from tidegate.lab.scoring.text_scorer import KeptShare, TextFigures
 
 
 class LostItem(msgspec.Struct, frozen=True):

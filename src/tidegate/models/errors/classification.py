@@ -5,6 +5,7 @@ All failures pass through here: an HTTP answer (`classify_response`), a frame in
 this file reads them, compares the numbers where one sentence can mean two things, and builds the error.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +20,7 @@ from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.usage import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
+_STATUS_IN_TEXT: Final = re.compile(r"\b(?:http|status(?: code)?|error(?: code)?)\W{1,3}([45]\d\d)\b", re.IGNORECASE)
 _FULL_WINDOW_SHARE: Final = 0.97
 """A cut and empty answer is an overflow if the prompt filled at least this fraction of the window."""
 
@@ -202,7 +204,7 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is None:
-        return _classify_status(status), ErrorNumbers(), ""
+        return _classify_status(status or _find_status(said)), ErrorNumbers(), ""
     kind: ErrorKind = row.kind
     if status == 429 and kind == "server":
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
@@ -210,6 +212,12 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         kind = "bytes"
     numbers = extract_numbers(kind, said)
     return numbers.resolve_kind(kind), numbers, row.description
+
+
+def _find_status(said: ErrorBody) -> int | None:
+    """Return a status that is only in the text, where a client dropped the real one."""
+    found = (_STATUS_IN_TEXT.search(line) for line in said.sentences)
+    return next((int(match[1]) for match in found if match is not None), None)
 
 
 def _classify_status(status: int | None) -> ErrorKind:

@@ -49,6 +49,9 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|(?<!-)>=?)",
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
+        "host": r"\b(?:engine|backend|worker|replica|instance|node|pod|cluster|server|upstream|channel|account)s?\b",
+        "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
+        "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
         "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision"
         r"|multi-?modal)",
     }
@@ -91,6 +94,7 @@ EARLY_PATTERNS: Final = (
         overdue
         recharge
         (?:requires?|needs?) an? [\w ]{0,20}subscription
+        no quota\b|top[ -]?up\b|trial (?:has )?(?:ended|expired)|subscription (?:is )?(?:inactive|required|cancell?ed)
         余额不足|欠费|充值""",
     ),
     ErrorPattern(
@@ -111,7 +115,12 @@ EARLY_PATTERNS: Final = (
     ErrorPattern(
         "overflow",
         "length, said with 403 by one who means no key by it",
-        r"(?:input|prompt) tokens?(?: count)?<60>context (?:length|window) of the model",
+        r"""(?:input|prompt) tokens?(?: count)?<60>context (?:length|window) of the model
+        \b(?:prompt|input|messages|conversation|context) (?:is |are )?too long: ?\d
+        \d tokens?\b<20>(?:>=?|exceed\w*|(?:is |are )?(?:over|more than|above))<40>\b\d{4,}
+        exceed\w*<30>\bcontext[ _-](?:length|window|limit|size)\b<40>\d{4,}
+        ^(?:context_length_exceeded|context_window_exceeded|prompt_too_long)$""",
+        frozenset({402, 429}),
     ),
     ErrorPattern(
         "overflow",
@@ -137,7 +146,10 @@ EARLY_PATTERNS: Final = (
         unknown variant `?(?:image|image_url|input_audio|file)
         mime ?type|\bfile\b<40>format is not supported|illegal base64
         content\.type ?参数非法
+        (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
+        unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
+        frozenset({415}),
     ),
     ErrorPattern(
         "refused",
@@ -152,10 +164,18 @@ EARLY_PATTERNS: Final = (
         flagged
         considered high risk
         sensitive (?:content|information|words?)|new_sensitive
-        guardrail|moderation
+        guardrail|moderation|\b(?:harmful|unsafe|toxic)\b
+        \bblocked\b<40>(?:filter|safety|polic|classifier|provider|reason)|(?:filter|safety|classifier)\w*<40>\bblocked
+        ^(?:refusal|safety|recitation|blocklist|spii|image_safety)$
         violat<40>polic
         prohibited_content|blocked content|\bblock_?reason\b
         敏感内容|违规""",
+    ),
+    ErrorPattern(
+        "server",
+        "the memory of the machine, also where a shorter context is proposed",
+        r"""\bmemory\b<60>(?:guard|ceiling|exceeded|insufficient|not enough|than is available|exhausted)
+        (?:out of|insufficient|not enough|more(?: system)?|free) memory\b|\boom\b""",
     ),
     ErrorPattern(
         "reasoning_state",
@@ -274,16 +294,22 @@ EARLY_PATTERNS: Final = (
         too many tokens(?:,? (?:please )?wait| processed| per)
         too many (?:concurrent|people|users)|concurren(?:t requests?|cy)
         increased too quickly
-        usage[ _]limit
+        usage[ _]limit|exceeded your(?: \w+){0,3} usage
         (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b
         please wait before
-        frequency limit
+        frequency limit|slow[ _]?down\b|too (?:fast|frequent)|quota will reset|limit (?:resets?|will reset)
         (?:请求|调用|访问).{0,4}(?:过多|过快|频繁|次数)|(?:速率|频率|并发).{0,10}(?:过多|过快|超|限|过高)|限流""",
     ),
     ErrorPattern(
         "bytes",
-        "the size of the body, in so many words",
-        r"""request_too_large(?![^\n]*context)|payload_too_large
+        "the size of the body, in so many words or in bytes",
+        r"""<body><60><size><60>(?:<over>|limit|maximum|\bmax\b|permitted|allowed|accept)
+        <body><60>(?:<over>|must (?:not )?be|limit|maximum|\bmax\b|at most|up to)<40><size>
+        (?:<over>|limit|\bmax)<30>\bbytes\b<20><body>
+        <body><40>\bbytes\b<20>(?:<over>|too (?:large|big|many))
+        (?:clos\w*|code|received|sent|status)\W{0,4}(?:with |code |frame )?1009\b|\b1009\b<20>too (?:big|large)
+        message too big
+        request_too_large(?![^\n]*context)|payload_too_large
         exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
         string too long[^\n]*maximum length 10485760
         (?:payload|entity) too large|payload size exceeds|received message larger than max""",

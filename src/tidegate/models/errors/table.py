@@ -77,7 +77,11 @@ ERROR_TABLE: Final = (
         too many (?:input |prompt |total |request )?tokens
         only supports? up to [\d,]+
         `?inputs`? (?:must have less|tokens \+)
-        maxlength: [\d,]+, actual|too many total text bytes""",
+        maxlength: [\d,]+, actual|too many total text bytes
+        requested [\d,]+ tokens?<20>\bmax|max_tokens_per_request
+        \d tokens?\b<60>\bcontext (?:limit|window|length|size)\b<40>\b\d{4,}
+        (?:reduce|compact|shorten|trim)\b<20>\brequest context
+        too many messages|(?:history|conversation|chat|thread|messages)\b<30>exceed\w*<30>\bmessages?\b""",
         NON_LENGTH_STATUSES,
     ),
     ErrorPattern(
@@ -93,8 +97,7 @@ ERROR_TABLE: Final = (
     ErrorPattern(
         "bytes",
         "the body, not the tokens",
-        r"""(?:payload|entity|body|request|content|message|upload)(?: body| size| payload)*(?: is| was)? too large
-        \b\d+ ?(?:mb|mib|bytes)\b<20>(?:limit|maximum)|(?:limit|maximum)<20>\b\d+ ?(?:mb|mib|bytes)\b""",
+        r"(?:payload|entity|body|request|content|message|upload)(?: body| size| payload)*(?: is| was)? too large",
     ),
     ErrorPattern(
         "rate_limit",
@@ -102,6 +105,7 @@ ERROR_TABLE: Final = (
         r"""resource[_ ]?(?:has been )?exhausted
         quota (?:has been )?exceeded(?!<20>(?:plan|billing))
         ratelimiterror""",
+        frozenset({500, 502, 503, 504}),
     ),
     ErrorPattern(
         "billing",
@@ -117,9 +121,12 @@ ERROR_TABLE: Final = (
         (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
         (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
         (?:unknown|invalid|unsupported|no such|no|a valid|specified) models?\b(?! parameter)
+        ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b
+        \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
         models? (?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
         no endpoints? found|deploymentnotfound|no healthy deployments?
-        模型不存在
+        (?:model|deployment)\b<120>(?:retired|sunset|end of life|not (?:currently )?(?:hosted|served|deployed|enabled))
+        模型.{0,10}(?:不存在|未开通|下线|不可用)
         not_found_error""",
     ),
     ErrorPattern(
@@ -129,7 +136,7 @@ ERROR_TABLE: Final = (
         api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
         authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
         permission[_ ]?(?:error|denied)|access ?denied
-        security token
+        security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|please (?:log|sign) ?in\b|\bjwt\b
         organization (?:has been disabled|must be verified)
         account (?:has been |was |is )?(?:disabled|deactivated|banned|on hold)
         (?:unsupported|invalid)(?: \w+)? token type
@@ -139,7 +146,13 @@ ERROR_TABLE: Final = (
     ErrorPattern(
         "server",
         "the provider's own trouble",
-        r"""overloaded|capacity|high traffic|out of memory|cuda error
+        r"""overloaded|capacity|high traffic|cuda error
+        \bdegraded\b|cannot be invoked|under maintenance|cold start|warming up|scal(?:ing|ed) (?:up|to zero)
+        <host><40>(?:unhealthy|not (?:yet )?ready|not available|is down|died|lost|restarting)
+        no (?:healthy|available|ready)(?: \w+){0,2} <host>
+        something went wrong|unexpected error|internal error|\bbusy\b
+        \bno_kv_space\b
+        系统繁忙|服务.{0,6}(?:不可用|繁忙|维护|异常)|负载.{0,6}饱和
         internal[_ ]?(?:server[_ ]?)?error(?!\.algo)|server[_ ]error|server had an error
         \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
         temporar(?:y|ily)(?! failure in name)|try again later
@@ -157,8 +170,9 @@ ERROR_TABLE: Final = (
         r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
         timed? ?out|deadline|context cancell?ed
-        premature close|connection was closed|stream has been cancell?ed|^terminated$
+        premature[ _]close|connection was closed|stream has been cancell?ed|^terminated$
         fetch failed|error (?:sending request|decoding response)
+        other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
         enotfound|eai_again|name resolution|certificate
         server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
     ),

@@ -80,6 +80,8 @@ async def _run_unattended(data: DataFolder, launch: LaunchOptions, workspace: Pa
     from tidegate.tui.plain.plain_chat import PlainChat
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file
-    plain = PlainChat(data, launch, workspace, ScriptedInput(observer.window), listen=observer.observe)
+    plain = PlainChat(
+        data, launch, workspace, ScriptedInput(observer.window, lambda: observer.has_compacted), listen=observer.observe
+    )
     status = await run_until_signal(plain.run())
     return status if plain.was_interrupted or not plain.has_opened else EXIT_OK

@@ -119,7 +119,11 @@ class _DemoDisplay:
         time.sleep(self._pause)
 
     def _edit(self, decision: Decision) -> None:
-        why = decision.why if len(decision.why) <= _MAX_REASON_CHARS else decision.why[: _MAX_REASON_CHARS - 3] + "..."
+        why = (
+            decision.reason
+            if len(decision.reason) <= _MAX_REASON_CHARS
+            else decision.reason[: _MAX_REASON_CHARS - 3] + "..."
+        )
         change = f"{decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
         self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
         time.sleep(self._pause * 3)

@@ -12,7 +12,7 @@ from textual import events, work
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.chat_proof import ChatObserver
-from tidegate.proof.demo.script import DEMO_SCRIPT, INTRO_TEXT, TAKEOVER_TEXT, DemoStep
+from tidegate.proof.demo.script import INTRO_TEXT, TAKEOVER_TEXT, DemoStep, list_steps
 from tidegate.terminal.exit_codes import EXIT_OK
 from tidegate.tui.agent_thread import AgentOpened, ProviderFactory, ThreadEvent, use_configured_provider
 from tidegate.tui.app import ChatApp
@@ -69,7 +69,7 @@ class GuidedApp(ChatApp):
     @work(group="guide")
     async def _play_script(self) -> None:
         self._narrate(f"{INTRO_TEXT.format(window=self.observer.window)}\n{TAKEOVER_HINT}")
-        for step in DEMO_SCRIPT:
+        for step in list_steps(self.observer.window, lambda: self.observer.has_compacted):
             if not await self._play_step(step):
                 return
         await self._pause()

@@ -2,14 +2,11 @@
 
 import asyncio
 import textwrap
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from tidegate.tui.plain.chat_streams import ChatOutput
 
-_MAX_SECONDS: Final = 30.0
-"""Seconds after which an unattended demonstration sends no more messages, so that it ends on a slow machine."""
 INTRO_TEXT: Final = (
     "A model that runs on this machine chats in a window of {window} tokens: far too few for what will be said."
     " It is a tiny model, so do not mind its answers; watch the window."
@@ -56,26 +53,37 @@ DEMO_SCRIPT: Final = (
 )
 
 
+_PAGE: Final = DEMO_SCRIPT[3].message.replace("second", "next")
+_PAGE_TOKENS: Final = 100
+_MAX_MORE_PAGES: Final = 12
+
+
+def list_steps(window: int, has_compacted: Callable[[], bool]) -> Iterator[DemoStep]:
+    """The steps in order. If the pages have not filled a large window, more follow, each a third of it."""
+    for step in DEMO_SCRIPT:
+        more = _MAX_MORE_PAGES if step.message.startswith("/recall") else 0
+        while more and not has_compacted():
+            yield DemoStep(" ".join([_PAGE] * max(1, window // 3 // _PAGE_TOKENS)), "The window is not full yet.")
+            more -= 1
+        yield step
+
+
 class ScriptedInput:
     """The script as the input of a plain chat."""
 
     can_ask = False
 
-    def __init__(self, window: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, window: int, has_compacted: Callable[[], bool]) -> None:
         self._window = window
-        self._clock = clock
-        self._steps = iter(DEMO_SCRIPT)
-        self._started: float | None = None
+        self._steps = list_steps(window, has_compacted)
+        self._has_started = False
 
     async def read_message(self, out: ChatOutput) -> str | None:
         await asyncio.sleep(0)
-        if self._started is None:
-            self._started = self._clock()
+        if not self._has_started:
+            self._has_started = True
             out.write_line(textwrap.fill(INTRO_TEXT.format(window=self._window), 100))
         step = next(self._steps, None)
-        late = self._clock() - self._started > _MAX_SECONDS
-        while step is not None and late and not step.message.startswith("/"):
-            step = next(self._steps, None)
         if step is None:
             return None
         if step.narration:

@@ -21,11 +21,15 @@ SPENT_TOPIC: Final = "spent"
 _EVENTS_PER_STEP: Final = 2_000
 
 
-class SideCost(msgspec.Struct, frozen=True):
-    """The text of a note under `SPENT_TOPIC`."""
+class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, subagent or interrupted; older notes have none.
+
+    The calls of a subagent are in its own log, too.
+    """
 
     model: str
     usage: Usage
+    purpose: str = ""
 
 
 class CostTotal(msgspec.Struct, frozen=True):
@@ -55,14 +59,14 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 class CostReport:
-    """Adds up the cost of a log, in total and for each model. `prices` override the catalog."""
+    """Adds up the cost of a log after event `start`, in total and for each model. `prices` override the catalog."""
 
-    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None) -> None:
+    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
         self.total = CostTotal()
         self.by_model: dict[str, CostTotal] = {}
         self._log = log
         self._prices = prices
-        self._read_to = 0
+        self._read_to = start
         self._compaction_seqs: set[int] = set()
 
     def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:

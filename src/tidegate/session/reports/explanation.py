@@ -53,6 +53,7 @@ class Explanation(msgspec.Struct, frozen=True):
         edits: Mapping[str, int],
         now: float | None = None,
     ) -> "Explanation":
+        """Explain a view under its policy and budget."""
         shares: Tally[str] = Tally()
         shares["system"] = view.system_tokens
         shares["tools"] = view.tools_tokens
@@ -78,7 +79,7 @@ class Explanation(msgspec.Struct, frozen=True):
             mark = "acted" if decision.acted else "did not act"
             change = f" ({decision.tokens_before:,} -> {decision.tokens_after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
-            lines.append(f"  {name} {mark}{change}: {decision.why}")
+            lines.append(f"  {name} {mark}{change}: {decision.reason}")
         if self.next_sweep is not None:
             lines.append(f"  {self.next_sweep}")
         if self.edit_counts:

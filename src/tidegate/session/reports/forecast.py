@@ -92,7 +92,9 @@ def forecast_rules(session: Session) -> Iterator[RuleForecast]:
     """Yield a forecast for every rule, in the order of the moments. Each is computed when it is asked for."""
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
-            yield _forecast_rule(rule, moment, session._plan_context(session.policy)._replace(fruitless_runs=set()))
+            yield _forecast_rule(
+                rule, moment, session._runner.plan_context(session.policy)._replace(fruitless_runs=set())
+            )
 
 
 def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
@@ -102,13 +104,13 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
     policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
     plan = run_moment("manual", at._replace(policy=policy))
-    edited, summarised, saves = None, 0, list[str]()
+    edited, summarized, saves = None, 0, list[str]()
     decisions: list[Decision] = []
     try:
         while True:
             step = plan.send(None)
             if isinstance(step, AskSummary):
-                summarised += len(step.request.messages)
+                summarized += len(step.request.messages)
             elif isinstance(step, RunEffect):
                 saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
             elif step.edited.rule == rule.name:  # other edits are repairs, which belong to no rule
@@ -117,7 +119,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.why
+        told = "" if saves and made.acted else made.reason
         return RuleForecast(
             moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
         )
@@ -129,7 +131,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         why,
         _dropped_ids(edited),
         tuple(edit.id for edit in edited.edits if isinstance(edit, Replace)),
-        summarised,
+        summarized,
         tuple(saves),
         edited.tokens_before - edited.tokens_after,
         sweep_arithmetic=edited.why if rule.stage == _SWEEP_STAGE else "",
@@ -161,25 +163,24 @@ def list_thresholds(session: Session) -> list[Threshold]:
             rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
         )
     ]
-    if budget.window is not None or budget.fallback_limit is not None:
-        size = measure_request(view, budget)
-        left = max(0, budget.capacity - size)
-        over = size > budget.capacity
-        found.append(
-            Threshold(
-                "guard",
-                "before_call",
-                "guard",
-                "tokens",
-                ">",
-                budget.capacity,
-                size,
-                over,
-                trigger_sizes_of(TriggerContext(view, budget, policy, size)),
-                left,
-                _estimate_turns(left, pace),
-            )
+    size = measure_request(view, budget)
+    left = max(0, budget.capacity - size)
+    over = size > budget.capacity
+    found.append(
+        Threshold(
+            "guard",
+            "before_call",
+            "guard",
+            "tokens",
+            ">",
+            budget.capacity,
+            size,
+            over,
+            trigger_sizes_of(TriggerContext(view, budget, policy, size)),
+            left,
+            _estimate_turns(left, pace),
         )
+    )
     return found
 
 

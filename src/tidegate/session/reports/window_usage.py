@@ -174,26 +174,27 @@ class WindowUsage(msgspec.Struct, frozen=True):
     """The window as it is now. `tokens` is the size of the next request, `reported_tokens` the provider's report of the
     last one (0 if an edit made it obsolete).
 
-    `capacity` is the window minus the reserve for the answer; both are None if the window is not known. `messages` are
-    the largest ones in view order, and `omitted_count` is the number of others. `next_threshold` is the one that will
-    be reached first.
+    `capacity` is the window minus the reserve for the answer. `window_is_assumed`: the model's window is not known;
+    `window` is then the policy's guess, or None. `messages` are the largest ones in view order, and `omitted_count` is
+    the number of others. `next_threshold` is the one that will be reached first.
     """
 
     tokens: int
     reported_tokens: int
     window: int | None
-    capacity: int | None
+    capacity: int
     roles: RoleCounts
     categories: tuple[CategoryUsage, ...]
     messages: tuple[MessageUsage, ...]
     thresholds: tuple[Threshold, ...]
     next_threshold: Threshold | None = None
     omitted_count: int = 0
+    window_is_assumed: bool = False
 
     @property
-    def used_share(self) -> float | None:
-        """Return the share of the capacity that is used; None if the window is not known."""
-        return self.tokens / self.capacity if self.capacity else None
+    def used_share(self) -> float:
+        """The share of the capacity that is used."""
+        return self.tokens / max(1, self.capacity)
 
 
 def categorize_message(message: Message) -> str:
@@ -232,13 +233,14 @@ def measure_window_usage(
         size,
         view.usage.input_tokens if view.usage is not None else 0,
         budget.window,
-        None if budget.window is None and budget.fallback_limit is None else budget.capacity,
+        budget.capacity,
         count_roles(view),
         tuple(_sum_categories(cells)),
         tuple(describe_messages(told, session)),
         tuple(found),
         find_next_threshold(found),
         view.message_count - len(told),
+        session.window_is_assumed,
     )
 
 

@@ -221,7 +221,7 @@ def check_written_summary(answer: object, request: SummaryRequest, counter: Toke
 
 
 def max_answer_chars(tokens: int) -> int:
-    """Characters beyond which an answer that should have so many tokens is not read."""
+    """Return the number of characters after which an answer with this token limit is not read further."""
     return _MAX_CHARS_PER_TOKEN * tokens + 100_000
 
 
@@ -257,7 +257,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
     if _is_repetitive(text):
         raise AnswerRejected("it said the same over and over")
     if _repeats_source(plain, source):
-        raise AnswerRejected("it repeated the conversation instead of summarising it")
+        raise AnswerRejected("it repeated the conversation instead of summarizing it")
     if _is_dialogue(text):
         raise AnswerRejected("it was written as a conversation")
     if not asked.is_trusted and _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
@@ -359,7 +359,8 @@ _KEPT_FACT_KINDS: Final = ("path", "url", "uuid", "id", "email", "file", "hash",
 def restore_missing_facts(text: str, asked: AnswerCriteria) -> str:
     """Append the rules and hard facts of the previous summary that are missing, word for word.
 
-    They get the tokens that the text leaves of the limit, but at least a third of it; the text is clipped for that.
+    They may use the tokens that the text leaves unused, and at least a third of the limit; the text is clipped if
+    needed.
     """
     lines = _missing_lines(text, asked)
     if not lines:

@@ -106,7 +106,7 @@ class BackgroundSummarizer:
         if self.is_busy or view.unanswered or view.orphans or view.changed_seq == self._looked_seq:
             return False
         self._looked_seq = view.changed_seq
-        at = self._session._plan_context(self._policy)
+        at = self._session._runner.plan_context(self._policy)
         if not any(_is_due(rule, at) for moment in self._moments for rule in self._policy.moments.get(moment, ())):
             return False
         copy = thaw_view(freeze_view(view), self._session._meter)

@@ -9,6 +9,7 @@ import msgspec
 
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars
+from tidegate.session.serial_calls import SerialCalls
 
 _T = TypeVar("_T")
 SummarySteps = Generator[SummaryRequest, str | None, _T]
@@ -33,19 +34,27 @@ def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure:
 
 
 async def run_steps_async(
-    steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback
+    steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback, calls: SerialCalls
 ) -> _T:
+    """Run the steps in threads, because they wait for the store. The summarizer runs in the event loop."""
     answer: str | None = None
-    while True:
+    results: list[_T] = []
+
+    def advance() -> SummaryRequest | None:
         try:
-            request = steps.send(answer)
-        except StopIteration as done:
-            found: _T = done.value
-            return found
+            return steps.send(answer)
+        except StopIteration as done:  # it cannot leave a thread
+            results.append(done.value)
+            return None
+
+    while True:
+        request = await calls.run(advance)
+        if request is None:
+            return results[0]
         try:
             answer = await summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
-            on_failure(failure)
+            await calls.run(on_failure, failure)
             answer = None
 
 

@@ -51,6 +51,7 @@ from tidegate.session.summaries.prompt import (
     write_closing_question,
     write_question,
 )
+from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
@@ -79,9 +80,14 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
     mask: Callable[[str], str] | None = None,
     on_rejection: Callable[[str], None] | None = None,
     on_reply: Callable[[Reply], None] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_output: int = 0,
 ) -> AsyncSummarizer:
     """Return a summarizer. `window` and `counter` are the summary model's. `timeout` is in seconds, for one summary
     with all its questions.
+
+    `max_output` is the most output to ask for at once; 0 for no limit but the window.
 
     `mask` hides secrets from the summary model; pass it if the provider is not the conversation's. Without it, texts
     that look like secrets are hidden from every model but the conversation's own. `str` hides nothing.
@@ -99,6 +105,7 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
         mask=mask,
         note=on_rejection,
         replied=on_reply,
+        options=RequestOptions(max_tokens=max_output, temperature=temperature, top_p=top_p),
     )
 
 
@@ -122,6 +129,7 @@ class _ModelSummarizer:
         mask: Callable[[str], str] | None,
         note: Callable[[str], None] | None,
         replied: Callable[[Reply], None] | None,
+        options: RequestOptions,
     ) -> None:
         self._provider = provider
         self._window = window
@@ -134,7 +142,8 @@ class _ModelSummarizer:
         self._mask = mask or (str if self._continues else SecretMask())
         self._note = note
         self._replied = replied
-        self._max_output = window  # the most output tokens to request
+        self._options = options
+        self._max_output = min(window, options.max_tokens or window)  # the most output tokens to request
 
     async def __call__(self, request: SummaryRequest) -> str | None:
         try:
@@ -287,7 +296,14 @@ class _ModelSummarizer:
         return AnswerCriteria(source, previous, told, mark, self._summary_tokens(request), request.max_chars, counter)
 
     def _render(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
-        rendering = RequestRenderer(self._provider.wire, self._provider.model, max_tokens=cap, cache=cache)
+        rendering = RequestRenderer(
+            self._provider.wire,
+            self._provider.model,
+            max_tokens=cap,
+            cache=cache,
+            temperature=self._options.temperature,
+            top_p=self._options.top_p,
+        )
         rendering.update(shown)
         faults = rendering.faults()
         if faults:

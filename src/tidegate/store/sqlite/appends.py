@@ -76,7 +76,7 @@ class Appends:
         return outcomes
 
     def _write_alone(self, append: Append) -> bool:
-        """Write one record with one statement, which is a transaction by itself. False if it takes more than that."""
+        """Write one record with one statement, which is a transaction. Return False if one statement is not enough."""
         tail, records = self._cache.get(append.session), append.records
         if tail is None or tail.head != append.after or len(records) != 1 or self._db.in_transaction:
             return False

@@ -93,7 +93,10 @@ class Vacuum:
         self.due = True
 
     def run(self, wait: float) -> None:
-        """Run it if it is due. Wait so many seconds for other writers; a reader delays it until a later checkpoint."""
+        """Run it if it is due.
+
+        Wait for other writers up to this many seconds; a reader delays it until a later checkpoint.
+        """
         if self._postponed:
             return
         self._set("busy_timeout", int(wait * 1000))

@@ -12,7 +12,8 @@ MAX_TYPED_CHARS: Final = 200
 
 
 MAX_DRAFT_PIECES: Final = 6
-"""A request puts an empty line between at most so many texts of one message. A draft in more pieces counts as pasted.
+"""A request puts an empty line between the texts of one message up to this number of texts. A draft in more pieces
+counts as pasted.
 """
 
 

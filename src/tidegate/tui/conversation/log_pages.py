@@ -50,7 +50,7 @@ class LogPager:
         return self._log().head
 
     def read_before(self, seq: int, min_rows: int = 1) -> LogPage:
-        """Return at least `min_rows` rows before an event, if there are so many. A result comes with its call."""
+        """Return at least `min_rows` rows before an event, or all if there are fewer. A result comes with its call."""
         log = self._log()
         first = last = min(seq, log.head + 1)
         rows: list[TranscriptRow] = []

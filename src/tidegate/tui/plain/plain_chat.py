@@ -30,6 +30,7 @@ from tidegate.commands.actions import (
     apply_change,
 )
 from tidegate.commands.registry import CommandAnswer
+from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
@@ -64,7 +65,7 @@ _MAX_SUBJECT_CHARS: Final = 160
 
 
 def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
-    """Run the chat and return its exit status, see `PlainChat.exit_code`."""
+    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
@@ -72,6 +73,8 @@ def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *,
     spaced = any(sign.isspace() for secret in secrets for sign in secret)
     plain = PlainChat(data, opening, workspace, lines, hold_answers=spaced)
     status = asyncio.run(run_until_signal(plain.run()))
+    if plain.opening_error is not None:
+        raise plain.opening_error
     if plain.has_opened:
         print(format_resume_hint(plain.session_name))
     return status
@@ -99,6 +102,7 @@ class PlainChat:
     ) -> None:
         self.session_name = opening.session_name
         self.has_failed = False
+        self.opening_error: TidegateError | None = None
         self.was_interrupted = False
         self._launch_options = opening
         self._workspace = workspace
@@ -238,9 +242,12 @@ class PlainChat:
                 self._print_logged(event)
             case AgentOpened():
                 self._handle_opened(news)
-            case AgentProblem(problem):
+            case AgentProblem(problem, error):
                 self.has_failed = True
-                self._output.write_notice(problem)
+                if self.has_opened or error is None:
+                    self._output.write_notice(problem)
+                else:
+                    self.opening_error = error
             case ApprovalRequested():
                 await self._ask_approval(news)
             case TurnFinished():

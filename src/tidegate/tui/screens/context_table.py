@@ -46,19 +46,19 @@ class FillStyles(NamedTuple):
 
 def render_fill_title(usage: WindowUsage, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = None if usage.capacity is None else round(100 * usage.tokens / usage.capacity)
-    text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
-    if usage.capacity is None:
-        return text.append(f"  {usage.tokens:,} tokens, the window is not known")
+    used = round(100 * usage.used_share)
+    text.append(f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
     text.append(f"  {usage.tokens:,} of {usage.capacity:,} tokens")
-    if usage.window:
+    if usage.window_is_assumed:
+        text.append("  assumed: the window is not known", style=styles.unknown)
+    elif usage.window:
         text.append(f"  window {usage.window:,}, reserve {usage.window - usage.capacity:,}", style=styles.faint)
     return text
 
 
 def render_fill_bar(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     """Return the window as a bar: its categories in their colors, the rest empty. A category has at least one cell."""
-    whole = max(usage.capacity or usage.tokens, usage.tokens, 1)
+    whole = max(usage.capacity, usage.tokens, 1)
     text, used = Text(no_wrap=True, end=""), 0
     for category, tokens in _sum_by_category(usage.categories):
         cells = min(max(1, round(width * tokens / whole)), width - used)
@@ -171,7 +171,7 @@ def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> l
 
 
 def clip_details(details: Sequence[str], width: int, lines: int) -> str:
-    """Cut the details to so many lines, with a mark if something is missing."""
+    """Cut the details to this number of lines, with a mark if lines are missing."""
     wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)

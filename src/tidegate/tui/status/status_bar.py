@@ -48,7 +48,9 @@ def list_status_segments(figures: StatusFigures, longest: int = 40) -> list[Stat
         known = [
             StatusSegment(f"ctx {percent}%", classify_fill(percent)),
             StatusSegment(
-                f"{format_token_count(figures.request_tokens)} / {format_token_count(figures.capacity)}", "quiet"
+                f"{format_token_count(figures.request_tokens)} / {format_token_count(figures.capacity)}"
+                f"{', window unknown' if figures.window_is_assumed else ''}",
+                "quiet",
             ),
         ]
     name = clean_line(figures.model) or "no model yet"

@@ -17,6 +17,7 @@ _POLL_SECONDS: Final = 0.2
 class StatusFigures(NamedTuple):
     """The figures. `request_tokens` is the size of the next request, `capacity` its limit; None: not known.
 
+    `window_is_assumed`: the model's window is not known, and the limit is a guess.
     `dollars` is None if no price is known. `cost_is_complete` is False while the log is still being read for its costs.
     """
 
@@ -29,6 +30,7 @@ class StatusFigures(NamedTuple):
     compaction_count: int = 0
     is_summarizing: bool = False
     cost_is_complete: bool = False
+    window_is_assumed: bool = False
 
     @property
     def percent(self) -> int | None:
@@ -79,8 +81,7 @@ class StatusWatcher:
     def _read_figures(self, *, counted: bool) -> StatusFigures:
         session, total = self._agent.session, self._cost_report.total
         try:
-            budget = session.budget
-            size, capacity = session.tokens, budget.capacity if budget.window is not None else None
+            size, capacity = session.tokens, session.budget.capacity
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
             size, capacity = None, None
         summarizer = self._agent.agent.summarizer
@@ -96,4 +97,5 @@ class StatusWatcher:
             is_summarizing=self._is_summarizing
             or (isinstance(summarizer, BackgroundSummarizer) and summarizer.is_busy),
             cost_is_complete=counted,
+            window_is_assumed=session.window_is_assumed,
         )

@@ -61,7 +61,8 @@ class DialectCapabilities(msgspec.Struct, frozen=True):
 class RequestOptions(msgspec.Struct, frozen=True):
     """The options of a request besides its content. `thinking_budget` is in tokens, where a dialect has one.
 
-    `cache_markers` asks for markers where the provider caches only what is marked.
+    `cache_markers` asks for markers where the provider caches only what is marked. `extra` are the user's own options,
+    in the provider's form; they are sent as they are.
     """
 
     model: str = ""
@@ -70,6 +71,7 @@ class RequestOptions(msgspec.Struct, frozen=True):
     cache_markers: bool = False
     temperature: float | None = None
     top_p: float | None = None
+    extra: JsonObject = {}
 
     def sampling(self) -> JsonObject:
         """Return the sampling settings that are set; for the others the provider's defaults apply."""

@@ -5,7 +5,8 @@
 
 Providers differ in notation, not in what they accept: such a layout is valid for the strictest of them. Adjacent
 messages of one side share a block, so alternation loses no text. A system message in mid-conversation goes to the user
-side under a label. A call without an answer gets one; an answer without a call becomes text.
+side under a label, because some servers accept only one system text; an instruction of the configuration's owner
+(`INSTRUCTION`) is part of that text. A call without an answer gets one; an answer without a call becomes text.
 
 Appending to a view changes only the last block, and a block depends only on the calls it answers. A finished block
 therefore keeps its JSON, which makes a request cheap and its prefix stable. After an edit of the view the blocks are
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, is_instruction, text_of
 from tidegate.wire.parsing import normalize_arguments
 from tidegate.wire.rendering.blocks import (
     BlockSide,
@@ -74,7 +75,7 @@ def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> st
 
 
 class Layout:
-    """The blocks of a view, kept up to date as it grows."""
+    """The blocks of a view, kept up to date as it grows. `instructions` are texts that go into the system prompt."""
 
     def __init__(self, rules: DialectCapabilities) -> None:
         self._rules = rules
@@ -89,6 +90,7 @@ class Layout:
         self._count = 0
         self._epoch: int | None = None
         self.has_calls = False
+        self.instructions: list[str] = []
 
     @property
     def stable_blocks(self) -> int:
@@ -126,6 +128,9 @@ class Layout:
     # --- taking items in ------------------------------------------------------------------------------------------
 
     def _take(self, message: Message, signed: bool) -> None:
+        if is_instruction(message):
+            self.instructions.append(text_of(message))
+            return
         opaque = signed and message.origin == self._rules.family
         if message.role != "assistant":
             self._early.clear()

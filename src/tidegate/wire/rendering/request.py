@@ -18,6 +18,7 @@ from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
+from tidegate.wire.rendering.request_options import THINKING_OPTION, merge_extra_options
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.validator import RequestValidator
 
@@ -41,9 +42,10 @@ class RequestRenderer:
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
+        extra: JsonObject | None = None,
     ) -> None:
         self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
-        self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p)
+        self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p, extra or {})
         self.shared = 0
         self._layout = Layout(self.dialect.capabilities)
         self._system = ""
@@ -59,9 +61,10 @@ class RequestRenderer:
 
     def update(self, view: RenderableView) -> None:
         kept = self._layout.update(view)
-        if self._head_of is None or view.system != self._system or view.tools != self._tools:
+        system = "\n\n".join(filter(None, (view.system, *self._layout.instructions)))
+        if self._head_of is None or system != self._system or view.tools != self._tools:
             kept = 0
-            self._system, self._tools = view.system, view.tools
+            self._system, self._tools = system, view.tools
             self._head_of = None
         blocks = self._layout.blocks
         start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
@@ -96,18 +99,39 @@ class RequestRenderer:
 
     def _renew_head(self) -> None:
         """Render the head again if its inputs have changed."""
-        thinks = bool(self.options.thinking_budget) and self.dialect.allows_thinking(self._messages)
+        thinks = self.wants_thinking and self.allows_thinking
         calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
         if self._head_of == made_of:
             return
         options = self.options if thinks else msgspec.structs.replace(self.options, thinking_budget=0)
-        head, encoded = _encode_repaired(self.dialect.render_head(self._system, self._tools, options, calls))
+        extra = self.options.extra
+        if THINKING_OPTION in extra and not thinks:  # the provider would refuse it with these messages
+            extra = {name: value for name, value in extra.items() if name != THINKING_OPTION}
+        rendered = self.dialect.render_head(self._system, self._tools, options, calls)
+        head, encoded = _encode_repaired(merge_extra_options(rendered, extra))
         self._head_of = made_of
         if encoded != self._head_bytes:
             self._head, self._head_bytes = head, encoded
             self._check = None
             self.shared = 0
+
+    @property
+    def wants_thinking(self) -> bool:
+        """Whether the options turn on extended thinking."""
+        return bool(self.options.thinking_budget) or THINKING_OPTION in self.options.extra
+
+    @property
+    def allows_thinking(self) -> bool:
+        """Whether the provider accepts these messages with thinking turned on."""
+        return self.dialect.allows_thinking(self._messages)
+
+    def without_extra_options(self, view: RenderableView) -> "RequestRenderer":
+        """Return a renderer of the same view that leaves out the user's own options."""
+        plain = RequestRenderer(self.dialect)
+        plain.options = msgspec.structs.replace(self.options, extra={})
+        plain.update(view)
+        return plain
 
     def lower_output(self, most: int) -> bool:
         """Lower the output limit from the next update on. Return False if the limit is not above `most` already."""

@@ -17,6 +17,7 @@ from tidegate.lab.importers.conversation_builder import (
 )
 from tidegate.lab.importers.json_fields import (
     collect_part_types,
+    encode_recorded_json,
     first_text,
     list_objects,
     list_or_empty,
@@ -102,12 +103,15 @@ def _add_chat_message(source: SourceFile, number: int, message: JsonRecord, talk
         _add_foreign_message(source, number, message, talk, time)
     elif role == "assistant":
         talk.add_answer(
-            _read_content(content), _read_calls(message), first_text(message, "reasoning_content", "reasoning"), time
+            read_chat_content(content),
+            _read_calls(message),
+            first_text(message, "reasoning_content", "reasoning"),
+            time,
         )
     elif role in ("tool", "function"):
-        talk.add_result(first_text(message, "tool_call_id"), _read_content(content), time)
+        talk.add_result(first_text(message, "tool_call_id"), read_chat_content(content), time)
     else:
-        talk.add_message("user" if role == "user" else "system", _read_content(content), time)
+        talk.add_message("user" if role == "user" else "system", read_chat_content(content), time)
 
 
 def _read_calls(message: JsonRecord) -> list[RecordedCall]:
@@ -116,25 +120,35 @@ def _read_calls(message: JsonRecord) -> list[RecordedCall]:
         function = object_or_empty(each.get("function")) or object_or_empty(each.get("custom")) or each
         arguments = function.get("arguments", function.get("input"))
         calls.append(RecordedCall(first_text(each, "id"), first_text(function, "name"), arguments))
+    return calls or read_function_call(message)
+
+
+def read_function_call(message: JsonRecord) -> list[RecordedCall]:
+    """Read the call in the form that OpenAI used before `tool_calls`."""
     old = object_or_empty(message.get("function_call"))
-    if old and not calls:
-        calls.append(RecordedCall("", first_text(old, "name"), old.get("arguments")))
-    return calls
+    return [RecordedCall("", first_text(old, "name"), old.get("arguments"))] if old else []
 
 
-def _read_content(value: object) -> ChatContent:
+def read_chat_content(value: object) -> ChatContent:
+    """Read a text, or a list of parts: texts, images in the form of OpenAI or Anthropic, JSON."""
     if isinstance(value, str):
         return value
     texts, images = [], []
     for part in list_or_empty(value):
+        block = object_or_empty(part)
+        image = block.get("image_url")
         if isinstance(part, str):
             texts.append(part)
-            continue
-        image = object_or_empty(part).get("image_url")
-        if image:
+        elif image:
             images.append(first_text(image, "url") if isinstance(image, dict) else string_or_empty(image))
+        elif block.get("type") == "image":
+            inner = object_or_empty(block.get("source")) or block
+            data = make_data_url(first_text(inner, "media_type", "mime_type"), first_text(inner, "data", "base64"))
+            images.append(first_text(inner, "url") or data)
+        elif block.get("type") == "json":
+            texts.append(encode_recorded_json(block.get("json")))
         else:
-            texts.append(first_text(object_or_empty(part), "text", "refusal"))
+            texts.append(first_text(block, "text", "refusal"))
     return make_content(texts, images)
 
 

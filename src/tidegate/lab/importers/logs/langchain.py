@@ -6,20 +6,17 @@ Of a LangGraph state, or its history, the longest list of messages is read: each
 from collections.abc import Iterator
 
 from tidegate.lab.importers.conversation_builder import (
-    ChatContent,
     ConversationBuilder,
     RecordedCall,
-    make_content,
-    make_data_url,
 )
 from tidegate.lab.importers.json_fields import (
-    encode_recorded_json,
     first_text,
     list_objects,
     list_or_empty,
     object_or_empty,
     string_or_empty,
 )
+from tidegate.lab.importers.logs.chat_messages import read_chat_content, read_function_call
 from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
 
@@ -108,7 +105,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 def _add_message(talk: ConversationBuilder, message: _UnwrappedMessage) -> None:
     fields = message.fields
-    content = _read_content(fields.get("content"))
+    content = read_chat_content(fields.get("content"))
     if message.role == "tool":
         talk.add_result(first_text(fields, "tool_call_id"), content)
     elif message.role == "assistant":
@@ -120,42 +117,13 @@ def _add_message(talk: ConversationBuilder, message: _UnwrappedMessage) -> None:
 
 
 def _read_calls(fields: JsonRecord) -> list[RecordedCall]:
-    for found in (list_objects(fields.get("tool_calls")) + list_objects(fields.get("invalid_tool_calls")),):
-        if found:
-            return [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("args")) for each in found]
+    found = list_objects(fields.get("tool_calls")) + list_objects(fields.get("invalid_tool_calls"))
+    if found:
+        return [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("args")) for each in found]
     more = object_or_empty(fields.get("additional_kwargs"))
     blocks = [part for part in list_objects(fields.get("content")) if part.get("type") == "tool_use"]
     calls = [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("input")) for each in blocks]
     for each in list_objects(more.get("tool_calls")) if not calls else []:
         function = object_or_empty(each.get("function"))
         calls.append(RecordedCall(first_text(each, "id"), first_text(function, "name"), function.get("arguments")))
-    old = object_or_empty(more.get("function_call"))
-    if old and not calls:
-        calls.append(RecordedCall("", first_text(old, "name"), old.get("arguments")))
-    return calls
-
-
-def _read_content(value: object) -> ChatContent:
-    if isinstance(value, str):
-        return value
-    texts, images = [], []
-    for part in list_or_empty(value):
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        block = object_or_empty(part)
-        kind = block.get("type")
-        if kind == "image_url":
-            image = block.get("image_url")
-            images.append(first_text(image, "url") if isinstance(image, dict) else string_or_empty(image))
-        elif kind == "image":
-            inner = object_or_empty(block.get("source")) or block
-            url = first_text(inner, "url") or make_data_url(
-                first_text(inner, "media_type", "mime_type"), first_text(inner, "data", "base64")
-            )
-            images.append(url)
-        elif "text" in block:
-            texts.append(string_or_empty(block["text"]))
-        elif kind == "json":
-            texts.append(encode_recorded_json(block.get("json")))
-    return make_content(texts, images)
+    return calls or read_function_call(more)

@@ -1,0 +1,265 @@
+"""A policy at work on a conversation: the budget, and the runs of the rules.
+
+The plan (`core/plan.py`) says what to do as data. Here it is done: edits are appended to the log, effects are run, and
+summary requests are yielded to the driver, which asks a model or takes the deterministic summary.
+"""
+
+import warnings
+from collections import Counter as Tally
+from collections.abc import Sequence
+
+import msgspec
+
+from tidegate.core.budget import (
+    Budget,
+    count_excess,
+    describe_unknown_window,
+    make_budget,
+    measure_request,
+    note_assumed_window,
+)
+from tidegate.core.edit_check import check_edits
+from tidegate.core.edits import Insert
+from tidegate.core.errors import BadEdit, GiveUp, UnknownWindowWarning
+from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.core.messages import SUMMARY
+from tidegate.core.outcome import Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, RunEffect, run_moment
+from tidegate.core.policy.policy import Moment, Policy, Rule
+from tidegate.core.stages.summary import render_transcript
+from tidegate.core.sweep.cost_model import CachePrices
+from tidegate.core.view import View
+from tidegate.session.conversation import LiveConversation
+from tidegate.session.storage import SessionStorage
+from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
+from tidegate.session.summaries.drivers import SummarySteps, run_steps
+
+_MAX_RECOVERIES = 2
+
+
+class PolicyRunner:
+    """Runs the rules of a policy on a conversation, within a window.
+
+    `window` is the model's; if it is None, `assumed_window` takes its place until the provider names its own.
+    """
+
+    def __init__(
+        self,
+        conversation: LiveConversation,
+        storage: SessionStorage,
+        *,
+        policy: Policy,
+        window: int | None,
+        assumed_window: int | None,
+        reserve: int,
+        prices: CachePrices,
+    ) -> None:
+        self.conversation = conversation
+        self.policy = policy
+        self.known_window = window
+        self._assumed_window = assumed_window
+        self._window_reported = False
+        self._reserve = reserve
+        self._prices = prices
+        self._effects = storage.effects
+        self._mask = storage.mask
+        self.last_decisions: list[Decision] = []
+        self.edit_counts: Tally[str] = Tally()
+        self._fruitless_rules: set[tuple[str, int]] = set()
+        self._compaction_start = self._summary_failure = ""
+        self._budget: Budget | None = None
+        self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
+
+    @property
+    def window(self) -> int | None:
+        return self.known_window or self._assumed_window
+
+    @property
+    def _view(self) -> View:
+        return self.conversation.view
+
+    @property
+    def budget(self) -> Budget:
+        """The token budget. It changes only with the system prompt, the tools and the calibration."""
+        key = (
+            self.known_window,
+            self._view.fixed_tokens,
+            self._view.scale_by_model.get(self.conversation.model, 1.0),
+        )
+        if self._budget is None or self._budget_key != key:
+            self._budget, self._budget_key = self._make_budget(), key
+        return self._budget
+
+    def _make_budget(self) -> Budget:
+        budget = make_budget(
+            self._view,
+            window=self.window,
+            reserve=self._reserve,
+            counter=self.conversation.counter,
+            model=self.conversation.model,
+            thinking=self.conversation.dialect.capabilities.plain_thinking,
+            cap=self.policy.unknown_limit or None,
+            prices=self._prices,
+        )
+        return budget if self.known_window else note_assumed_window(budget)
+
+    def _report_assumed_window(self) -> None:
+        """Warn once that the window is a guess: a Python warning and a note in the log."""
+        if self.known_window is None and not self._window_reported:
+            self._window_reported = True
+            text = describe_unknown_window(self.conversation.model, self.budget)
+            self.conversation.history.add_note("window_unknown", text)
+            warnings.warn(text, UnknownWindowWarning, stacklevel=6)
+
+    @property
+    def tokens(self) -> int:
+        """The size of the next request in the provider's tokens."""
+        return measure_request(self._view, self.budget)
+
+    def fit_steps(self) -> SummarySteps[list[Decision]]:
+        self.last_decisions = []
+        self.conversation._refresh()
+        self._report_assumed_window()
+        for moment in self._due_moments():
+            yield from self._run_moment(moment)
+        for _ in range(_MAX_RECOVERIES):
+            # If others write, too, the last edit may have been too late: run the guard again.
+            if not count_excess(self._view, self.budget):
+                break
+            run_steps(self._run_moment("before_call"), None, self.note_summary_failure)
+        self.conversation._remember_request()
+        return self.last_decisions
+
+    def shrink_steps(self) -> SummarySteps[list[Decision]]:
+        tries = min(self.policy.recoveries, _MAX_RECOVERIES)
+        if self._view.recoveries >= tries:
+            raise GiveUp(
+                f"The provider refused {tries + 1} requests of this turn for their length, the last at"
+                f" {self.tokens:,} tokens by our count, window {self.window}.",
+                "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
+            )
+        self.last_decisions = []
+        self.conversation._append(NoteAdded("overflow"))
+        return (yield from self._run_moment("overflow"))
+
+    def rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
+        return self._run_moment(rules) if isinstance(rules, str) else self._run_moment("manual", tuple(rules))
+
+    def _due_moments(self) -> list[Moment]:
+        """The moments that are due before the next call, derived from the log alone."""
+        due: list[Moment] = []
+        if self._view.unanswered or any(item.message.role == "tool" for item in self._view.items_since_reply()):
+            due.append("tool_result")
+        if self._view.started_turns < self._view.total_turns:
+            if self._view.total_turns > 1:
+                due.append("turn_end")
+            due.append("turn_start")
+        return [*due, "before_call"]
+
+    def _is_idle(self, moment: Moment, policy: Policy) -> bool:
+        """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
+        guarded = moment in ("before_call", "overflow")
+        return not (guarded or policy.moments.get(moment) or self._view.orphans or self._view.unanswered)
+
+    def _run_moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
+        """Run the rules of a moment. Edits and effects are made here; summary requests are yielded to the caller."""
+        decisions: list[Decision] = []
+        policy = self.policy
+        if rules is not None:
+            policy = msgspec.structs.replace(policy, moments={moment: rules})
+        if not self._is_idle(moment, policy):
+            steps = run_moment(moment, self.plan_context(policy))
+            answer: str | None = None
+            try:
+                while True:
+                    step = steps.send(answer)
+                    if isinstance(step, AskSummary):
+                        self._note_compaction_start(step.request)
+                        answer = self._check_summary((yield step.request), step.request)
+                    else:
+                        answer = self._run_step(step)
+            except StopIteration as done:
+                decisions = done.value
+        self.last_decisions.extend(decisions)
+        self._end_moment(moment)
+        return decisions
+
+    def plan_context(self, policy: Policy) -> PlanContext:
+        if self._fruitless_rules or self._view.fruitless_rules:
+            known = self._fruitless_rules | self._view.fruitless_rules.items()
+            self._fruitless_rules = {key for key in known if key[1] == self._view.changed_seq}
+        origin, now = self.conversation.dialect.thinking_origin, self.conversation._clock()
+        return PlanContext(policy, self._view, self.budget, now, self._fruitless_rules, self._mask, origin)
+
+    def _end_moment(self, moment: Moment) -> None:
+        if self._compaction_start:
+            self.conversation.history.add_note(
+                "compaction_end", f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
+            )
+            self._compaction_start = self._summary_failure = ""
+            for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
+                if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
+                    self.conversation._append(NoteAdded("tried", rule))
+        if moment == "turn_start":
+            self.conversation._append(NoteAdded("turn"))
+
+    def _describe_view(self) -> str:
+        return f"{self._view.tokens} tokens in {self._view.message_count} messages"
+
+    def _note_compaction_start(self, request: SummaryRequest) -> None:
+        """Note in the log that a summary of old messages is requested: it may take a while or fail."""
+        if request.kind == SUMMARY and not self._compaction_start:
+            self._compaction_start = self._describe_view()
+            self.conversation.history.add_note("compaction_start", self._compaction_start)
+
+    def note_summary_failure(self, failure: Exception) -> None:
+        """Note that the summarizer failed. The deterministic summary is used instead."""
+        self._summary_failure = f"; {type(failure).__name__}"
+        self.conversation.history.add_note("summary_failed", type(failure).__name__)
+
+    def _check_summary(self, answer: object, request: SummaryRequest) -> str | None:
+        """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
+        try:
+            text = check_written_summary(answer, request, self.conversation.counter)
+        except AnswerRejected as no:
+            self.conversation.history.add_note(REJECTED_TOPIC, str(no))
+            return None
+        return None if text is None else str(text)
+
+    def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
+        if isinstance(step, CommitEdits):
+            return self.append_edits(step.edited)
+        effect = step.effect
+        if isinstance(effect, Spill) and effect.ids:
+            whole = [self.conversation.recall(ident) for ident in effect.ids]
+            effect = make_spill(effect.path, render_transcript(whole), append=effect.append)
+        try:
+            self._effects(effect)
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            return f"{type(failure).__name__}: {failure}"
+        return None
+
+    def append_edits(self, edited: ViewEdited) -> str | None:
+        """Append a transaction of edits. Inserted messages get ids from its seq. Return why it was refused, or None.
+
+        If others appended meanwhile, the edits must still be valid for the new view; else they are not made.
+        """
+        meant = self.conversation.log.head + 1
+
+        def placed(seq: int) -> ViewEdited:
+            if seq != meant:
+                check_edits(self._view, edited.edits, may_touch_newest=edited.stage == "guard")
+            edits = tuple(
+                msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
+                if isinstance(edit, Insert)
+                else edit
+                for place, edit in enumerate(edited.edits)
+            )
+            return msgspec.structs.replace(edited, edits=edits)
+
+        try:
+            self.conversation._append(placed)
+        except BadEdit as moved:
+            return f"the log moved meanwhile: {moved.args[0]}"
+        self.edit_counts[edited.stage] += 1
+        return None
