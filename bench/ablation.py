@@ -23,10 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
-from tidegate.core.ledger.names import rank_names
-from tidegate.core.messages import Message, text_of
 from tidegate.core.sweep.key_lines import _WORTH
-from tidegate.core.text.facts import find_facts
 from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
@@ -73,13 +70,6 @@ def replace(module: str, name: str, value: Any) -> tuple[Replacement, ...]:
     return (Replacement(f"tidegate.core.{module}", name, value),)
 
 
-def rank_names_by_position(messages: Sequence[Message], stay: Mapping[str, str] = MappingProxyType({})) -> list[Any]:
-    """The names that `rank_names` finds, in the order in which the messages have them."""
-    facts = [fact.value for message in messages for fact in find_facts(text_of(message))]
-    positions = {value: place for place, value in enumerate(facts)}
-    return sorted(rank_names(messages, stay), key=lambda name: positions.get(name.text, len(positions)))
-
-
 EQUAL_VALUES = (1.0, 1.0, 1.0, 1.0)
 EQUAL_LINES = (
     *replace("sweep.key_lines", "_WORTH", dict.fromkeys(_WORTH, EQUAL_VALUES)),
@@ -89,27 +79,28 @@ EQUAL_LINES = (
 VARIANTS = (
     Variant("the default"),
     Variant("no ledger", {"ledger": 0.0}),
-    Variant("no lines of old work: groups leave whole", {}, replace("stages.sweep", "select_lines", lambda *_: {})),
-    Variant("all lines worth the same", {}, EQUAL_LINES),
-    Variant("all files worth the same", {}, replace("sweep.line_values", "_AGEING", 0.0)),
     Variant(
-        "superseded content is worth as much",
+        "no lines of old work: groups leave whole",
         {},
-        replace("sweep.line_values", "_LineAppraiser._remember", lambda *_: None),
+        replace("sweep.choice", "Appraisal.choose", lambda *_: {}),
     ),
-    Variant("failures worth what other lines are", {}, replace("sweep.key_lines", "_FAILED", (1.8, 0.5, 0.5, 0.5))),
-    Variant("names in the order they came", {}, replace("ledger.loss_check", "rank_names", rank_names_by_position)),
-    Variant("names in all that leaves", {}, replace("ledger.names", "_TOTAL_CHARS", 1 << 30)),
-    Variant("names within 3,000 characters of a message", {}, replace("ledger.names", "_MESSAGE_CHARS", 3_000)),
-    Variant("names in calls only", {}, replace("ledger.names", "_MESSAGE_CHARS", 0)),
-    Variant("no runs, decisions or open work in the ledger", {}, replace("ledger.writer", "_STATEMENTS_SHARE", 0.0)),
-    Variant("the user's words cut to 125 characters", {"words": 125}),
+    Variant("all lines worth the same", {}, EQUAL_LINES),
+    Variant("all files worth the same", {}, replace("sweep.choice", "_Appraiser._heat", lambda *_: 1.0)),
+    Variant(
+        "superseded content is worth as much", {}, replace("sweep.choice", "_Appraiser._remember", lambda *_: None)
+    ),
+    Variant("names worth nothing of their own", {}, replace("sweep.choice", "_NAME_WORTH", 0.0)),
+    Variant("no regions, single lines only", {}, replace("sweep.choice", "_REGION_WORTH", 0.0)),
+    Variant(
+        "what calls wrote is worth as much as what tools printed", {}, replace("sweep.choice", "_WRITTEN_WORTH", 1.0)
+    ),
+    Variant("no notes on dropped groups", {}, replace("stages.sweep", "_NOTE_SHARE", 0.0)),
+    Variant("always sweeps everything old", {}, replace("stages.sweep", "_KEPT_OF_NEW", (9.0, 9.0))),
     Variant("nothing whole but what is new", {"tail": 0.0}),
     Variant("a tenth of the room whole", {"tail": 0.1}),
     Variant("a third of the room whole", {"tail": 0.33}),
     Variant("no hints", {}, replace("stages.notices", "find_file_names", lambda _: frozenset())),
-    Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, replace("sweep.cost_model", "_MAX_LEVEL", 0.5)),
-    *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.5, 1.0, 2.0, 3.0)),
+    *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.3, 0.4, 0.5, 0.65)),
 )
 
 

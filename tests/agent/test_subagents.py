@@ -136,6 +136,7 @@ def read_ledger_after_long_talk(world: World) -> str:
         world.session.add({"role": "user", "content": f"Question {number}. " + "Some words of it. " * 60})
         world.session.add({"role": "assistant", "content": f"Answer {number}. " + "It is so. " * 60})
     world.session.add({"role": "user", "content": "And now?"})
+    world.session.compact()
     shown = world.session.prepare().to_bytes().decode()
     assert "[work in build.task-1]" not in shown, "the result has left the view"
     return str(next(message["content"] for message in json.loads(shown)["messages"] if "[Ledger" in str(message)))
@@ -155,7 +156,7 @@ def test_decisions_and_commands_of_a_subagent_reach_the_parents_ledger() -> None
     assert "[work in build.task-1]" in ended.result.text
     ledger = read_ledger_after_long_talk(world)
     assert re.search(r"- decided m\d+: build\.task-1 m\d+: The root cause is the missing lock", ledger)
-    assert re.search(r"- ran m\d+: build\.task-1 m\d+: pytest -q tests/parser -> 12 passed", ledger)
+    assert re.search(r"- ran m\d+: build\.task-1 m\d+: pytest -q tests/parser -> 2 lines, 12 passed", ledger)
 
 
 def test_files_that_a_subagent_changed_reach_the_parents_ledger() -> None:
@@ -164,7 +165,7 @@ def test_files_that_a_subagent_changed_reach_the_parents_ledger() -> None:
     world = World([ScriptedAnswer(calls=calls), "It is fixed."], [tasks("Fix the parser."), "Done."], tool=write)
     world.turn()
     ledger = read_ledger_after_long_talk(world)
-    assert re.search(r"- ran m\d+: build\.task-1 changed: src/parser/cache\.py m\d+", ledger)
+    assert re.search(r"- changed m\d+: build\.task-1 m\d+: src/parser/cache\.py", ledger)
 
 
 def test_what_a_subagent_spends_is_the_parents() -> None:

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tidegate.core.digest.units import ARTIFACTS_SECTION, collect_units
-from tidegate.core.ledger.names import rank_names
 from tidegate.core.messages import Call, Message
-from tidegate.core.text.tool_calls import ToolAccess, call_target_of, classify_call, open_todos_of
+from tidegate.core.text.tool_calls import ToolAccess, call_target_of, changed_paths_of, classify_call, open_todos_of
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"
 
@@ -35,7 +34,7 @@ def test_sweep_ledger_and_digest_agree_on_what_a_call_does(tool: str, access: To
     message = Message("assistant", (call,), id="m2")
     assert classify_call(call) == access
     assert call_target_of(call).writes == (access == "write")
-    assert rank_names([message])[0].what == ("changed" if access == "write" else "read")
+    assert changed_paths_of(call) == (["src/billing/invoice.py"] if access == "write" else [])
     verb = {"write": "changed", "read": "read", "other": "used"}[access]
     assert [unit.group for unit in collect_units([message]) if unit.section == ARTIFACTS_SECTION] == [
         f"agent {verb} ({tool})"

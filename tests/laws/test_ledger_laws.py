@@ -86,8 +86,7 @@ def held(session: Session) -> list[Message]:
 def check_ledger(session: Session) -> None:
     """It stands at the head, keeps to its share, and only the user lays down rules."""
     notes = held(session)
-    assert [item.message for item in session.view.items[: len(notes)]] == notes
-    tokens = sum(item.tokens for item in session.view.items[: len(notes)])
+    tokens = sum(item.tokens for item in session.view.items if item.message.kind == LEDGER)
     assert tokens <= min(MAX_LEDGER_TOKENS, session.budget.room * ledger_share_of(session.policy))
     rules = {rule for message in said(session).values() for rule in rules_of(message)}
     for line in parse_ledger("\n".join(map(text_of, notes))):

@@ -11,8 +11,6 @@ from tidegate.commands.registry import CommandContext
 from tidegate.core.budget import priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
-from tidegate.core.policy.policy import METRICS, TriggerContext, measure_fill, sweep_market_of
-from tidegate.core.sweep.cost_model import SessionPace, sweep_urgency
 from tidegate.session.reports.explanation import describe_edits, forecast_sweep
 from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
@@ -48,20 +46,20 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     assert coming is not None
     assert not coming.is_due
     assert session.view.tokens <= coming.current_tokens <= session.tokens
-    assert coming.threshold_tokens == session.budget.room, "in a small window the room is filled first"
-    assert coming.market.pace == SessionPace.of(session.view.total_tokens_said, session.view.reply_count)
+    assert coming.threshold_tokens == session.budget.room, "the room is filled first"
+    assert coming.growth == session.view.total_tokens_said / session.view.reply_count
     away = coming.threshold_tokens - coming.current_tokens
-    assert coming.calls_away == math.ceil(away / coming.market.pace.growth)
+    assert coming.calls_away == math.ceil(away / coming.growth)
     told = (
         f"The next sweep comes at {coming.threshold_tokens:,} tokens; the history has {coming.current_tokens:,}"
         f" ({away:,} tokens to go, about {coming.calls_away} calls)"
     )
     for text in (explained(session), str(session.explain())):
         assert told in text
-        assert "1.25 input tokens (assumed: the prices of the model are not known); fidelity 1.5" in text
+        assert "1.25 input tokens (assumed: the prices of the model are not known)" in text
     assert "the provider's cache is warm (10 of its 300 seconds have passed)." in explained(session)
-    [due] = [each for each in list_thresholds(session) if each.metric == "due" and each.moment == "before_call"]
-    assert due.tokens_away == away
+    [full] = [each for each in list_thresholds(session) if each.metric == "fill" and each.limit == 1]
+    assert full.tokens_away == away
 
 
 def test_it_comes_when_it_was_told() -> None:
@@ -90,9 +88,8 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     text = explained(session)
     assert foretold.sweep_arithmetic in text
     assert f"{foretold.freed_tokens:,} tokens freed\n    {foretold.sweep_arithmetic}" in text
-    assert "cached again x 0)" in foretold.sweep_arithmetic, "with a cold cache that costs nothing"
     assert "a token written to the cache 1 input tokens; the provider's cache has expired" in foretold.sweep_arithmetic
-    full, level = re.findall(r"A sweep from ([\d,]+) down to ([\d,]+) tokens costs", foretold.sweep_arithmetic)[0]
+    level, full = re.findall(r"down to ([\d,]+) tokens; .* until ([\d,]+) are", foretold.sweep_arithmetic)[0]
     assert int(level.replace(",", "")) < int(full.replace(",", ""))
 
 
@@ -108,8 +105,8 @@ def test_every_transaction_of_a_session_is_told() -> None:
     swept = [line for line in lines if " sweep: " in line]
     assert len(swept) == session.edit_counts["sweep"] > 1
     for line in swept:
-        reached = r"The history \([\d,]+ tokens\) has reached the [\d,]+ tokens at which a sweep pays"
-        assert re.search(rf"tokens, [\d,]+ freed; {reached}; a sweep from .* cached again x 1\.15\) / ", line)
+        reached = r"The history \([\d,]+ of [\d,]+ tokens, [\d.]+%\) is above the limit of 100%"
+        assert re.search(rf"tokens, [\d,]+ freed; {reached}; sweep of .*, down to [\d,]+ tokens; ", line)
 
 
 def test_a_policy_without_prices_has_no_outlook() -> None:
@@ -129,18 +126,25 @@ def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
         assert priced_now(session.view, session.budget, session.view.last_reply_time + later).prices.cold is cold
 
 
-def test_what_is_told_of_the_next_sweep_is_what_decides_it() -> None:
-    """Also where most of the view is the words of the user, which no sweep can take."""
+def test_with_a_cold_cache_a_sweep_comes_when_three_quarters_are_full() -> None:
     clock = Clock()
-    session = Session("gpt-4o", policy="default", window=16_000, count="chars/4", clock=clock)
-    for number in range(110):
-        session.add(user_message(f"Question {number}: " + "why is it slow? " * 14), said("It waits."))
-        session.fit()
-    at = TriggerContext(session.view, session.budget, session.policy, session.tokens)
-    tokens = measure_fill(at)
-    assert sweep_urgency(tokens, at.budget.room, sweep_market_of(at)) > 1, "if all of it could leave, it would be time"
+    session = working(clock)
+    number = 0
+    while session.view.tokens < 0.8 * session.budget.room:
+        turn(session, clock, number)
+        number += 1
+    assert "sweep" not in session.edit_counts
+    clock.now += 1_000
     coming = forecast_sweep(session.policy, session.view, session.budget, clock())
     assert coming is not None
-    assert METRICS["due"](at) < 1
-    assert not coming.is_due
-    assert coming.threshold_tokens > coming.current_tokens
+    assert coming.is_due
+    assert "the provider's cache has expired" in str(coming)
+    session.fit()
+    assert session.edit_counts["sweep"] == 1
+
+
+def test_a_window_that_the_system_prompt_fills_is_called_too_small() -> None:
+    small = Session(policy="default", window=8_000, system="be careful " * 2_000, count="chars/4")
+    assert "69% of the window: it is too small for this client" in str(small.explain())
+    large = Session(policy="default", window=32_000, system="be careful " * 2_000, count="chars/4")
+    assert "too small" not in str(large.explain())

@@ -35,7 +35,7 @@ examples:
   tidegate replay session.jsonl --policy default --window 32000
   tidegate replay recordings/ --policy cowagent --window 16000 --count chars/4 --requests out/
   tidegate replay recordings/ --policy my.yaml --window 64000 --wire all --json > report.json
-  tidegate replay recordings/ --policy default --window 16000 --set fidelity=1
+  tidegate replay recordings/ --policy default --window 16000 --set fidelity=0.4
   tidegate replay session.jsonl --window 32000 --explain
 """
 

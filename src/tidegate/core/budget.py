@@ -23,6 +23,9 @@ MIN_ROOM = 128
 """Tokens. With less room the newest user message could not be shown, even clipped."""
 
 
+_LARGE_FIXED_SHARE = 0.5  # of the window: a larger fixed part leaves too little for the history
+
+
 class Budget(NamedTuple):
     window: int | None
     reserve: int
@@ -117,6 +120,11 @@ def make_budget(
     if lowered > size - taken:
         notes.append(f"reserve lowered to {size - taken:,}: the fixed part needs the rest of the window")
         lowered = size - taken
+    if fixed * scale > size * _LARGE_FIXED_SHARE:
+        notes.append(
+            f"system prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client;"
+            " use a model with a larger window, shorten the system prompt or offer fewer tools"
+        )
     return Budget(
         window, lowered, fixed, scale, counter, thinking, cap if window is None else None, tuple(notes), prices
     )

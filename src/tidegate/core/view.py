@@ -167,8 +167,9 @@ class RefoldNeeded(Exception):
 class View:
     """The messages to send, and the counts that triggers ask for."""
 
+    # Where `items` are without the ledger (see `hide_ledger`): the ledger, and how many of `items` precede its end.
     ledger_items: Sequence[Item] = ()
-    """The ledger, where `items` are without it: see `hide_ledger`."""
+    settled_count = 0
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter
@@ -434,8 +435,7 @@ class View:
 
         items = [counted(item) for item in self.items]
         if items != self.items:
-            self.items = items
-            self.tokens = sum(item.tokens for item in items)
+            self.items, self.tokens = items, sum(item.tokens for item in items)
             self.metered = sum(item.metered_tokens for item in items)
             self.usage = None  # it was compared with the old count
         self.orphans = list(map(counted, self.orphans))
@@ -447,8 +447,7 @@ class View:
 
     def _fixed_fits(self) -> bool:
         tools = tuple(Text(f"{tool.name}{tool.description}{tool.parameters}") for tool in self.tools)
-        system = Message("system", (Text(self.system),))
-        return fits_its_length(self.system_tokens, system) and fits_its_length(
+        return fits_its_length(self.system_tokens, Message("system", (Text(self.system),))) and fits_its_length(
             self.tools_tokens, Message("user", tools)
         )
 
@@ -478,11 +477,10 @@ class View:
 
     def items_since_reply(self) -> list[Item]:
         """Items after the last reply of the model, oldest first: new results, a new request."""
-        end = len(self.items)
-        start = end
+        start = len(self.items)
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
-        return self.items[start:end]
+        return self.items[start:]
 
 
 def fold_error(seq: int, why: str) -> BadLog:

@@ -43,7 +43,7 @@ def test_a_policy_of_a_file(tmp_path: Path) -> None:
 def test_what_is_no_curve(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_curve(text, [])
-    assert "fidelity=0.5,1,2" in caught.value.remedy
+    assert "fidelity=0.2,0.4,0.6" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,21 @@
 """The lines of the ledger: their text form, its parser, and the choice of lines if not all fit.
 
+    Rules of the user:
     - rule m2: Never push to main.          a rule of the user, word for word
     - pin m9: Answer in French.             the same, pinned by hand
-    - left m2..m59, m61..m97                ranges of messages that left the view, for recall
-    - open m40: task {...} has no result    a statement about one message; decided and ran have the same form
-    - changed: src/a.py m31, src/b.py m8    files the agent changed, and the message of the call; read: files it read
-    - named: port 8443, db.yaml             other names
+    - recall m2..m97 has all that was said there, shown here or not
+    Open work:
+    - open m40: task {...} has no result
+    What was decided:
+    - decided m44: The cause is the missing lock (supersedes m31).
+    Files changed:
+    - changed m31: src/a.py
+    Commands and how they ended:
+    - ran m52: make test -> 2 failed, exit code 1
+    Values:
+    - value m60: the server listens on port 8443
 
-No line depends on another, so lines can be added at the end and removed. Each name is a LedgerLine of its own; in the
-text the names of one kind are a list, the likeliest to be needed first.
+Each line carries what it needs to be understood and the message to recall, so lines can be added and removed.
 """
 
 import re
@@ -29,16 +36,24 @@ MAX_RULES_SHARE: Final = 0.75
 """The most that rules may take of the ledger, so that facts have room. Pins may take all of it."""
 PIN_SHARE: Final = 0.25
 """The share of the room for pins if the policy has no ledger."""
-_LIST_KINDS: Final = ("changed", "read", "named")
 
-_LINE: Final = re.compile(r"- (?:(rule|pin|open|decided|ran) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
-_MESSAGE_KINDS: Final = ("rule", "pin", "open", "decided", "ran")
-_LIST: Final = re.compile(r"- (changed|read|named): (.+)")
-_IDENT: Final = re.compile(r"[me]\d+(?:\.\d+)?")
-_LEFT: Final = "- left "
+# The kinds of statements in order, with their heading and the share of the ledger that each may take at first.
+_SECTIONS: Final = {
+    "open": ("Open work:", 0.15),
+    "decided": ("What was decided:", 0.2),
+    "changed": ("Files changed:", 0.2),
+    "ran": ("Commands and how they ended:", 0.25),
+    "value": ("Values:", 0.2),
+}
+_RULES_HEADING: Final = "Rules of the user:"
+_MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS)
+
+_LINE: Final = re.compile(rf"- (?:({'|'.join(_MESSAGE_KINDS)}) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
+_OLD_CHANGED: Final = re.compile(r"- changed: (.+)")  # the form of older ledgers: names with ids, in one list
+_OLD_NAME: Final = re.compile(r"(\S+) (m\d+)")
+_LEFT: Final = ("- recall ", "- left ")  # the second is the form of older ledgers
+_LEFT_END: Final = " has all that was said there, shown here or not"
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
-_MAX_OLD_PER_NEW: Final = 6  # old names before each new one when a ledger is rewritten, so that new ones have room
-_MAX_MISSES: Final = 40  # stop after so many names in a row that do not fit
 
 
 class LedgerLine(msgspec.Struct, frozen=True, gc=False):
@@ -50,9 +65,7 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         if self.what == "left":
-            return f"{_LEFT}{self.ident}"
-        if self.what in _LIST_KINDS:
-            return f"{self.text} {self.ident}" if self.ident else self.text
+            return f"{_LEFT[0]}{self.ident}{_LEFT_END}"
         if self.what in _MESSAGE_KINDS:
             return f"- {self.what} {self.ident}: {self.text}"
         return f"- {self.ident} {self.what}: {self.text}"  # the form of older ledgers
@@ -60,10 +73,6 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
     @property
     def lays_down(self) -> bool:
         return self.what in ("rule", "pin")
-
-    @property
-    def listed(self) -> bool:
-        return self.what in _LIST_KINDS
 
     @property
     def place(self) -> int:
@@ -81,32 +90,22 @@ def parse_ledger(text: str) -> list[LedgerLine]:
     for line in text.split("\n"):
         if line.startswith(_LEFT):
             found.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
-        elif (match := _LIST.fullmatch(line)) is not None:
-            found.extend(_listed(match[1], name) for name in match[2].split(", ") if name)
+        elif (match := _OLD_CHANGED.fullmatch(line)) is not None:
+            found.extend(LedgerLine("changed", ident, name) for name, ident in _OLD_NAME.findall(match[1]))
         elif (match := _LINE.fullmatch(line)) is not None:
             found.append(LedgerLine(match[1] or match[3] or "noted", match[2], match[4]))
     return found
 
 
-def _listed(what: str, name: str) -> LedgerLine:
-    text, _, ident = name.rpartition(" ")
-    return LedgerLine(what, ident, text) if text and _IDENT.fullmatch(ident) else LedgerLine(what, "", name)
-
-
 def render_ledger(lines: Sequence[LedgerLine]) -> str:
-    """The text of a ledger: rules, ranges, statements, names."""
-    lists: dict[str, list[str]] = {what: [] for what in _LIST_KINDS}
-    others: list[LedgerLine] = []
-    for line in lines:
-        if line.what in lists:
-            lists[line.what].append(f"{line.text} {line.ident}" if line.ident else line.text)
-        else:
-            others.append(line)
-    ranges = ", ".join(line.ident for line in others if line.what == "left")
-    texts = [str(line) for line in others if line.lays_down]
-    texts += [f"{_LEFT}{ranges}"] if ranges else []
-    texts += [str(line) for line in others if not line.lays_down and line.what != "left"]
-    texts += [f"- {what}: {', '.join(names)}" for what, names in lists.items() if names]
+    """The text of a ledger: rules, ranges, then the statements by section."""
+    rules = [str(line) for line in lines if line.lays_down]
+    texts = [_RULES_HEADING, *rules] if rules else []
+    ranges = ", ".join(line.ident for line in lines if line.what == "left")
+    texts += [f"{_LEFT[0]}{ranges}{_LEFT_END}"] if ranges else []
+    for what, (heading, _) in _SECTIONS.items():
+        mine = [str(line) for line in lines if line.what == what]
+        texts += [heading, *mine] if mine else []
     return "\n".join(texts)
 
 
@@ -142,18 +141,25 @@ def join_left_ranges(lines: Sequence[LedgerLine]) -> list[LedgerLine]:
 
 
 def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> list[LedgerLine]:
-    """Old and new lines, each once. Old and new names alternate, in proportion to the messages they are from."""
-    fresh = {line.text for line in new}
-    names = [line for line in old if line.what in _LIST_KINDS and line.text not in fresh]
-    later = [line for line in new if line.what in _LIST_KINDS]
-    told = [line for line in (*new, *old) if not line.listed and not line.lays_down and line.what != "left"]
-    done = [line for line in (*old, *new) if line.lays_down or line.what == "left"]
-    done += told
-    before = _last(old)
-    turn = min(_MAX_OLD_PER_NEW, max(1, round(before / max(1, _last(new) - before))))
-    for step in range(max(len(later), -(-len(names) // turn))):
-        done += [*names[step * turn : (step + 1) * turn], *later[step : step + 1]]
-    return list(dict.fromkeys(done))
+    """Old and new lines in order, each once. Of statements with the same subject the last one stays."""
+    last: dict[tuple[str, str], LedgerLine] = {}
+    for line in (*old, *new):
+        key = (line.what, line.ident if line.what == "left" else subject_of(line))
+        if line.lays_down or line.what == "left":
+            last.setdefault(key, line)
+        else:
+            last.pop(key, None)
+            last[key] = line
+    superseded = {ident for line in last.values() for ident in _SUPERSEDED.findall(line.text)}
+    return [line for line in last.values() if line.what != "decided" or line.ident not in superseded]
+
+
+_SUPERSEDED: Final = re.compile(r"\(supersedes (m\d+)\)$")
+
+
+def subject_of(line: LedgerLine) -> str:
+    """What a statement is about: the command without its outcome, or all of its text."""
+    return line.text.rpartition(" -> ")[0] or line.text if line.what == "ran" else line.text
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:
@@ -162,53 +168,41 @@ def _last(lines: Sequence[LedgerLine]) -> int:
 
 
 def select_ledger_lines(
-    lines: Sequence[LedgerLine], tokens: int, budget: Budget, *, headed: bool, rules: int, statements: int
+    lines: Sequence[LedgerLine], tokens: int, budget: Budget, *, headed: bool, rules: int
 ) -> list[LedgerLine]:
-    """The lines that fit into so many tokens: ranges, pins, rules from the newest back, statements, names.
+    """The lines that fit into so many tokens: ranges, pins, rules from the newest back, then statements.
 
-    Rules get at most `rules` tokens, statements at most `statements`.
+    Rules get at most `rules` tokens. Each kind of statement gets its share, the newest first; what is left over goes to
+    all of them in order.
     """
     purse = _Purse(tokens, budget, headed)
-    names = [line for line in lines if line.what in _LIST_KINDS]
-    others = [line for line in lines if line.what not in _LIST_KINDS]
     for what in ("left", "pin"):  # ranges are cheap, and without them nothing can be recalled
-        for line in others:
+        for line in lines:
             if line.what == what:
                 purse.buy(line, purse.left)
-    for line in reversed(others):
+    for line in reversed(lines):
         if line.what == "rule":
             rules -= purse.buy(line, min(rules, purse.left))
-    for line in others:
-        if not line.lays_down and line.what != "left":
-            statements -= purse.buy(line, min(statements, purse.left))
-    purse.buy_names(names)
-    rules_taken = [line for line in others if line.lays_down and line in purse.taken]
-    return [*rules_taken, *(line for line in purse.taken if not line.lays_down)]
+    free = purse.left
+    for whole in (False, True):
+        for what, (_, share) in _SECTIONS.items():
+            allowance = purse.left if whole else int(free * share)
+            for line in reversed(lines):
+                if line.what == what:
+                    allowance -= purse.buy(line, min(allowance, purse.left))
+    return [line for line in lines if line in purse.taken]
 
 
 class _Purse:
     def __init__(self, tokens: int, budget: Budget, headed: bool) -> None:
         self._budget = budget
-        self.left = tokens - budget.count(user_message(LEDGER_HEADING if headed else "-", LEDGER)) - 16
-        self.taken: dict[LedgerLine, None] = {}
+        self.left = tokens - budget.count(user_message(LEDGER_HEADING if headed else "-", LEDGER)) - 48
+        self.taken: set[LedgerLine] = set()
 
     def buy(self, line: LedgerLine, room: int) -> int:
         cost = self._budget.counter.count_text(f", {line.ident}" if line.what == "left" else f"{line}\n")
         if cost > room or line in self.taken:
             return 0
         self.left -= cost
-        self.taken[line] = None
+        self.taken.add(line)
         return cost
-
-    def buy_names(self, lines: Iterable[LedgerLine]) -> None:
-        """The same as `buy` for each, but faster: there are thousands."""
-        missed, left, count = 0, self.left, self._budget.counter.count_text
-        for line in lines:
-            cost = count(f", {line.text} {line.ident}" if line.ident else f", {line.text}")
-            if cost <= left:
-                missed = 0
-                left -= cost
-                self.taken[line] = None
-            elif (missed := missed + 1) > _MAX_MISSES:
-                break
-        self.left = left

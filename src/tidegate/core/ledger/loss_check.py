@@ -9,17 +9,14 @@ import msgspec
 
 from tidegate.core.edits import Edit, EditIndex
 from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line
-from tidegate.core.ledger.names import rank_names
-from tidegate.core.ledger.statements import statements_of
+from tidegate.core.ledger.statements import mark_superseded, statements_of
 from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
+from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
 from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.view import Item, View, rules_given
 
 PIN: Final = "pin"
 """The kind of a pinned message: all of it is a rule."""
-
-_CLEARED_PREFIX: Final = "[cleared: "
-"""The beginning of a stub. Its text is about the result, not from it."""
 
 _HEAD_SHARE: Final = 0.25  # of the view
 _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
@@ -76,6 +73,12 @@ class LossCheck:
         cut = [m for m in messages if m.id in changes.replaced]
         self.moves = bool(self._gone) or _is_view_read_again(view, changes)
         """Whether the provider must read most of the view again anyway, so that a new ledger line costs little more."""
+        places = [place for place, item in enumerate(view.items) if item.message.kind == LEDGER]
+        before = view.items[: places[0]] if places else []
+        self.changes_before_ledger = any(
+            item.message.id in changes.dropped or item.message.id in changes.replaced for item in before
+        )
+        """Whether the provider must read the ledger again anyway, so that it may be rewritten."""
         requests = [m for m in cut if is_user_request(m)]
         shown = (
             [_apply_replace(m, changes) for m in messages if m.id not in changes.dropped]
@@ -83,10 +86,17 @@ class LossCheck:
             else []
         )
         if facts and self.moves:
-            touched = [m for m in messages if m.id in changes.dropped or m.id in changes.replaced]
-            after = {m.id: text_of(m) for m in shown if m.id in changes.replaced}
-            self._facts = [*statements_of(self._gone), *_rank_removed_names(touched, after)]
-            self._read([*shown, *(insert.message for insert in changes.inserts)])
+            stay = [*shown, *(insert.message for insert in changes.inserts)]
+            described = described_ids(message for message in stay if is_group_note(message))
+            vanished = [
+                LedgerLine(what, ident, text)
+                for message in self._gone
+                if is_group_note(message)
+                for what, ident, text in statements_of_note(message)
+                if ident not in described
+            ]
+            self._facts = mark_superseded(lines, [*vanished, *statements_of(self._gone, described)])
+            self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
         every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
         self._rules = list({line.text: line for line in every}.values())
@@ -109,12 +119,10 @@ class LossCheck:
         self._pointed |= set(_RECALL.findall(text))
 
     def _present(self, line: LedgerLine) -> bool:
-        text = line.text
-        if " " not in text:
-            return text in self._words_shown
-        return (
-            text.rpartition(" ")[2] if line.listed else text
-        ) in self._words_shown or text in self._summaries_and_requests
+        """Whether the view still says it: a value that is shown, or a statement that a summary or request repeats."""
+        if line.what == "value":
+            return all(word in self._words_shown for word in line.text.split())
+        return line.text in self._summaries_and_requests
 
     def wanted(self, *, again: bool = False) -> list[LedgerLine]:
         """The lines that should go into the ledger: rules, the range that leaves, and missing facts, the best first.
@@ -173,11 +181,3 @@ def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
     else:
         lines = [LedgerLine("rule", message.id, rule) for rule in rules_given(item)]
     return [line for line in lines if line.place > removed.get(line.text, 0)]
-
-
-def _rank_removed_names(messages: Sequence[Message], stay: Mapping[str, str]) -> list[LedgerLine]:
-    """The names in the removed text of these messages, the best first."""
-    told = [
-        message for message in messages if message.role != "tool" or not text_of(message).startswith(_CLEARED_PREFIX)
-    ]
-    return rank_names(told, stay)

@@ -1,30 +1,51 @@
-"""Statements of the ledger about messages that leave: open work, decisions, and commands with their outcome."""
+"""Statements of the ledger about messages that leave: open work, decisions, changed files, commands and values."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from tidegate.core.digest.units import fold_line
-from tidegate.core.ledger.lines import LedgerLine, parse_ledger, render_ledger
-from tidegate.core.ledger.names import rank_names
-from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
-from tidegate.core.text.facts import find_last_line, split_sentences
-from tidegate.core.text.tool_calls import COMMAND_KEYS, open_todos_of, parse_call_arguments
+from tidegate.core.ledger.lines import LedgerLine, parse_ledger
+from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.sweep.group_notes import describe_outcome, find_command
+from tidegate.core.sweep.key_lines import is_marker
+from tidegate.core.text.facts import classify_run, head_and_tail, split_runs, split_sentences
+from tidegate.core.text.terminal_text import clean_text
+from tidegate.core.text.tool_calls import call_target_of, changed_paths_of, open_todos_of, parse_call_arguments
 
 _DECIDED: Final = re.compile(
-    r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
+    r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason|cause) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
 )  # matched with sentences in lower case
-_EACH: Final = 6  # statements of a kind, in one transaction
+_GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
+_READS_ONLY: Final = re.compile(
+    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq"
+    r"|git (?:status|diff|log|show|branch|remote|rev-parse|blame))\b"
+)
+_DECISIONS: Final = 6  # of one transaction
+_COMMANDS: Final = 12
+_VALUES: Final = 24
+_VALUE_KINDS: Final = frozenset(("path", "file", "url", "email", "uuid", "hash", "id", "number"))
+_VALUE_CHARS: Final = 100  # characters of a line around a value
+_READ_CHARS: Final = 6_000  # characters of a result in which values are searched for
 SUBAGENT_TOOL: Final = "task"
 """The tool that gives work to a subagent. Its result ends with a report of that work."""
 _WORK_REPORT: Final = re.compile(r"^\[work in ([\w.:@/-]{1,120})\]\n((?:- .+(?:\n|$))+)", re.MULTILINE)
+_REPORTED: Final = 6  # lines of each kind in a work report
 
 
-def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
-    """The statements about these messages: open work first, then decisions and commands, the newest first."""
+def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[LedgerLine]:
+    """The statements about these messages, oldest first.
+
+    Calls of the messages in `described` are in a note of the view, with their files, commands and outcomes.
+    """
     results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
-    opened, decided, ran = list[LedgerLine](), list[LedgerLine](), dict[str, LedgerLine]()
+    opened, decided, changed, ran = (
+        list[LedgerLine](),
+        list[LedgerLine](),
+        dict[str, LedgerLine](),
+        dict[str, LedgerLine](),
+    )
     reported: list[LedgerLine] = []
     planned = False
     for message in reversed(gone):
@@ -33,25 +54,30 @@ def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
             if answer is not None and answer.kind == INTERRUPTED:
                 text = f"{fold_line(call.name, 40)} {fold_line(call.arguments, 120)} has no known result"
                 opened.append(LedgerLine("open", answer.id, text))
-            arguments = parse_call_arguments(call)
-            todos = open_todos_of(arguments)
+            todos = open_todos_of(parse_call_arguments(call))
             if todos and not planned:  # only the newest to-do list is valid
                 planned = True
-                opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_EACH]]
-            if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _EACH:
+                opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_DECISIONS]]
+            if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _REPORTED:
                 reported += parse_work_report(answer)
-            elif answer is not None and len(ran) < _EACH:
-                _run(call, arguments, answer, ran)
-        if message.role == "assistant" and len(decided) < _EACH:
-            decided += _decisions(message)[: _EACH - len(decided)]
-    return [*opened, *decided, *ran.values(), *reported]
+            if message.id not in described:
+                for path in changed_paths_of(call):
+                    changed.setdefault(path, LedgerLine("changed", message.id, path))
+                if answer is not None and len(ran) < _COMMANDS:
+                    _add_command(call, answer, ran)
+        if message.role == "assistant" and len(decided) < _DECISIONS:
+            decided += _decisions(message)[: _DECISIONS - len(decided)]
+    values = _find_values(gone)
+    return [*opened, *reversed(decided), *reversed(changed.values()), *reversed(ran.values()), *reported, *values]
 
 
 def write_work_report(session_name: str, messages: Sequence[Message]) -> str:
     """What a subagent decided, ran and changed, for the end of its result. The ids are those of its own session."""
-    lines = [line for line in statements_of(messages) if line.what in ("decided", "ran")]
-    changed = [line for line in rank_names(messages) if line.what == "changed"][:_EACH]
-    return f"[work in {session_name}]\n{render_ledger([*lines, *changed])}" if lines or changed else ""
+    found = statements_of(messages, frozenset())
+    lines = [
+        line for what in ("decided", "ran", "changed") for line in [f for f in found if f.what == what][-_REPORTED:]
+    ]
+    return "\n".join([f"[work in {session_name}]", *map(str, lines)]) if lines else ""
 
 
 def parse_work_report(result: Message) -> list[LedgerLine]:
@@ -59,29 +85,80 @@ def parse_work_report(result: Message) -> list[LedgerLine]:
     found = _WORK_REPORT.search(text_of(result))
     if found is None:
         return []
-    lines = parse_ledger(found[2])
-    told = [
-        LedgerLine(line.what, result.id, f"{found[1]} {line.ident}: {line.text}")
-        for line in lines
-        if line.what in ("decided", "ran")
-    ]
-    changed = ", ".join(f"{line.text} {line.ident}".strip() for line in lines if line.what == "changed")
-    return [*told, *([LedgerLine("ran", result.id, f"{found[1]} changed: {changed}")] if changed else [])]
+    lines = [line for line in parse_ledger(found[2]) if line.what in ("decided", "ran", "changed")]
+    return [LedgerLine(line.what, result.id, f"{found[1]} {line.ident}: {line.text}") for line in lines]
 
 
-def _run(call: Call, arguments: Any, answer: Message, ran: dict[str, LedgerLine]) -> None:
-    """Add a command, once, with its last outcome."""
-    command = next((v for k in COMMAND_KEYS if isinstance(v := _get(arguments, k), str)), "")
-    if command and command not in ran:
-        ended = find_last_line(text_of(answer))
-        outcome = f" -> {fold_line(ended, 80)}" if ended and not ended.startswith("[") else ""
-        ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)}{outcome}")
-
-
-def _get(arguments: Any, key: str) -> Any:
-    return arguments.get(key) if isinstance(arguments, dict) else None
+def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> None:
+    """Add a command that does more than read, once, with its last outcome."""
+    command = find_command(call)
+    outcome = describe_outcome(call, answer)
+    if command and command not in ran and ("exit code" in outcome or not _READS_ONLY.match(command)):
+        ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)} -> {outcome or 'no output'}")
 
 
 def _decisions(message: Message) -> list[LedgerLine]:
-    found = [s for s in split_sentences(text_of(message), 4_000) if 20 <= len(s) <= 300 and _DECIDED.search(s.lower())]
+    found = [
+        sentence
+        for sentence in split_sentences(text_of(message), 4_000)
+        if 20 <= len(sentence) <= 300 and _DECIDED.search(sentence.lower()) and not _GUESS.search(sentence.lower())
+    ]
     return [LedgerLine("decided", message.id, fold_line(sentence, 200)) for sentence in found[-2:]]
+
+
+def mark_superseded(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> list[LedgerLine]:
+    """The new lines; a decision that names the same things as an earlier one says that it supersedes it."""
+    earlier = [line for line in old if line.what == "decided"]
+    done: list[LedgerLine] = []
+    for line in new:
+        if line.what == "decided":
+            names = _names(line.text)
+            same = next(
+                (o for o in reversed(earlier) if o.ident != line.ident and len(names & _names(o.text)) >= 2), None
+            )
+            if same is not None:
+                line = LedgerLine("decided", line.ident, f"{line.text} (supersedes {same.ident})")
+            earlier.append(line)
+        done.append(line)
+    return done
+
+
+def _names(text: str) -> set[str]:
+    facts = (classify_run(run) for run in split_runs(text))
+    return {fact.value for fact in facts if fact is not None}
+
+
+def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
+    """Values with the words around them: paths, ids, numbers and addresses that the user gave or tools printed.
+
+    What tools read from files is left out: it can be read again.
+    """
+    targets = {call.id: call_target_of(call) for message in gone for call in calls_of(message)}
+    found: dict[str, LedgerLine] = {}
+    given = [message for message in reversed(gone) if is_user_request(message)]
+    for message in (*given, *reversed(gone)):
+        result = result_of(message)
+        target = targets.get(result.call_id) if result is not None else None
+        from_file = target is not None and (target.writes or (target.files and not target.runs_command))
+        if from_file or (result is None and message not in given):
+            continue
+        for value, around in _values_in(head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)):
+            found.setdefault(value, LedgerLine("value", message.id, around))
+            if len(found) >= _VALUES:
+                break
+    return list(dict.fromkeys(reversed(found.values())))
+
+
+def _values_in(text: str) -> Iterator[tuple[str, str]]:
+    for line in clean_text(text).split("\n"):
+        if is_marker(line):
+            continue
+        place = 0
+        for run in split_runs(line):
+            fact = classify_run(run)
+            at = line.find(run, place)
+            place = max(place, at)
+            if fact is None or fact.kind not in _VALUE_KINDS or (fact.kind == "number" and len(fact.value) < 4):
+                continue
+            start = max(0, at - _VALUE_CHARS // 2) if len(line) > _VALUE_CHARS else 0
+            yield fact.value, " ".join(line[start : start + _VALUE_CHARS].split())

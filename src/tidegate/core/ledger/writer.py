@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
+from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.ledger.lines import (
     LEDGER,
     LEDGER_HEADING,
@@ -63,11 +63,10 @@ __all__ = [
 _DEFAULT_SHARE: Final = 0.08
 """The share of the room if a policy sets `ledger: true`."""
 MAX_LEDGER_TOKENS: Final = 8_000
-"""The largest ledger, whatever its share of the room. It also has at most a tenth of the window."""
+"""The largest ledger, whatever its share of the room."""
+_MAX_WINDOW_SHARE: Final = 0.08  # of the window: the most that the ledger takes
 _MIN_LEDGER_TOKENS: Final = 64
 """A smaller ledger would have room for its heading only."""
-
-_STATEMENTS_SHARE: Final = 0.2  # the most that open work, decisions and runs take of the ledger; the rest is for names
 
 
 class LedgerUpdate(NamedTuple):
@@ -89,19 +88,17 @@ def ledger_share_of(policy: Policy) -> float:
 def hide_ledger(view: View) -> View:
     """The view as stages see it: without the ledger, which they must not summarize or drop. It must not be folded.
 
-    It is a shallow copy: apart from the list of items it shares everything with the view.
+    It is a shallow copy: apart from the list of items it shares everything with the view. `settled_count` is how many
+    of its items are before the end of the ledger: an earlier transaction made them lean.
     """
-    count = 0
-    for item in view.items:
-        if item.message.kind != LEDGER:
-            break
-        count += 1
-    if not count:
+    held = [item for item in view.items if item.message.kind == LEDGER]
+    if not held:
         return view
     visible = copy(view)
-    visible.items, visible.ledger_items = view.items[count:], view.items[:count]
-    visible.tokens -= sum(item.tokens for item in visible.ledger_items)
-    visible.metered -= sum(item.metered_tokens for item in visible.ledger_items)
+    visible.items, visible.ledger_items = [item for item in view.items if item.message.kind != LEDGER], held
+    visible.settled_count = view.items.index(held[-1]) + 1 - len(held)
+    visible.tokens -= sum(item.tokens for item in held)
+    visible.metered -= sum(item.metered_tokens for item in held)
     return visible
 
 
@@ -113,7 +110,7 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     tokens = min(
         int(budget.room * share),
         MAX_LEDGER_TOKENS,
-        (budget.window or budget.capacity) // (10 if ledger_share_of(policy) else 1),
+        int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if ledger_share_of(policy) else 1)),
     )
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
 
@@ -134,7 +131,8 @@ def update_ledger(
     pointed = _add_recall_pointers(view, edits, budget, max(0, spare) // 2) if whole else _PointedEdits(edits)
     limit = min(most, size + spare - pointed.cost)
     check = LossCheck(view, pointed.edits, parse_ledger("\n".join(text_of(item.message) for item in held)), facts=whole)
-    ledger = _write_ledger(check, pointed.edits, held, limit, budget)
+    after = _find_place(view, edits) if whole else held[-1].message.id if held else ""
+    ledger = _write_ledger(check, pointed.edits, held, limit, budget, after)
     done = pointed.edits
     if check.reaches(ledger.lines):  # the ledger names the range: the note of the guard is not needed
         done = tuple(edit for edit in done if not _is_recall_note_insert(edit))
@@ -189,32 +187,24 @@ _NO_EDITS: Final = _LedgerEdits()
 
 
 def _write_ledger(
-    check: LossCheck, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget
+    check: LossCheck, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
-    """Extend the ledger. Rewrite it if it must shrink, or if messages are dropped and the new lines do not fit."""
+    """Extend the ledger after the message `after`. Rewrite it if it must shrink, or if messages before it change."""
     gone = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     new = check.wanted()
     size = sum(item.tokens for item in held)
-    if size > limit or any(item.message.id in gone for item in held):
-        return _rewrite_ledger(check, held, limit, budget)
-    if not new:
+    if size > limit or any(item.message.id in gone for item in held) or (held and check.changes_before_ledger):
+        return _rewrite_ledger(check, held, limit, budget, after)
+    if not new or not (check.moves or held or _has_rules(new)):
         return _NO_EDITS
-    if gone and size and limit - size < _count_lines(new, budget, held=True):
-        return _rewrite_ledger(check, held, limit, budget)
-    if check.moves or held or _has_rules(new):
-        grown = _extend_ledger(check.lines, new, held, limit, budget)
-        if gone and not check.reaches(grown.lines):  # every dropped message must be recallable
-            return _rewrite_ledger(check, held, limit, budget)
-        return grown
-    return _NO_EDITS
+    grown = _extend_ledger(check.lines, new, held, limit, budget, after)
+    if held and gone and not check.reaches(grown.lines):  # every dropped message must be recallable
+        return _rewrite_ledger(check, held, limit, budget, after)
+    return grown
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:
     return user_message(f"{LEDGER_HEADING}\n{render_ledger(lines)}" if headed else render_ledger(lines), LEDGER)
-
-
-def _count_lines(lines: Sequence[LedgerLine], budget: Budget, *, held: bool) -> int:
-    return budget.count(_make_ledger_message(lines, headed=not held))
 
 
 def _has_rules(lines: Iterable[LedgerLine]) -> bool:
@@ -222,7 +212,7 @@ def _has_rules(lines: Iterable[LedgerLine]) -> bool:
 
 
 def _move_inserts_after_ledger(edits: Sequence[Edit], held: list[Item]) -> tuple[Edit, ...]:
-    """The edits with inserts at the head moved after the ledger, because stages do not see it."""
+    """The edits with inserts at the head moved after a ledger at the head, because stages do not see it."""
     last = held[-1].message.id if held else ""
     return tuple(
         msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) and not edit.after_id else edit
@@ -236,9 +226,7 @@ def _fit_lines(
     """As many lines as fit into `tokens`, counted on the finished message."""
     room = tokens
     for _ in range(8):
-        some = select_ledger_lines(
-            lines, room, budget, headed=headed, rules=rules, statements=int(tokens * _STATEMENTS_SHARE)
-        )
+        some = select_ledger_lines(lines, room, budget, headed=headed, rules=rules)
         over = budget.count(_make_ledger_message(some, headed=headed)) - tokens if some else 0
         if over <= 0:
             return some
@@ -247,18 +235,17 @@ def _fit_lines(
 
 
 def _extend_ledger(
-    old: list[LedgerLine], new: list[LedgerLine], held: list[Item], limit: int, budget: Budget
+    old: list[LedgerLine], new: list[LedgerLine], held: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
     room = limit - sum(item.tokens for item in held)
     some = _fit_lines(new, room, budget, headed=not held, rules=int(limit * MAX_RULES_SHARE))
     if not some:
         return _NO_EDITS
     message = _make_ledger_message(some, headed=not held)
-    after = held[-1].message.id if held else ""
     return _LedgerEdits((Insert(message, after, budget.count(message)),), (*old, *some))
 
 
-def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget) -> _LedgerEdits:
+def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
     """One new message in place of all messages of the ledger."""
     every = join_left_ranges(merge_ledger_lines(check.lines, check.wanted(again=True)))
     some = (
@@ -269,8 +256,23 @@ def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budg
     edits: list[Edit] = [Drop(tuple(item.message.id for item in held))] if held else []
     if some:
         message = _make_ledger_message(some, headed=True)
-        edits.append(Insert(message, held[0].message.id if held else "", budget.count(message)))
+        edits.append(Insert(message, after, budget.count(message)))
     return _LedgerEdits(tuple(edits), tuple(some))
+
+
+def _find_place(view: View, edits: Sequence[Edit]) -> str:
+    """The id after which the ledger goes on: the end of the last group that the edits drop or shorten."""
+    changes = EditIndex(edits)
+    place = ""
+    touched = False
+    for item in view.items:
+        if item.message.role != "tool":
+            touched = False
+        ident = item.message.id
+        touched = touched or ident in changes.dropped or ident in changes.replaced
+        if touched:
+            place = ident
+    return place
 
 
 class _PointedEdits(NamedTuple):

@@ -14,7 +14,6 @@ import msgspec
 from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger
-from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SessionPace, SweepMarket, sweep_urgency
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
@@ -162,26 +161,7 @@ def measure_fill(o: TriggerContext) -> int:
 def trigger_sizes_of(o: TriggerContext) -> TriggerSizes:
     """The sizes that triggers are put into words with."""
     budget = o.budget
-    return TriggerSizes(
-        o.tokens, budget.capacity, budget.window, o.view.tokens, budget.room, measure_fill(o), budget.prices.cold
-    )
-
-
-def sweep_market_of(o: TriggerContext) -> SweepMarket:
-    """The prices, pace and fidelity for a sweep now."""
-    fidelity = o.policy.settings.get("fidelity", DEFAULT_FIDELITY)
-    worth = float(fidelity) if isinstance(fidelity, int | float) else DEFAULT_FIDELITY
-    return SweepMarket(SessionPace.of(o.view.total_tokens_said, o.view.reply_count), o.budget.prices, worth)
-
-
-def count_unsweepable(view: View) -> int:
-    """Tokens that a sweep does not remove: user messages and the ledger."""
-    return sum(item.tokens for item in view.items if item.message.role == "user")
-
-
-def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarket) -> float:
-    """The metric `due`. Unsweepable tokens are counted only if needed: while each token pays, the window decides."""
-    return sweep_urgency(tokens, room, market, 0 if market.pays(tokens) else count_unsweepable(view))
+    return TriggerSizes(o.tokens, budget.capacity, budget.window, o.view.tokens, budget.room, measure_fill(o))
 
 
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
@@ -196,7 +176,8 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
+    "fill": lambda o: measure_fill(o) / max(1, o.budget.room),
+    "cold": lambda o: o.budget.prices.cold,
     "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 

@@ -24,7 +24,7 @@ _RELATIONS: Mapping[str, tuple[str, str]] = {
 class TriggerSizes(NamedTuple):
     """The sizes, in tokens, that shares are shares of. `capacity` is the window without the reserve.
 
-    `sweep_fill` is the fill that decides about a sweep. `is_cache_cold` if the provider's cache has expired.
+    `fill` is the used part of the room, by our own count or by the provider's report, whichever is more.
     """
 
     request: int
@@ -32,16 +32,15 @@ class TriggerSizes(NamedTuple):
     window: int | None
     history: int
     room: int
-    sweep_fill: int
-    is_cache_cold: bool = False
+    fill: int
 
 
 def describe_trigger(metric: str, op: str, value: float, limit: float, holds: bool, sizes: TriggerSizes) -> str:
     """A clause about one trigger: the value of its metric, and how it compares with the limit."""
     if metric == "unlimited":
         return f"the size of the model's window is {'not ' * bool(value)}known"
-    if metric == "due":
-        return _describe_sweep(value, limit, holds, sizes)
+    if metric == "cold":
+        return f"the provider's cache has {'' if value else 'not '}expired"
     relation = _RELATIONS[op][not holds]
     if metric in _COUNTED:
         return f"{_COUNTED[metric]} ({value:,.10g}) {relation} {limit:,.10g}"
@@ -55,15 +54,8 @@ _SHARES: Mapping[str, Callable[[TriggerSizes], str]] = {
     "pressure": lambda sizes: f"the request ({sizes.request:,} of {sizes.capacity:,} usable tokens",
     "window_share": lambda sizes: f"the request ({sizes.request:,} of the {sizes.window or 0:,} tokens of the window",
     "history_share": lambda sizes: f"the history ({sizes.history:,} of {sizes.room:,} tokens",
+    "fill": lambda sizes: f"the history ({sizes.fill:,} of {sizes.room:,} tokens",
 }
-
-
-def _describe_sweep(value: float, limit: float, holds: bool, sizes: TriggerSizes) -> str:
-    history = f"the history ({sizes.sweep_fill:,} tokens)"
-    if holds and sizes.is_cache_cold and value > limit + 1:
-        return f"the provider's cache has expired, so a sweep of {history} costs nothing extra"
-    threshold = f"{sizes.sweep_fill / value * limit:,.0f}" if value else f"{sizes.room:,}"
-    return f"{history} has {'' if holds else 'not '}reached the {threshold} tokens at which a sweep pays"
 
 
 def _percent(share: float) -> str:

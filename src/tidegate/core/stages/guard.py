@@ -1,13 +1,14 @@
 """The guard: the last step under every policy. It needs no model and always makes the history fit.
 
-It removes, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
-then the middle of the newest group. The newest request comes last and is shortened only if it would not fit alone. As
-long as there are old messages it frees a fifth more than needed, because each edit makes the provider read the prompt
-again.
+It removes, in this order and only as far as needed: old tool output, old thinking, whole old groups, then the middle of
+the newest results. What the assistant said and the arguments of its calls stay verbatim or leave with their group; a
+note then says what was done. The newest request is shortened only if it would not fit alone. As long as there are old
+messages it frees a fifth more than needed, because each edit makes the provider read the prompt again.
 """
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
+from tidegate.core.edits import Insert
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
     INSTRUCTION,
@@ -26,13 +27,13 @@ from tidegate.core.messages import (
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.sweep.group_notes import describe_group, make_group_note
 from tidegate.core.text.clip import clip_tokens
-from tidegate.core.text.json_shrink import shrink_json
 from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 _TARGET_SHARE = 0.8
-_MAX_ARGUMENT_CHARS = 200
+_DESCRIBED_GROUPS = 20
 _MIN_RESULT_TOKENS = 24
 _IMAGE_PLACEHOLDER = "[image left out]"
 
@@ -72,8 +73,25 @@ def guard_history(
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
     why = f"{view.tokens:,} tokens of history, {target:,} fit"
-    edits = add_recall_note(view, draft.edits(), budget, target - draft.tokens)
+    notes = _describe_dropped(draft, units, target - draft.tokens - count_recall_note(budget), budget)
+    edits = add_recall_note(
+        view, (*draft.edits(), *notes), budget, target - draft.tokens - sum(n.tokens for n in notes)
+    )
     return Outcome(edits, why=why) if draft.edit_count else NO_OUTCOME
+
+
+def _describe_dropped(draft: ViewDraft, units: list[Group], spare: int, budget: Budget) -> tuple[Insert, ...]:
+    """A note on the newest dropped groups, so that their calls are not repeated, if there is room for it."""
+    gone = [unit for unit in units if draft.is_dropped(unit)]
+    lines: list[str] = []
+    for unit in reversed(gone[-_DESCRIBED_GROUPS:]):
+        lines = [describe_group(unit), *lines] if describe_group(unit) else lines
+        note = make_group_note(lines)
+        if not lines or budget.count(note) > spare // 4:
+            lines = lines[1:]
+            break
+    note = make_group_note(lines)
+    return (Insert(note, gone[-1].last_id, budget.count(note)),) if lines else ()
 
 
 def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
@@ -101,16 +119,11 @@ def _shrink(draft: ViewDraft, old: list[Group], aim: int) -> None:
             if draft.tokens <= aim:
                 return
             if item.message.role == "assistant":
-                draft.replace(item, _strip_bulk(item.message.parts))
+                draft.replace(item, _without_thinking(item.message.parts))
 
 
-def _strip_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """An assistant message without thinking and with short, still valid, arguments."""
-    return tuple(
-        Call(part.id, part.name, shrink_json(part.arguments, _MAX_ARGUMENT_CHARS)) if isinstance(part, Call) else part
-        for part in parts
-        if not isinstance(part, Thinking)
-    )
+def _without_thinking(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if not isinstance(part, Thinking))
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
@@ -125,10 +138,10 @@ def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
 
 
 def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) -> None:
-    """Fit the newest group into the tokens that the rest leaves. Each result gets an equal share."""
+    """Shorten the results of the newest group to the tokens that the rest leaves. Each gets an equal share."""
     for item in last.items:
         if item.message.role == "assistant":
-            draft.replace(item, _strip_bulk(item.message.parts))
+            draft.replace(item, _without_thinking(item.message.parts))
     room = target - (draft.tokens - draft.group_cost(last))
     for item in last.items:
         if item.message.role != "tool":
@@ -142,11 +155,6 @@ def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) ->
     caller = last.items[0]
     if results and draft.tokens > target:
         draft.replace(caller, tuple(part for part in draft.parts(caller) if not isinstance(part, Text)))
-    if not results and last.items[0].message.role == "assistant":
-        room = target - (draft.tokens - draft.group_cost(last))
-        if room >= _MIN_RESULT_TOKENS:
-            item = last.items[0]
-            draft.replace(item, _clipped(draft.parts(item), room, budget, item.message.id))
 
 
 def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -> tuple[Part, ...]:

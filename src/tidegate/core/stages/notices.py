@@ -1,16 +1,17 @@
 """Notices to the model: the reminder after a compaction, and hints on files that left the view."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert
-from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
 from tidegate.core.text.clip import clip_tokens
-from tidegate.core.text.tool_calls import file_name_of, find_file_names
+from tidegate.core.text.tool_calls import find_file_names
 from tidegate.core.turns import Group, tool_names_by_call
 from tidegate.core.view import View
 
@@ -113,6 +114,7 @@ def _family(name: str) -> str:
 
 # The hint is at the end of the view, so that the cached prefix stays valid.
 
+_IDENT = re.compile(r"\bm\d+(?:\.\.m\d+)?\b")
 HINT_PREFIX = "[Left the view, and can be had back: "
 
 
@@ -122,13 +124,14 @@ def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
     if asked is None or not view.ledger_items or view.items[-1].message.id != asked.id:
         return NO_OUTCOME
     names = find_file_names(text_of(asked))
-    whole = {item.message.id for item in view.items if not item.edited}
-    lines = parse_ledger("\n".join(text_of(item.message) for item in view.ledger_items)) if names else []
-    found = {
-        file_name_of(line.text): f"{line.text} ({line.what}): recall {line.ident}"
-        for line in lines
-        if line.ident and line.listed and line.ident not in whole and file_name_of(line.text) in names
-    }
+    notes = [item.message for item in view.items if is_group_note(item.message)] if names else []
+    lines = [line for note in notes for line in lines_of_note(note)]
+    lines += [line for item in view.ledger_items if names for line in text_of(item.message).split("\n")]
+    found: dict[str, str] = {}
+    for line in lines:
+        ident = _IDENT.search(line)
+        for name in find_file_names(line) & names if ident else ():
+            found[name] = f"{name}: recall {ident[0]}" if ident else ""
     if not found:
         return NO_OUTCOME
     text = HINT_PREFIX + "; ".join(list(found.values())[:most]) + "]"

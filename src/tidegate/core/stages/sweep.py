@@ -1,81 +1,88 @@
 """The stage `sweep`: shorten everything old at once, but seldom, so that the cached prefix stays valid for long.
 
-What stays: user messages; of old work the lines that are likeliest to be needed again, in their calls and results; the
-newest groups whole. Every shortened message says how to recall the rest.
+1. The newest groups stay whole.
+2. User messages stay word for word; only if all together take too much, the longest are shortened.
+3. Of older work stay the calls, lines and regions that are likeliest to be needed again (`core/sweep/choice.py`). Calls
+   stay verbatim or not at all, without thinking; results are shortened.
+4. The other groups are dropped, and a note in their place says in one line each what was done.
+
+What an earlier sweep left is not touched again while that is the cheaper way to free enough: the cached prefix then
+stays valid up to there.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
-from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
+from tidegate.core.edits import Insert
+from tidegate.core.messages import NOTE, Thinking, calls_of, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.sweep.cost_model import (
-    DEFAULT_FIDELITY,
-    SessionPace,
-    SweepMarket,
-    find_best_level,
-    find_sweep_fill,
+from tidegate.core.sweep.choice import Appraisal, Kept
+from tidegate.core.sweep.cost_model import SweepCost
+from tidegate.core.sweep.group_notes import (
+    describe_group,
+    is_group_note,
+    lines_of_note,
+    make_group_note,
+    make_range_line,
 )
-from tidegate.core.sweep.key_lines import KeyLine
-from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
-from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
-from tidegate.core.turns import Group, split_groups, tool_names_by_call
-from tidegate.core.view import Item, View
+from tidegate.core.sweep.shortening import clip_message, shorten_result
+from tidegate.core.turns import Group, split_groups
+from tidegate.core.view import View
 
-_USER_SHARE = 0.4  # of the room: the most that old user messages take
-_MAX_FILL = 0.9  # of the room: above that even new results are cut
+_USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
+_NOTE_SHARE: Final = 0.06  # of the room: the most that notes and short answers take
+_MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
+_ANSWER_CHARS: Final = 600  # an answer up to this length stays
+_MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
+_MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
+_KEPT_OF_NEW: Final = (0.35, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
 
 def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = DEFAULT_FIDELITY,
-    tail: Share = 0.05,
-    words: int = 2_000,
+    fidelity: float = 0.6,
+    tail: Share = 0.22,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
-    """Shorten everything old down to the level that costs least per call, and to at most `most` of the room.
+    """Shorten everything old down to `fidelity`, a share of the room, and to at most `most` of it.
 
-    Of each user message the first `words` characters stay. `tail` and `ledger` are shares of the room: for the newest
-    groups, which stay whole, and for the ledger. `fidelity` trades cost for kept content: see
-    `core/sweep/cost_model.py`.
+    `tail` and `ledger` are shares of the room: for the newest groups, which stay whole, and for the ledger.
     """
     units, room = split_groups(view), budget.room
-    first = _find_tail(units, view, int(room * tail))
-    old = units[:first]
-    workers = [number for number, unit in enumerate(old) if unit.items[0].message.role == "assistant"]
-    if not workers:
+    level = int(room * min(fidelity, most, _MAX_LEVEL))
+    first = _find_tail(units, view, int(room * tail), level, int(room * (ledger + _NOTE_SHARE)))
+    price, start = _find_cheapest(units, view, budget, first, level)
+    if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
-    draft = ViewDraft(view, budget)
-    _drop_hints(draft, old)
-    _shorten_user_messages(draft, old, view, words, int(room * _USER_SHARE))
-    reserved = int(room * min(ledger, 0.5))
-    stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
-    market = SweepMarket(SessionPace.of(view.total_tokens_said, view.reply_count), budget.prices, fidelity)
-    full = room if market.pays(view.tokens) else find_sweep_fill(room, market, stay)
-    total = find_best_level(min(stay, full), full, market, lost=_count_signed_thinking(units[first:]))
-    level = min(total.level, int(room * most))
-    _keep_chosen_lines(draft, old, workers, select_lines(appraise_groups(units, first, view), old, level - stay))
-    _fit_newest_group(draft, units, view, int(room * _MAX_FILL) - reserved, budget)
-    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.edit_count else NO_OUTCOME
+    plan = _Sweep(view, budget, units, start, first)
+    plan.shorten_user_messages(int(room * _USER_SHARE))
+    reserved = int(room * ledger)
+    plan.fit(price.level - reserved, int(room * _NOTE_SHARE))
+    draft = plan.draft
+    if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
+        squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
+    if not draft.edit_count:
+        return NO_OUTCOME
+    swept = "what came since the last sweep" if start else "everything old"
+    return Outcome((*draft.edits(), *plan.notes), why=f"sweep of {swept}, {price}")
 
 
-def _drop_hints(draft: ViewDraft, old: Sequence[Group]) -> None:
-    for unit in old:
-        message = unit.items[0].message
-        if message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
-            draft.drop(unit)
+def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
+    """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
-
-def _find_tail(units: Sequence[Group], view: View, tokens: int) -> int:
-    """The index of the first group that stays whole. Messages that the model has not seen yet always do."""
+    If the user's messages leave less than `tokens` below the level, fewer groups stay whole.
+    """
+    said = sum(unit.tokens for unit in units if is_user_request(unit.items[0].message))
     fresh = {item.message.id for item in view.items_since_reply()}
+    tokens = min(tokens, max(level - reserved - said, int(level * _MIN_TAIL)))
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
@@ -86,66 +93,136 @@ def _find_tail(units: Sequence[Group], view: View, tokens: int) -> int:
     return first
 
 
-def _count_signed_thinking(tail: Sequence[Group]) -> int:
-    """Tokens of signed thinking in the tail. It is lost, because the messages before it change."""
-    found = 0
-    for unit in tail:
-        for item in unit.items:
-            if item.signed:
-                found += sum(len(part.block) // 4 for part in item.message.parts if isinstance(part, Thinking))
-    return found
+def _find_cheapest(units: Sequence[Group], view: View, budget: Budget, first: int, level: int) -> tuple[SweepCost, int]:
+    """The cheaper sweep, and its first group: of everything old, or only of what came since the last sweep."""
+    room, growth = budget.room, max(1.0, view.total_tokens_said / max(1, view.reply_count))
+    every = SweepCost(level, level, room, growth, budget.prices)
+    settled = count = 0
+    while settled < first and count + len(units[settled].items) <= view.settled_count:
+        count += len(units[settled].items)
+        settled += 1
+    lean = sum(unit.tokens for unit in units[:settled]) + sum(item.tokens for item in view.ledger_items)
+    new = sum(unit.tokens for unit in units[settled:first])
+    whole = sum(unit.tokens for unit in units[first:])
+    least, most = (lean + whole + int(new * share) for share in _KEPT_OF_NEW)
+    highest = int(room * _MAX_LEVEL)
+    if not settled or not new or max(level, least) > highest:
+        return every, 0
+    level = min(max(level, most), highest)
+    some = SweepCost(level, level - lean, room, growth, budget.prices)
+    return (some, settled) if some.rate < every.rate else (every, 0)
 
 
-def _shorten_user_messages(draft: ViewDraft, old: Sequence[Group], view: View, words: int, room: int) -> None:
-    """Shorten old user messages to their first `words` characters, and to fewer, oldest first, if all take too much.
+class _Sweep:
+    """One sweep of the groups from `start` up to `first`."""
 
-    If that is not enough, the oldest ones but the first are dropped. The ledger keeps their rules.
-    """
-    said = [unit for unit in old if is_user_request(unit.items[0].message) and unit.last_id != view.newest_request]
-    total = sum(draft.group_cost(unit) for unit in said)
-    for cap in (words, words // 4, words // 16):
+    def __init__(self, view: View, budget: Budget, units: Sequence[Group], start: int, first: int) -> None:
+        self._view, self._budget, self._units = view, budget, units
+        self._old = range(start, first)
+        self.draft = ViewDraft(view, budget)
+        self.notes: list[Insert] = []
+        self._said: dict[int, str] = {}  # the line for each group of calls or answer
+        for number in self._old:
+            message = units[number].items[0].message
+            if message.role == "assistant":
+                self._said[number] = describe_group(units[number])
+            elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
+                self.draft.drop(units[number])
+
+    def shorten_user_messages(self, room: int) -> None:
+        """Shorten the longest old user messages, all to the same length, until all together fit."""
+        old = (self._units[number] for number in self._old)
+        said = [u for u in old if is_user_request(u.items[0].message) and u.last_id != self._view.newest_request]
+        before = sum(u.tokens for u in self._units[: self._old.start] if is_user_request(u.items[0].message))
+        sizes = sorted(unit.tokens for unit in said)
+        cap, left = max(sizes, default=0), max(room - before, room // 8)
+        if sum(sizes) <= left:
+            return
+        for number, size in enumerate(sizes):
+            cap = left // (len(sizes) - number)
+            if size > cap:
+                break
+            left -= size
         for unit in said:
             item = unit.items[0]
-            if (cap == words or total > room) and len(text_of(item.message)) > cap * 1.1:
-                total -= draft.group_cost(unit)
-                draft.replace(item, clip_message(item.message, cap))
-                total += draft.group_cost(unit)
-    for unit in said[1:]:
-        if total > room:
-            total -= draft.group_cost(unit)
-            draft.drop(unit)
+            if item.tokens > cap:
+                chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
+                self.draft.replace(item, clip_message(item.message, max(chars, 100)))
+
+    def fit(self, level: int, note_tokens: int) -> None:
+        """Choose what stays, so that the view has at most `level` tokens if that can be reached."""
+        count = self._budget.counter.count_text
+        cost = {number: count(line) + 1.0 for number, line in self._said.items()}
+        appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
+        workers = sum(self._units[number].tokens for number in self._said)
+        room = level - (self.draft.tokens - workers) - min(note_tokens, sum(cost.values()))
+        untouched = self.draft
+        for _ in range(4):
+            self.draft = untouched.copy()
+            self._apply(appraisal.choose(room), note_tokens)
+            over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
+            if abs(over) <= level // 50 or (over < 0 and room <= 0) or (over > 0 and room <= 0 and note_tokens <= 0):
+                return
+            if room <= 0:
+                note_tokens -= over
+            room -= over
+
+    def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
+        """Shorten the groups of which something stays, drop the others, and write the notes."""
+        gaps: list[tuple[str, list[str]]] = []  # the id after which a note goes, and its lines
+        in_gap = False
+        left = note_tokens
+        answers = set()
+        for number in reversed(self._old):
+            message = self._units[number].items[0].message
+            if number in self._said and number not in kept and not calls_of(message):
+                size = self.draft.group_cost(self._units[number])
+                if len(text_of(message)) <= _ANSWER_CHARS and size <= left // 2:
+                    left -= size
+                    answers.add(number)
+        for number in self._old:
+            unit = self._units[number]
+            message = unit.items[0].message
+            lines: list[str] | None = None
+            if is_group_note(message):
+                lines = lines_of_note(message)
+            elif number in self._said and number not in kept and number not in answers:
+                lines = [self._said[number]] if self._said[number] else []
+            if lines is None:
+                in_gap = False
+                if number in self._said:
+                    _shorten_group(self.draft, unit, kept.get(number, {}))
+                continue
+            self.draft.drop(unit)
+            if in_gap:
+                gaps[-1] = (unit.last_id, gaps[-1][1] + lines)
+            else:
+                gaps.append((unit.last_id, lines))
+            in_gap = True
+        self.notes = self._make_notes([gap for gap in gaps if gap[1]], left)
+
+    def _make_notes(self, gaps: Sequence[tuple[str, list[str]]], left: int) -> list[Insert]:
+        """A note for each gap. If all take too much, the oldest lines of it become a range."""
+        made: list[Insert] = []
+        count = self._budget.counter.count_text
+        for after, lines in reversed(gaps):
+            some: list[str] = []
+            while lines and (cost := count(lines[-1]) + 1) <= left:
+                left -= cost
+                some.append(lines[-1])
+                lines = lines[:-1]
+            if lines:
+                left = 0
+                some.append(make_range_line(lines))
+            note = make_group_note(some[::-1])
+            made.append(Insert(note, after, self._budget.count(note)))
+        return made[::-1]
 
 
-def _keep_chosen_lines(
-    draft: ViewDraft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[LineChoice]]
-) -> None:
-    """Reduce each group to its chosen lines. Groups without any are dropped."""
-    for number in workers:
-        unit = old[number]
-        lines: dict[LineSlot, list[KeyLine]] = {}
-        for choice in kept.get(number, ()):
-            lines.setdefault(choice.slot, []).append(choice.line)
-        if not lines:
-            draft.drop(unit)
-            continue
-        names = tool_names_by_call(unit.items)
-        for item in unit.items:
-            draft.replace(item, _shorten_item(item, lines, names))
-
-
-def _shorten_item(
-    item: Item, lines: Mapping[LineSlot, Sequence[KeyLine]], names: Mapping[str, str]
-) -> tuple[Part, ...]:
-    message = item.message
-    result = result_of(message)
-    if result is None:
-        return shorten_caller(message, lines)
-    return shorten_result(
-        message, lines.get(LineSlot(message.id), ()), names.get(result.call_id, "a tool"), item.tokens
-    )
-
-
-def _fit_newest_group(draft: ViewDraft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
-    """If the new messages alone are too large, shorten their results rather than user messages."""
-    if draft.tokens > target and view.newest_request not in units[-1].ids:
-        squeeze_group(draft, units[-1], target, budget)
+def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept) -> None:
+    for item in unit.items:
+        message = item.message
+        if result_of(message) is None:
+            draft.replace(item, tuple(part for part in message.parts if not isinstance(part, Thinking)))
+        else:
+            draft.replace(item, shorten_result(message, kept.get(message.id, ())))

@@ -1,5 +1,7 @@
 """A draft of edits with the size the view would have after them, for stages that stop when enough is freed."""
 
+from copy import copy
+
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Replace
 from tidegate.core.messages import Message, Part
@@ -14,6 +16,11 @@ class ViewDraft:
         self._dropped: dict[str, None] = {}
         self._cost = {item.message.id: item.tokens for item in view.items}
         self.tokens = view.tokens
+
+    def copy(self) -> "ViewDraft":
+        other = copy(self)
+        other._replaced, other._dropped, other._cost = dict(self._replaced), dict(self._dropped), dict(self._cost)
+        return other
 
     def cost(self, ident: str) -> int:
         return self._cost[ident]
@@ -44,6 +51,9 @@ class ViewDraft:
                 self._replaced.pop(ident, None)
                 self.tokens -= self._cost[ident]
                 self._cost[ident] = 0
+
+    def is_dropped(self, group: Group) -> bool:
+        return group.last_id in self._dropped
 
     @property
     def edit_count(self) -> int:

@@ -28,11 +28,21 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
-_DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
-_DEEPEST: Final = 4 * len(_DEPTH)
+_LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
 _SHORTEST: Final = 10
 _LONG: Final = 400
+
+
+_MARKER: Final = re.compile(
+    r"…$|\[[\d,]+ (?:of [\d,]+ lines|characters); recall |\[\.\.\. .* left out|\[truncated by |\[recall m\d+ has all"
+    r"|RESULT TRUNCATED: showing |To see more: recall m\d|Do NOT guess or invent results that are not shown above"
+)
+
+
+def is_marker(line: str) -> bool:
+    """Whether a line was written by this program where it shortened a text."""
+    return _MARKER.match(line) is not None
 
 
 class KeyLine(msgspec.Struct, frozen=True, gc=False):
@@ -66,14 +76,14 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
 
 # What the previous line is.
 _BLANK, _COMMENT, _IMPORT, _OTHER = range(4)
-# How much likelier than an average line of the same file it is quoted, counted over recorded edits: by the kind of the
-# line, and by what the previous line is.
+# How much likelier than an average character of a result one of such a line is needed again, counted over recorded
+# sessions: by the kind of the line, and by what the previous line is.
 _WORTH: Final = {
-    "comment": (2.4, 0.15, 0.8, 0.8),
-    "import": (5.0, 5.0, 2.0, 5.0),
-    "declares": (3.0, 0.8, 0.8, 0.8),
-    "heading": (1.8, 1.8, 1.8, 1.8),
-    "other": (1.8, 0.5, 0.5, 0.5),
+    "comment": (0.6, 0.35, 0.4, 0.45),
+    "import": (2.5, 2.5, 2.5, 2.5),
+    "declares": (1.6, 1.3, 1.3, 1.6),
+    "heading": (2.5, 2.5, 2.5, 2.5),
+    "other": (1.2, 1.2, 1.2, 1.3),
 }
 _NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
 _OTHERS: Final = _WORTH["other"]
@@ -89,19 +99,17 @@ The factor is 0 for lines without content."""
 
 def _find_traits(line: str) -> _LineTraits:
     match = _LINE.match(line)
-    start, end = match.span(1) if match else (0, 0)
+    end = match.end(1) if match else 0
     bare = line[end:].strip()
-    if not bare or bare == GAP_MARK or (bare[-1] == "]" and bare.endswith("has all of it]")):
+    if not bare or is_marker(bare):
         return bare, 0.0, _NO_WORTH, _BLANK
     kind = (match and match.lastgroup) or "other"
     worths = _FAILED if kind == "other" and _may_fail(bare) and find_error_lines(bare) else _WORTH[kind]
     scale, size = 0.0, len(bare)
     if size >= _SHORTEST:
-        # An indentation step is two blanks or four: two blanks count as half a step.
-        steps = line.count("\t", start, end) * 3 + end - start if end > start else 0
-        scale = _DEPTH[steps // 4] if steps < _DEEPEST else _DEPTH[-1]
+        scale = min(size, _LONGEST_WORTH) / 50
         if size < _SHORT:
-            scale *= 0.15
+            scale *= 0.4
     return bare if size <= _LONG else bare[:_LONG], scale, worths, _LEAVES.get(kind, _OTHER)
 
 

@@ -157,6 +157,19 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
     return CallTarget(frozenset(files), writes, whole, any(key in keys for key in COMMAND_KEYS), tuple(texts))
 
 
+def changed_paths_of(call: Call) -> list[str]:
+    """The paths of the files that a call writes, as it names them."""
+    if classify_call(call) != "write":
+        return []
+    found: dict[str, None] = {}
+    for key, value in iterate_strings(parse_call_arguments(call)):
+        if is_content_argument(value):
+            found.update(dict.fromkeys(one or two for one, two in _PATCHED_FILES.findall(value)))
+        elif _PATH_KEYS.search(key) and "." in file_name_of(value):
+            found[value] = None
+    return list(found)
+
+
 def iterate_strings(
     value: Any, key: str = "", depth: int = 0, *, skip: Container[str] = ()
 ) -> Iterator[tuple[str, str]]:

@@ -139,7 +139,7 @@ def _compute_mean_costs(values: _ValuesByContender, point: str, against: str) ->
 # measured twice.
 
 _CURVE_PATTERN: Final = re.compile(r"(?:(.+):)?(\w+)=(.*)", re.DOTALL).fullmatch
-_CURVE_REMEDY: Final = "Write [POLICY:]SETTING=VALUE,VALUE,..., for instance fidelity=0.5,1,2."
+_CURVE_REMEDY: Final = "Write [POLICY:]SETTING=VALUE,VALUE,..., for instance fidelity=0.2,0.4,0.6."
 
 
 class CurvePoint(msgspec.Struct, frozen=True):

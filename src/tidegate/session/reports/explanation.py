@@ -13,25 +13,24 @@ from tidegate.core.plan import Decision
 from tidegate.core.policy.policy import (
     Policy,
     TriggerContext,
+    judge_rule,
     measure_fill,
     measure_for_triggers,
-    measure_sweep_urgency,
-    sweep_market_of,
 )
 from tidegate.core.policy.trigger_text import make_sentence
-from tidegate.core.sweep.cost_model import SweepMarket
+from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.store.log import LogReader
 
-DUE_METRIC: Final = "due"
-"""The metric that prices a sweep."""
+FILL_METRIC: Final = "fill"
+"""The metric that a sweep waits for."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """The state of a session's window; `str()` prints it. `budget_lines` show how the room is computed, `decisions`
     what each rule did when it last ran.
 
-    `next_sweep` is None if the policy has no priced sweep.
+    `next_sweep` is None if the policy has no sweep that waits for the fill of the room.
     """
 
     policy: str
@@ -90,7 +89,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-# --- the priced arithmetic of a sweep ---------------------------------------------------------------------------------
+# --- the next sweep ---------------------------------------------------------------------------------------------------
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
@@ -101,20 +100,16 @@ class SweepOutlook(msgspec.Struct, frozen=True):
     current_tokens: int
     threshold_tokens: int
     is_due: bool
-    market: SweepMarket
+    growth: float
+    prices: CachePrices
     seconds_since_reply: float | None = None
 
     @property
     def calls_away(self) -> int:
-        """Estimate after how many calls the sweep is due."""
-        return (
-            0
-            if self.is_due
-            else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.market.pace.growth))
-        )
+        """About how many calls away it is."""
+        return 0 if self.is_due else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.growth))
 
     def __str__(self) -> str:
-        prices = self.market.prices
         if self.is_due:
             away = (
                 "it is due"
@@ -125,34 +120,28 @@ class SweepOutlook(msgspec.Struct, frozen=True):
             calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
             away = f"{self.threshold_tokens - self.current_tokens:,} tokens to go, about {calls}"
         cache = ""
-        if self.seconds_since_reply is not None and not prices.cold:
-            age = f"{self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds have passed"
+        if self.seconds_since_reply is not None and not self.prices.cold:
+            age = f"{self.seconds_since_reply:,.0f} of its {self.prices.lifetime:,.0f} seconds have passed"
             cache = f"; the provider's cache is warm ({age})"
         reached = f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
-        return make_sentence(f"{reached} ({away})", f"{self.market}{cache}")
+        return make_sentence(f"{reached} ({away})", f"{self.prices}{cache}")
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
-    """Return how far away the next sweep of this policy is; None if it has no priced sweep."""
-    priced = [
-        trigger.value
-        for rule in policy.moments.get("before_call", ())
-        for condition in rule.when
-        for trigger in condition
-        if trigger.metric == DUE_METRIC
-    ]
-    if not priced:
-        return None
+    """Return how far away the next sweep of this policy is; None if it has none that waits for the fill."""
     if now is not None:
         budget = priced_now(view, budget, now)
     occasion = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
-    tokens, goes_by = measure_fill(occasion), sweep_market_of(occasion)
-    warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
-    full = math.ceil(max(tokens, 1) / measure_sweep_urgency(view, max(tokens, 1), budget.room, warm) * priced[0])
-    since = now - view.last_reply_time if now is not None and view.reply_count else None
-    return SweepOutlook(
-        tokens, full, measure_sweep_urgency(view, tokens, budget.room, goes_by) > priced[0], goes_by, since
-    )
+    for rule in policy.moments.get("before_call", ()):
+        fills = [trigger.value for condition in rule.when for trigger in condition if trigger.metric == FILL_METRIC]
+        if fills:
+            since = now - view.last_reply_time if now is not None and view.reply_count else None
+            growth = max(1.0, view.total_tokens_said / max(1, view.reply_count))
+            due = judge_rule(rule, occasion, now or 0.0).fires
+            return SweepOutlook(
+                measure_fill(occasion), math.ceil(max(fills) * budget.room), due, growth, budget.prices, since
+            )
+    return None
 
 
 class ExplainableSession(Protocol):

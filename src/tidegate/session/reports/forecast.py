@@ -35,7 +35,6 @@ from tidegate.core.policy.policy import (
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
 from tidegate.core.turns import split_turns
 from tidegate.core.view import View
-from tidegate.session.reports.explanation import DUE_METRIC, forecast_sweep
 from tidegate.session.session import Session
 
 AUTOMATIC_MOMENTS: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")
@@ -216,12 +215,10 @@ def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
         "pressure": float(budget.capacity),
         "window_share": float(budget.window or 0),
         "history_share": budget.room * budget.scale,
+        "fill": budget.room * budget.scale,
     }
     if COMPARISONS[trigger.op](now, limit):
         return 0
-    coming = forecast_sweep(at.policy, at.view, budget) if trigger.metric == DUE_METRIC else None
-    if coming is not None:
-        return max(1, math.ceil((coming.threshold_tokens - coming.current_tokens) * budget.scale))
     if trigger.metric not in units or trigger.op not in (">", ">="):
         return None
     return max(1, math.ceil((limit - now) * units[trigger.metric]))

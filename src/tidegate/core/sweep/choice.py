@@ -1,0 +1,322 @@
+"""The choice of what stays of old groups: which calls, and of their results which lines, or all of them.
+
+Every offer (open a group, one more line, a whole result) has a worth and a cost in tokens. Offers are taken in the
+order of worth by cost until the room is used. A call stays verbatim or not at all, so opening a group costs all of its
+arguments; what an edit wrote is worth keeping for its own sake, because agents edit again what they wrote.
+
+The worth of a line is the worth of its kind (`key_lines.py`) times the heat of its file: how lately and how often the
+file was named, and whether it was edited. A whole result is worth more than the sum of its lines: only from a
+contiguous text can an agent edit without reading again. Lines are worth nothing if they are shown again later, were
+removed by an edit, or are of a file that was rewritten or a call that was made again.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from tidegate.core.messages import calls_of, result_of, text_of
+from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.text.bounded_memo import BoundedMemo
+from tidegate.core.text.facts import classify_run, split_runs
+from tidegate.core.text.terminal_text import clean_text
+from tidegate.core.text.tool_calls import (
+    CallTarget,
+    call_target_of,
+    find_file_names,
+    iterate_strings,
+    parse_call_arguments,
+)
+from tidegate.core.turns import Group
+from tidegate.core.view import Item, View
+
+_NO_FILE_HEAT: Final = 0.5
+_AGEING: Final = 2.0  # a file last named at the beginning of the view has 1 / (1 + this) of its heat
+_EDITED: Final = 0.7  # added to the heat of a file that was edited
+_TOUCHED: Final = 0.2  # added for each further call that names the file, up to six
+_SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
+_REGION_WORTH: Final = 1.6  # factor for lines that stay together with those around them
+_WRITTEN_WORTH: Final = 3.0  # factor for what a call wrote
+_NAME_WORTH: Final = 0.5  # of a path that no later message names
+_RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
+_SHORTEST_REGION: Final = 8
+_LONGEST_REGION: Final = 60
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """Lines of a result (`ident`), by their place; an offer that `opens` a group comes with the calls."""
+
+    density: float
+    group: int
+    lines: Sequence["_Valued"]
+    opens: bool = False
+
+
+_DENSITY: Final = attrgetter("density")
+
+Kept = dict[str, set[int]]
+"""What stays of a group: for each result the places of its lines."""
+
+
+class Appraisal:
+    """The offers of the groups from `start` up to `first`. `note_cost` is what each costs if it is dropped."""
+
+    def __init__(
+        self, units: Sequence[Group], start: int, first: int, view: View, note_cost: Mapping[int, float]
+    ) -> None:
+        appraiser = _Appraiser(units, view)
+        for unit in reversed(units[first:]):
+            appraiser.offers(unit, -1, 0.0)
+        self._offers: list[Offer] = []
+        self._overhead: dict[int, float] = {}
+        for number in range(first - 1, start - 1, -1):
+            unit = units[number]
+            if unit.items[0].message.role == "assistant":
+                self._overhead[number] = count_opening(unit, appraiser.per_token) - note_cost.get(number, 0.0)
+                self._offers += appraiser.offers(unit, number, self._overhead[number])
+        self._offers.sort(key=_DENSITY, reverse=True)
+
+    def choose(self, room: float) -> dict[int, Kept]:
+        """What stays in `room` tokens. Groups that are not named are dropped."""
+        taken: dict[int, Kept] = {}
+        for offer in self._offers:
+            kept = taken.get(offer.group)
+            if kept is None and not offer.opens:
+                continue
+            cost = self._overhead[offer.group] if kept is None else 0.0
+            new = [line for line in offer.lines if kept is None or line.place not in kept.get(line.ident, ())]
+            cost += sum(line.cost for line in new)
+            if cost > room or (kept is not None and not new):
+                continue
+            room -= cost
+            kept = taken.setdefault(offer.group, {})
+            for line in new:
+                kept.setdefault(line.ident, set()).add(line.place)
+        return taken
+
+
+def count_opening(unit: Group, per_token: float) -> float:
+    """Tokens of the calls of a group without thinking, and of a stub for each result."""
+    message = unit.items[0].message
+    chars = len(text_of(message)) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
+    return chars / per_token + 6 * len(unit.items) + _RESULT_TOKENS * (len(unit.items) - 1)
+
+
+def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:
+    """For each file the tokens of the view that came after it was last named by anybody."""
+    found: dict[str, int] = {}
+    age = 0
+    for unit in reversed(units):
+        for item in unit.items:
+            message = item.message
+            if message.role != "tool" and not message.kind:
+                names = find_file_names(text_of(message)).union(*(targets[call.id].files for call in calls_of(message)))
+                for name in names:
+                    found.setdefault(name, age)
+        age += unit.tokens
+    return found
+
+
+class _Appraiser:
+    """Values the content of groups, from the newest to the oldest, and remembers what it has seen."""
+
+    def __init__(self, units: Sequence[Group], view: View) -> None:
+        items = [item for unit in units for item in unit.items]
+        self._targets = {call.id: call_target_of(call) for item in items for call in calls_of(item.message)}
+        self._total = max(1, view.tokens)
+        self._age = _last_named(units, self._targets)
+        self._touched: dict[str, int] = {}
+        self._edited: set[str] = set()
+        for target in self._targets.values():
+            for name in target.files:
+                self._touched[name] = self._touched.get(name, 0) + 1
+            if target.writes:
+                self._edited |= target.files
+        chars = sum(len(text_of(item.message)) for item in items)
+        chars += sum(len(call.arguments) for item in items for call in calls_of(item.message))
+        self.per_token = max(1.0, chars / self._total)
+        self._seen: set[str] = set()
+        self._named: set[str] = set()
+        self._frequency = _count_names(items)
+        self._taken: dict[str, set[str]] = {}
+        self._written: set[str] = set()
+        self._seen_again: set[str] = set()
+        self._made: set[tuple[str, str]] = set()
+
+    def offers(self, unit: Group, number: int, overhead: float) -> list[Offer]:
+        calls = [call for item in unit.items for call in calls_of(item.message)]
+        again = {call.id for call in calls if (call.name, call.arguments) in self._made}
+        lines: list[_Valued] = []
+        blocks: list[Offer] = []
+        for item in reversed(unit.items):
+            result = result_of(item.message)
+            if result is None or result.call_id in again:
+                continue
+            target = self._targets.get(result.call_id)
+            if target is not None and target.writes and not result.error:
+                continue
+            mine = self._lines(item, target)
+            if number < 0:
+                continue
+            lines += mine
+            if target is not None and target.files and mine and not target.files <= self._seen_again:
+                blocks += self._blocks(item, number, mine, overhead)
+        written = sum(self._written_worth(self._targets[call.id]) for call in calls if call.id not in again)
+        failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
+        for call in calls:
+            self._made.add((call.name, call.arguments))
+            if call.id not in failed:
+                self._remember(self._targets[call.id])
+        if number < 0:
+            return []
+        return [*_line_offers(number, lines, overhead, written), *blocks]
+
+    def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float) -> list[Offer]:
+        """Contiguous regions of a result, offered whole."""
+        texts = text_of(item.message).split("\n")
+        worth = {line.place: line for line in mine}
+        found = []
+        for begin, end in split_regions(texts):
+            lines = [
+                worth.get(place) or _Valued(place, item.message.id, 0.0, len(texts[place]) / self.per_token + 0.3)
+                for place in range(begin, end)
+            ]
+            value = sum(line.worth for line in lines) * _REGION_WORTH
+            if value:
+                cost = sum(line.cost for line in lines)
+                found.append(Offer(value / (cost + overhead), number, lines, True))
+        return found
+
+    def _lines(self, item: Item, target: CallTarget | None) -> list["_Valued"]:
+        files = target.files if target else frozenset()
+        if files and files <= self._written:
+            return []
+        heat = max((self._heat(name) for name in files), default=_NO_FILE_HEAT)
+        if files and files <= self._seen_again:
+            heat *= _SEEN_AGAIN
+        taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
+        report = target is not None and target.runs_command
+        text = text_of(item.message)
+        found = find_key_lines(text, self._seen, taken, report=report)
+        valued = [
+            _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
+            for line in found
+        ]
+        return self._with_names(text, valued)
+
+    def _with_names(self, text: str, valued: list["_Valued"]) -> list["_Valued"]:
+        """Lines are worth more for each name that no later message has."""
+        texts = text.split("\n")
+        done = []
+        for line in valued:
+            worth = line.worth
+            for name, weight in _NAMES[texts[line.place]]:
+                if name not in self._named:
+                    self._named.add(name)
+                    worth += weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
+            done.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
+        return done
+
+    def _written_worth(self, target: CallTarget) -> float:
+        """The worth of what a call wrote, unless the file was written anew since."""
+        if target.files and target.files <= self._written:
+            return 0.0
+        worth = 0.0
+        for text in target.texts:
+            if not text.is_replaced_text:
+                heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
+                for line in find_key_lines(text.text, self._seen):
+                    worth += line.worth * heat
+        return worth * _WRITTEN_WORTH
+
+    def _heat(self, name: str) -> float:
+        base = 1.0 + _EDITED * (name in self._edited) + _TOUCHED * min(self._touched.get(name, 1) - 1, 6)
+        return base / (1.0 + _AGEING * self._age.get(name, self._total) / self._total)
+
+    def _remember(self, target: CallTarget) -> None:
+        for written in target.texts:
+            if written.is_replaced_text:
+                lines = {line.strip() for line in written.text.split("\n")}
+                for name in target.files:
+                    self._taken.setdefault(name, set()).update(lines)
+        if target.whole_file and len(target.files) == 1:
+            if target.writes:
+                self._written |= target.files
+            else:
+                self._seen_again |= target.files
+
+
+class _Valued(msgspec.Struct, frozen=True, gc=False):
+    place: int
+    ident: str
+    worth: float
+    cost: float
+
+
+_KIND_WEIGHT: Final[dict[str, float]] = {
+    "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,
+}  # fmt: skip
+
+
+def _find_names(line: str) -> tuple[tuple[str, float], ...]:
+    """The names in a line, each with the weight of its kind."""
+    found: dict[str, float] = {}
+    for run in split_runs(clean_text(line)):
+        fact = classify_run(run)
+        if fact is not None and fact.kind in _KIND_WEIGHT:
+            name = _LINE_NUMBER.sub("", fact.value) if fact.kind in ("path", "file") else fact.value
+            found[name] = 0.7 if fact.kind == "name" and "." in name else _KIND_WEIGHT[fact.kind]
+    return tuple(found.items())
+
+
+_LINE_NUMBER: Final = re.compile(r":\d+.*$")
+_NAMES: Final = BoundedMemo(_find_names, longest=400, most=1 << 15)
+
+
+def _count_names(items: Sequence[Item]) -> dict[str, int]:
+    """How often each name is said: once for each message that has it, three times for one of the agent's calls."""
+    found: dict[str, int] = {}
+    for item in items:
+        names = {name for line in text_of(item.message).split("\n") for name, _ in _NAMES[line]}
+        for name in names:
+            found[name] = found.get(name, 0) + 1
+        for call in calls_of(item.message):
+            for _, value in iterate_strings(parse_call_arguments(call)):
+                for name in {name for line in value[:1_000].split("\n") for name, _ in _NAMES[line]}:
+                    found[name] = found.get(name, 0) + 3
+    return found
+
+
+def split_regions(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """The regions of a text: from one line without indentation after a blank line to the next, 8 to 60 lines long."""
+    cuts, begin = [], 0
+    blank = False
+    for place, line in enumerate(texts):
+        bare = _NUMBER.sub("", line)
+        size = place - begin
+        if (size >= _SHORTEST_REGION and blank and bare[:1] not in (" ", "\t", "")) or size >= _LONGEST_REGION:
+            cuts.append((begin, place))
+            begin = place
+        blank = not bare.strip()
+    cuts.append((begin, len(texts)))
+    return cuts
+
+
+_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|: ?|\| ?)")
+
+
+def _line_offers(number: int, lines: list[_Valued], overhead: float, written: float) -> list[Offer]:
+    """The best lines of a group together with its opening; the others one by one."""
+    lines = sorted((each for each in lines if each.worth > 0), key=lambda each: each.worth / each.cost, reverse=True)
+    worth, cost = written, max(1.0, overhead)
+    best, count = worth / cost, 0
+    for each in lines:
+        worth, cost = worth + each.worth, cost + each.cost
+        if worth / cost <= best:
+            break
+        best, count = worth / cost, count + 1
+    rest = [Offer(each.worth / each.cost, number, (each,)) for each in lines[count:]]
+    return [Offer(best, number, lines[:count], True), *rest] if best > 0 else rest
