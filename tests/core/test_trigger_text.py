@@ -15,7 +15,7 @@ from tidegate.session.reports.explanation import describe_edits
 def explain(folder: Path, when: str, *, window: int | None = 8_000) -> str:
     """The reason of a rule with this condition, after a request of one short message."""
     path = folder / "policy.yaml"
-    path.write_text(f"moments: {{before_call: [{{stage: clear_results, keep: 0, when: {when}}}]}}\n")
+    path.write_text(f"unknown_window: 0\nmoments: {{before_call: [{{stage: clear_results, keep: 0, when: {when}}}]}}\n")
     session = Session("a model without a catalog entry", policy=load(path), window=window, reserve=1_000)
     session.add({"role": "user", "content": "Hello there."})
     session.prepare()
@@ -70,7 +70,7 @@ def test_an_unknown_window_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_every_metric_and_comparison_reads_as_a_sentence(tmp_path: Path, metric: str, op: str) -> None:
-    said = explain(tmp_path, f'{{{metric}: "{op} 2"}}')
+    said = explain(tmp_path, f'{{{metric}: "{op} 1"}}')
     assert re.fullmatch(r"(The|There|It) [^<>=_]+\.", said), said
 
 

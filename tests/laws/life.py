@@ -149,7 +149,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(("undo", "redo")))
     def take_back(self, topic: str) -> None:
-        getattr(self.session, topic)()
+        getattr(self.session.history, topic)()
 
     @rule(text=st.sampled_from(("", "Be brief.", "Be thorough. " * 20)))
     def set_system(self, text: str) -> None:

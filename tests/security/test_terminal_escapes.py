@@ -134,6 +134,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "config": [("--config", "tidegate.yaml"), ("--config", "tidegate.yaml", "--json"), ("--config", FILE)],
     "policies": [(), ("default",), (HOSTILE,)],
     "seeds": [(), ("--json",)],
+    "plugins": [()],
     "replay": [
         ("recordings", "--policy", "policy.yaml", "--window", 4000, "--jobs", 1, "--explain"),
         ("recordings", "--policy", "default", "--window", 4000, "--jobs", 1, "--json"),
@@ -147,10 +148,10 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "demo": [("--generated", "--turns", 2, "--fast", "--policy", "policy.yaml")],
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],
 }
-KEEPS_NO_DATA = {"policies", "seeds", "replay", "lab", "tune", "config", "demo"}
+KEEPS_NO_DATA = {"policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
 NEED_A_PROCESS = {"run", "chat", "config", "view", "forget"}
-UNTESTED = {"fetch"}
-"""It prints one path of the data folder, and needs a network."""
+UNTESTED = {"fetch", "serve"}
+"""`fetch` prints one path of the data folder and needs a network; `serve` runs until it is stopped."""
 
 
 def test_every_command_is_here() -> None:

@@ -14,6 +14,10 @@ from tidegate.session.summaries.drivers import AsyncSummarizer
 
 SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
 """Errors about size, after which a smaller request may be accepted."""
+_REFUSED_SHARES: Final = (0.95, 0.6)
+"""A refusal without a number: the window holds at most this share of the refused request. The second is for the last
+retry of a turn.
+"""
 _NEAR_WINDOW_SHARE: Final = 0.85
 
 RecoveryStep = Literal["shrink", "images", "unsign", "output", ""]
@@ -44,11 +48,16 @@ class RequestRecovery:
             self._session.recovery.learn_limits(error.window)
         if step != "shrink":
             return await self._session.prepare_async(self._summarizer)
-        limit = error.limit if error.kind == "rate_bucket" else None
-        self._session.recovery.learn_limits(
-            error.window or limit, error.prompt_tokens if error.kind == "overflow" else None
-        )
+        self._learn_limits(error)
         return await self._session.overflowed_async(self._summarizer)
+
+    def _learn_limits(self, error: ProviderError) -> None:
+        session, overflowed = self._session, error.kind == "overflow"
+        window = error.window or (error.limit if error.kind == "rate_bucket" else None)
+        if overflowed and not (window or error.prompt_tokens):
+            share = _REFUSED_SHARES[min(session.view.recoveries, 1)]
+            window = int(session.tokens * share) + session.budget.reserve
+        session.recovery.learn_limits(window, error.prompt_tokens if overflowed else None)
 
     def _use_once(self, step: RecoveryStep) -> RecoveryStep:
         found: RecoveryStep = "" if step in self._used_steps else step

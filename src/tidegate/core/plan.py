@@ -138,7 +138,7 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
     if moment in ("before_call", "overflow"):
-        target = _guard_target(at, retry_target, compacted)
+        target = _guard_target(at, retry_target)
         if target is not None:
             decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
@@ -182,11 +182,11 @@ def _retry_target(at: PlanContext) -> int:
     return max(size - math.ceil(size * _RETRY_SHARE) - fixed, MIN_ROOM)
 
 
-def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> int | None:
+def _guard_target(at: PlanContext, retry_target: int | None) -> int | None:
     """The size the guard must reach, in tokens, or None if there is nothing to do.
 
-    If the rules of an overflow freed too little, a tenth of the request leaves; if they freed nothing, half of
-    everything but the newest request. That stays whole if it fits: a report far above our count must not shorten it.
+    If the rules of an overflow freed less than a tenth, half of everything but the newest request leaves, so that the
+    turn has room to go on. The newest request stays whole if it fits: a report far above our count must not shorten it.
     """
     view, room = at.view, at.budget.room
     over = count_excess(view, at.budget)
@@ -196,7 +196,7 @@ def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> 
     newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
     if retry_target is None or fits:
         return min(room, max(view.tokens - over, MIN_ROOM, newest))
-    half = view.tokens if compacted else newest + (view.tokens - newest) // 2
+    half = newest + (view.tokens - newest) // 2
     return min(room, retry_target, max(half - over, newest, MIN_ROOM))
 
 
