@@ -145,7 +145,7 @@ def test_an_agent_is_picked_by_its_id() -> None:
         ("agnts: []", 'here.yaml:1: unknown key "agnts". Did you mean "agents"?'),
         ("\nexecution:\n  contxt: {}", 'here.yaml:3: unknown key "contxt" in "execution". Did you mean "context"?'),
         ("execution: {context: {keep_recent: -1}}", '"execution.context.keep_recent" is -1'),
-        ("execution: {context: {keep_recent: 1.5}}", "Give a whole number."),
+        ("execution: {context: {keep_recent: 1.5}}", "Give a whole number (0 or more)."),
         ("execution: {context: {compression_trigger: 75}}", '"execution.context.compression_trigger" is 75'),
         ("execution: {context: {strategy: summarise}}", 'Did you mean "summarize"?'),
         ("execution: {context: {auto_compact: 1}}", "Give true or false."),
@@ -207,7 +207,7 @@ def test_a_variable_can_hold_a_number() -> None:
     )
     assert (config.settings.execution.max_turns, config.settings.execution.timeout) == (7, 2.5)
     said = refused("execution: {max_turns: '{{env.TURNS}}'}", {"TURNS": "hunter2"})
-    assert '"{{env.TURNS}}", whose value does not fit. Give a whole number.' in said
+    assert '"{{env.TURNS}}", whose value does not fit. Give a whole number (0 or more).' in said
     assert "hunter2" not in said
     text = parse_config("app: {name: 'n{{env.TURNS}}'}", {"TURNS": "7"})
     assert text.settings.app.name == "n7"
