@@ -106,7 +106,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("› /context")
             assert not stage.app.composer.menu_is_open
             await stage.press("enter")
-            await stage.sees("messages: 0")
+            await stage.sees("in all")
             await stage.type("/cos")
             await stage.sees("› /cost  the cost, by model")
             await stage.press("enter")  # it needs nothing more: it is said

@@ -207,11 +207,11 @@ class AgentThread:
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
         session.history.observe(lambda event: self._listener(EventLogged(event)))
-        session.history.observe(self._update_status)
+        session.history.observe(self._follow_event)
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
 
-    def _update_status(self, event: Event) -> None:
+    def _follow_event(self, event: Event) -> None:
         """Events may be appended in any thread; the status is read in the thread of the agent's loop."""
         if self._status_watcher is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._status_watcher.handle_event, event)
