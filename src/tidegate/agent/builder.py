@@ -116,7 +116,9 @@ class AgentBuilder(NamedTuple):
         brain, policy, window = config.agent.brain, load_configured_policy(config), connection.window
         options: dict[str, Any] = {
             "policy": policy,
-            "window": window.tokens if window.source == "setting" else policy.choose_window(window.tokens),
+            "window": window.tokens
+            if window.source == "setting" or window.tokens is None
+            else policy.choose_window(window.tokens),
             "wire": connection.provider.wire,
             "system": system,
             "count": connection.counter,
