@@ -295,22 +295,26 @@ def test_nul_and_lone_surrogates_go_in_and_come_out_as_valid_text(at_rest: Path)
 
 def test_a_message_of_50_megabytes_is_kept_and_checked(at_rest: Path, said: dict[str, list[str]]) -> None:
     data = folder(at_rest)
-    huge = "0123456789abcdef\n" * 3_000_000
+    huge, large = "0123456789abcdef\n" * 3_000_000, "0123456789abcdef\n" * 300_000
     with opened(data, "huge") as session:
         session.add({"role": "user", "content": "read it"})
         session.add({"role": "user", "content": huge})
         assert len(session.prepare().to_bytes()) < 200_000
+        before = set((data.root / "blobs").rglob("*"))
+        session.add({"role": "user", "content": large})
+        blob = max(
+            set((data.root / "blobs").rglob("*")) - before, key=lambda path: path.stat().st_size * path.is_file()
+        )
     data.close()
     data = folder(at_rest)
-    assert texts(data, "huge")[1] == huge
+    assert texts(data, "huge")[1:] == [huge, large]
     assert faults(data) == []
-    (blob,) = (path for path in (data.root / "blobs").rglob("*") if path.stat().st_size > 60_000 and path.is_file())
     os.truncate(blob, 1000)
     with pytest.raises(DamagedData, match=blob.name):
         texts(data, "huge")
     assert readable(data) == said
     assert [finding.session for finding in faults(data, repair=True)] == ["huge", ""]
-    assert texts(data, "huge") == ["read it"]
+    assert texts(data, "huge") == ["read it", huge]
     goes_on(data, "huge")
 
 
