@@ -228,10 +228,9 @@ def _mask_fragment(text: str, secret: str, sample: _Sample) -> str:
 
 
 def _long_words(text: str) -> str:
-    """The words that are long enough for a token, and the last of each line: a token may go on in the next."""
+    """The words that are long enough for a token, and the last of each line, where a token may be wrapped or cut."""
     words = [word for word in text.split() if len(word) >= SHORTEST_TOKEN]
-    if "\n" in text:
-        words += [line[line.rfind(" ") + 1 :] for line in text.split("\n")]
+    words += [line[line.rfind(" ") + 1 :] for line in text.split("\n")]
     return " ".join(words)
 
 
