@@ -283,6 +283,12 @@ def test_what_a_cut_has_left_of_a_known_secret_is_masked(cut: int) -> None:
     assert rest in mask.fresh()(f"[...] {rest} is the end"), "another mask knows nothing of it"
 
 
+@pytest.mark.parametrize("ending", ["", "\n", "\nmore words"])
+def test_the_first_characters_of_a_secret_are_masked_where_a_text_was_cut(ending: str) -> None:
+    mask = SecretMask(["563FkagILb/wkQ2vXr9s+TzP04"])
+    assert mask(f'it is "563FkagILb/wk{ending}') == f'it is "{MASKED}{ending}'
+
+
 def test_an_ordinary_password_does_not_hide_ordinary_words() -> None:
     mask = SecretMask(["correct horse battery staple"])
     assert mask('password: "correct-horse-battery"') == f'password: "{MASKED}"'

@@ -366,6 +366,8 @@ def test_a_stale_writer_leaves_no_blob(tmp_path: Path) -> None:
     assert not blobs.claimed_by("s")
     with pytest.raises(BadInput, match="more than 1,000"):
         KeptLog(store, "s", Blobs(tmp_path, max_blob=1000)).append(note(2, LARGE))
+    with pytest.raises(BadInput, match="more than 1,000"):  # also a record that stays in the log
+        KeptLog(store, "s", Blobs(tmp_path, max_blob=1000, has_secret=lambda data: True)).append(note(2, LARGE))
     assert store.head("s") == 1
 
 

@@ -79,13 +79,17 @@ class Blobs:
 
     # --- storing and reading --------------------------------------------------------------------------------------
 
-    def put(self, session: str, data: bytes) -> str:
-        """Store content for a session and return its name. On return it survives a power loss."""
+    def check_size(self, data: bytes) -> None:
+        """Raise BadInput if this is larger than a record may be."""
         if len(data) > self.max_blob:
             raise BadInput(
                 f"The record has {len(data):,} bytes, more than {self.max_blob:,}. Nothing was kept of it.",
                 "Divide it, or raise max_blob.",
             )
+
+    def put(self, session: str, data: bytes) -> str:
+        """Store content for a session and return its name. On return it survives a power loss."""
+        self.check_size(data)
         sha = hashlib.sha256(data).hexdigest()
         packed = zlib.compress(data, _COMPRESSION_LEVEL)
         make_folder(self.folder)

@@ -37,7 +37,10 @@ def store_if_large(record: bytes, session: str, blobs: Blobs | None) -> bytes:
 
     A record that holds a secret stays in the store: only the log may contain secrets.
     """
-    if blobs is None or len(record) <= MAX_INLINE_BYTES or blobs.has_secret(record):
+    if blobs is None or len(record) <= MAX_INLINE_BYTES:
+        return record
+    blobs.check_size(record)
+    if blobs.has_secret(record):
         return record
     return make_blob_reference(blobs.put(session, record), len(record))
 
