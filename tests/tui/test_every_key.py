@@ -229,7 +229,9 @@ def test_the_pickers(tmp_path: Path) -> None:
 def test_a_question(tmp_path: Path) -> None:
     """Of each key whether it agrees; what is agreed to for good is asked no more."""
     agrees = {"1": True, "enter": True, "3": False, "escape": False, "up": False, "down": True, "2": True}
-    assert sorted(agrees) == sorted([*keys_of(ApprovalPrompt), *APPROVAL_KEYS]), "a key is not driven, or is not bound any more"
+    assert sorted(agrees) == sorted([*keys_of(ApprovalPrompt), *APPROVAL_KEYS]), (
+        "a key is not driven, or is not bound any more"
+    )
     marks = {"up": "› 3 ", "down": "› 2 "}
 
     async def play() -> None:
