@@ -122,7 +122,7 @@ class KeptLife(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(("undo", "redo", "clear")))
     def take_back(self, topic: str) -> None:
-        getattr(self.at.session, topic)()
+        getattr(self.at.session.history, topic)()
 
     @rule(percent=st.sampled_from((30, 90, 120, 300)))
     def record(self, percent: int) -> None:

@@ -194,15 +194,27 @@ def select_ledger_lines(
 
 
 class _Purse:
+    """Tokens for lines. The first line of a section pays for its heading, too."""
+
     def __init__(self, tokens: int, budget: Budget, headed: bool) -> None:
-        self._budget = budget
-        self.left = tokens - budget.count(user_message(LEDGER_HEADING if headed else "-", LEDGER)) - 48
+        self._count = budget.counter.count_text
+        self.left = tokens - budget.count(user_message(LEDGER_HEADING if headed else "-", LEDGER))
         self.taken: set[LedgerLine] = set()
+        self._begun: set[str] = set()
 
     def buy(self, line: LedgerLine, room: int) -> int:
-        cost = self._budget.counter.count_text(f", {line.ident}" if line.what == "left" else f"{line}\n")
+        heading = _heading_of(line)
+        cost = self._count(f", {line.ident}" if line.what == "left" else f"{line}\n")
+        cost += self._count(f"{heading}\n") if heading not in self._begun else 0
         if cost > room or line in self.taken:
             return 0
         self.left -= cost
         self.taken.add(line)
+        self._begun.add(heading)
         return cost
+
+
+def _heading_of(line: LedgerLine) -> str:
+    if line.what == "left":
+        return _LEFT[0] + _LEFT_END
+    return _RULES_HEADING if line.lays_down else _SECTIONS[line.what][0]

@@ -65,6 +65,7 @@ _DEFAULT_SHARE: Final = 0.08
 MAX_LEDGER_TOKENS: Final = 8_000
 """The largest ledger, whatever its share of the room."""
 _MAX_WINDOW_SHARE: Final = 0.08  # of the window: the most that the ledger takes
+_PINS_IN_SMALL_WINDOW: Final = 256  # the tokens for a ledger with pins, up to half of the room
 _MIN_LEDGER_TOKENS: Final = 64
 """A smaller ledger would have room for its heading only."""
 
@@ -105,13 +106,11 @@ def hide_ledger(view: View) -> View:
 def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     """The largest ledger in tokens; 0 for none. If the policy has no ledger, it is for pins only."""
     share = ledger_share_of(policy)
-    if not share and any(item.message.kind in (PIN, LEDGER) for item in view.items):
-        share = PIN_SHARE
-    tokens = min(
-        int(budget.room * share),
-        MAX_LEDGER_TOKENS,
-        int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if ledger_share_of(policy) else 1)),
-    )
+    pinned = any(item.message.kind in (PIN, LEDGER) for item in view.items)
+    of_window = int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if share else 1))
+    tokens = min(int(budget.room * (share or (PIN_SHARE if pinned else 0))), MAX_LEDGER_TOKENS, of_window)
+    if pinned:  # in a small window the share would not hold them
+        tokens = max(tokens, min(budget.room // 2, _PINS_IN_SMALL_WINDOW))
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
 
 

@@ -9,6 +9,7 @@ messages it frees a fifth more than needed, because each edit makes the provider
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.ledger.loss_check import PIN
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
     INSTRUCTION,
@@ -127,13 +128,13 @@ def _without_thinking(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
-    """Drop whole groups, oldest first. Summaries, notes, instructions and reminders stay."""
+    """Drop whole groups, oldest first. Pins, summaries, notes, instructions and reminders stay."""
     if draft.tokens <= aim:
         return
     for unit in old:
         if draft.tokens <= aim:
             break
-        if unit.items[0].message.kind not in (SUMMARY, NOTE, INSTRUCTION, REMINDER):
+        if unit.items[0].message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER):
             draft.drop(unit)
 
 
@@ -179,8 +180,13 @@ def _texts(part: Part) -> list[str]:
 
 
 def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -> None:
-    """Drop everything but the newest request, oldest first, the recall note last."""
-    for unit in sorted(units, key=lambda unit: is_recall_note(unit.items[0].message)):
+    """Drop everything but the newest request, oldest first, then pins, the recall note last."""
+
+    def rank(unit: Group) -> int:
+        first = unit.items[0].message
+        return 2 if is_recall_note(first) else int(first.kind == PIN)
+
+    for unit in sorted(units, key=rank):
         if draft.tokens <= target:
             return
         if newest not in unit.ids:
