@@ -25,6 +25,7 @@ from rich.color import Color
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
@@ -150,7 +151,7 @@ async def chosen(app: ChatApp, pilot: Pilot[int], why: str) -> None:
     """Down to the line whose reason has these words."""
     for _ in range(LOOKS):
         await pilot.press("down")
-        if why in text_of(app).splitlines()[-2]:
+        if why in str(app.screen.query_one("#about", Static).content):
             return
     raise SystemExit(f"no line has {why}\n{text_of(app)}")
 
