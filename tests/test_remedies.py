@@ -33,7 +33,7 @@ def literals(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(value) for value in node.values}
-            yield "".join(value.value if isinstance(value, ast.Constant) else "{}" for value in node.values)
+            yield "".join(str(value.value) if isinstance(value, ast.Constant) else "{}" for value in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
             yield node.value
 
