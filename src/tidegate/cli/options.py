@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
-DATA_VARIABLE, STORE_VARIABLE = "TIDEGATE_DATA", "TIDEGATE_STORE"
+from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE
 
 
 class Subparsers(Protocol):
