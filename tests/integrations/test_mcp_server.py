@@ -88,7 +88,7 @@ def test_sessions_are_resources(tmp_path: Path) -> None:
             assert {resource.name for resource in listed} == {"build-fix", "holiday"}
             chosen = next(resource for resource in listed if resource.name == "holiday")
             read = await client.read_resource(chosen.uri)
-            assert "Step 0 of holiday" in read.contents[0].text
+            assert "Step 0 of holiday" in str(read.contents[0])
 
     asyncio.run(run())
 

@@ -90,11 +90,16 @@ class ThreadSessions:
                 return known
             if known is not None:
                 self._open.pop(name).session.close()
+            model = model or self._read_model(name)
             session = self.data.open(name, model, policy=self._policy, restore=False, **self._options)
             self._open[name] = FollowingSession(session)
             while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)[1].session.close()
             return self._open[name]
+
+    def _read_model(self, name: str) -> str:
+        """The model of a stored session. Opening it under another one would be noted in its log."""
+        return self.data.open_conversation(name).model if self.data.store.head(name) else ""
 
     def session(self, thread: str) -> Session:
         """The session of a thread: `explain`, `recall`, `history` and everything else that a session has."""
