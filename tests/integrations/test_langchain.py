@@ -16,6 +16,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.fake.server import Fake
+from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
 from tidegate.core.messages import Call
@@ -225,3 +226,7 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
         assert questions
         assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
     middleware.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("langchain_agent.py", "openai_chat", tmp_path)

@@ -21,6 +21,7 @@ from agents import (
 from openai import AsyncOpenAI
 
 from tests.fake.server import Fake
+from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
 from tidegate.core.messages import Call
@@ -218,3 +219,7 @@ def test_a_new_process_goes_on(tmp_path: Path) -> None:
     assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
     assert not [event for event in events if isinstance(event.payload, BranchStarted)]
     tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("openai_agents_run.py", "openai_responses", tmp_path)

@@ -19,6 +19,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
 from tidegate.core.messages import Call
@@ -227,3 +228,7 @@ def test_a_new_process_goes_on(tmp_path: Path) -> None:
     assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
     assert not [event for event in events if isinstance(event.payload, BranchStarted)]
     tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("pydantic_ai_agent.py", "openai_chat", tmp_path)
