@@ -1,4 +1,4 @@
-"""A LangChain agent whose requests always fit the window. Set OPENAI_API_KEY, and OPENAI_BASE_URL for another server."""
+"""A LangChain agent whose requests always fit the window. Set OPENAI_API_KEY, and OPENAI_BASE_URL if needed."""
 
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
