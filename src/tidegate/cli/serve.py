@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
-from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -35,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add = parser.add_argument
     add("--host", default="", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
-    add("--port", type=_parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
+    add("--port", type=parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
     add(
         "--upstream",
         action="append",
@@ -55,12 +55,6 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
     add("--quiet", action="store_true", help="no line per request")
     add_data_options(parser)
-
-
-def _parse_port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
