@@ -6,16 +6,19 @@ reports through a listener; the screen asks through `submit`. Only this thread t
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.agent.tools.shell.shell_tool import run_shell_command
+from tidegate.agent.tools.tool import ToolResult, bound_result
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandAnswer, CommandContext, make_command_context
 from tidegate.core.errors import TidegateError
@@ -107,6 +110,7 @@ class AgentThread:
         self._agent_task: asyncio.Task[None] | None = None
         self._turn_task: asyncio.Task[None] | None = None
         self._open_questions: set[asyncio.Future[bool]] = set()
+        self._shell_tasks: set[asyncio.Task[ToolResult]] = set()
         self.launch_options: LaunchOptions | None = None
         self.commands = create_command_registry()
 
@@ -135,6 +139,10 @@ class AgentThread:
             self._thread.join()
 
     async def _close(self) -> None:
+        for task in self._shell_tasks:
+            task.cancel()
+        if self._shell_tasks:
+            await asyncio.wait(self._shell_tasks)
         await self._interrupt_turn()
         await self._close_agent()
 
@@ -304,6 +312,21 @@ class AgentThread:
             return await self.commands.answer(line, context)
         finally:
             self._update_status()
+
+    def run_shell(self, command: str, environment: Mapping[str, str]) -> "Future[ToolResult]":
+        """Run a command that the user typed, with the variables that a command of the agent sees. Cancel the future to
+        stop it. The result is not in the log."""
+
+        async def run() -> ToolResult:
+            work = run_shell_command(command, self._workspace, allowed_environment(environment))
+            task = self._loop.create_task(work)
+            self._shell_tasks.add(task)
+            try:
+                return bound_result(await task)
+            finally:
+                self._shell_tasks.discard(task)
+
+        return self.submit(run)
 
     def complete_command(self, prefix: str) -> "Future[list[str]]":
         async def completed() -> list[str]:

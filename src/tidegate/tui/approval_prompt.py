@@ -150,6 +150,10 @@ class ApprovalQueue:
         self._requests: deque[ApprovalRequested] = deque()
         self._grants = SessionGrants()
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self._requests)
+
     def reset_grants(self) -> None:
         """Forget what was allowed: another session was opened."""
         self.deny_all()

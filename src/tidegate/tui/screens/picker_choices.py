@@ -1,4 +1,4 @@
-"""The choices of the pickers: the kept sessions and the available models."""
+"""The choices of the pickers: stored sessions, available models, earlier inputs."""
 
 import asyncio
 import time
@@ -11,6 +11,7 @@ from tidegate.core.messages import is_user_request, text_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import AgentThread
+from tidegate.tui.composer.input_history import InputHistory, read_inputs_backwards
 from tidegate.tui.screens.context_table import format_age
 from tidegate.tui.screens.picker import ChoiceSource, PickerChoice
 
@@ -19,6 +20,7 @@ NEW_SESSION: Final = "\n"
 _MAX_SCANNED_EVENTS: Final = 12
 """Events at the beginning of a log that are searched for its first message."""
 _MAX_SESSIONS: Final = 300
+_MAX_REQUESTS: Final = 300
 _MIN_SEARCH_CHARS: Final = 3
 
 
@@ -97,6 +99,36 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
         ]
 
     return search
+
+
+def create_history_source(history: InputHistory, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the earlier inputs. The value of a choice is the input."""
+
+    async def search(words: str) -> list[PickerChoice]:
+        found = await asyncio.to_thread(history.search, words)
+        return [PickerChoice(text, _format_input(text, sanitizer)) for text in found]
+
+    return search
+
+
+def create_request_source(data: DataFolder, session: str, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the user's messages in a session. The value of a choice is the record number, a blank and the message."""
+    known: list[PickerChoice] = []
+
+    def read() -> list[PickerChoice]:
+        inputs = islice(read_inputs_backwards(data.open_log(session)), _MAX_REQUESTS)
+        return [PickerChoice(f"{each.seq} {each.text}", _format_input(each.text, sanitizer)) for each in inputs]
+
+    async def search(words: str) -> list[PickerChoice]:
+        if not known:
+            known.extend(await asyncio.to_thread(read))
+        return [each for each in known if all(word in each.value.casefold() for word in words.casefold().split())]
+
+    return search
+
+
+def _format_input(text: str, sanitizer: TextSanitizer) -> str:
+    return sanitizer.sanitize_line(text[:4000])[:160]
 
 
 def make_next_session_name(current: str) -> str:
