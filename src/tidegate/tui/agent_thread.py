@@ -17,6 +17,7 @@ from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.agent.tools.files.file_change import FileChange, find_file_change, read_text_before
 from tidegate.agent.tools.shell.shell_tool import run_shell_command
 from tidegate.agent.tools.tool import ToolResult, bound_result
 from tidegate.commands.catalog import create_command_registry
@@ -67,10 +68,12 @@ class AgentProblem(NamedTuple):
 
 
 class ApprovalRequested(NamedTuple):
-    """A question to the user. `answer` may be called once, from any thread."""
+    """A question to the user. `answer` may be called once, from any thread. `change` is what the call would do to a
+    file, if it is an edit."""
 
     question: ApprovalQuestion
     answer: Callable[[bool], None]
+    change: FileChange | None = None
 
 
 ThreadEvent = (
@@ -287,13 +290,16 @@ class AgentThread:
 
     async def _ask_user(self, question: ApprovalQuestion) -> bool:
         answer: asyncio.Future[bool] = self._loop.create_future()
+        change = find_file_change(question.tool, question.arguments)
+        if change is not None:
+            change = await asyncio.to_thread(read_text_before, change, self._workspace)
 
         def settle(agreed: bool) -> None:
             if not answer.done():
                 answer.set_result(agreed)
 
         self._open_questions.add(answer)
-        self._listener(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed)))
+        self._listener(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed), change))
         try:
             return await answer
         finally:

@@ -19,6 +19,7 @@ from typing import Final, TypeVar, assert_never
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
+from tidegate.agent.tools.files.file_change import compare_lines
 from tidegate.commands.actions import (
     AttachOutput,
     PickModel,
@@ -54,6 +55,7 @@ from tidegate.tui.agent_thread import (
 )
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
 from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput, format_resume_hint
 from tidegate.tui.plain.line_reader import LineReader
@@ -324,7 +326,13 @@ class PlainChat:
             return
         self._end_answer()
         self._output.write_line(f"May {self._sanitizer.sanitize_line(question.tool)[:80]} run? ({question.reason})")
-        self._output.write_line(textwrap.indent(format_call_arguments(json.dumps(question.arguments)), "  "))
+        if asking.change is None:
+            text = format_call_arguments(json.dumps(question.arguments))
+        else:
+            change = sanitize_change(asking.change, self._sanitizer)
+            diff = compare_lines(change)
+            text = "\n".join([describe_change(change, diff), *(f"{mark} {line}" for mark, line in diff.lines)])
+        self._output.write_line(textwrap.indent(text, "  "))
         said = ""
         while said not in ("y", "yes", "a", "always", "n", "no"):
             self._approval_answer = asyncio.ensure_future(
