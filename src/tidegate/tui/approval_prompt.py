@@ -11,6 +11,7 @@ from rich.cells import chop_cells
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
@@ -140,7 +141,15 @@ class ApprovalPrompt(Widget, can_focus=True):
             event.stop()
             self.post_message(self.OtherKeyTyped(event.character))
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Measure with the width that the prompt will have. Before its first layout its own size is 0, and a question
+        wrapped for that would take more lines than it shows."""
+        return len(self._render_question(width).wrap(self.app.console, width)) if self.question is not None else 0
+
     def render(self) -> Text:
+        return self._render_question(self.size.width)
+
+    def _render_question(self, width: int) -> Text:
         question = self.question
         if question is None:
             return Text()
@@ -151,7 +160,7 @@ class ApprovalPrompt(Widget, can_focus=True):
         )
         text.append(f"  {self.sanitizer.sanitize_line(question.reason)[:100]}\n", style="dim")
         colors = {"+": variables["success"], "-": variables["error"]}
-        for line in format_question(question, self.sanitizer, max(20, self.size.width - 2), self._change):
+        for line in format_question(question, self.sanitizer, max(20, width - 2), self._change):
             text.append(f"  {line.text}\n", style="dim" if line.is_remark else colors.get(line.mark, ""))
         choices = list_choices(question)
         for place, choice in enumerate(choices):
