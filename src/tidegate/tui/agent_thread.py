@@ -26,6 +26,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import read_session_title
 from tidegate.models.provider import Provider
 from tidegate.tui.status.status_figures import StatusFigures, StatusWatcher
 
@@ -33,12 +34,13 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent was opened and accepts messages."""
+    """An agent was opened and accepts messages. `title` is the first request of a session that continues."""
 
     session_name: str
     model: str
     greeting: str
     is_new: bool
+    title: str = ""
 
 
 class EventLogged(NamedTuple):
@@ -219,7 +221,9 @@ class AgentThread:
         self._status_watcher = StatusWatcher(agent, self._listener)
         session.history.observe(lambda event: self._listener(EventLogged(event)))
         session.history.observe(self._follow_event)
-        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
+        is_new = not session.view.total_turns
+        title = "" if is_new else read_session_title(self._data, agent.session_name)
+        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title))
         self._status_watcher.update()
 
     def _follow_event(self, event: Event) -> None:

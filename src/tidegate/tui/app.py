@@ -30,6 +30,7 @@ from tidegate.commands.actions import (
 )
 from tidegate.commands.registry import CommandAnswer
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import (
     AgentOpened,
@@ -54,16 +55,8 @@ from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
 from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
+from tidegate.tui.screens.chat_pickers import ChatPickers
 from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.screens.picker import Picker
-from tidegate.tui.screens.picker_choices import (
-    NEW_SESSION,
-    create_history_source,
-    create_model_source,
-    create_request_source,
-    create_session_source,
-    make_next_session_name,
-)
 from tidegate.tui.status.activity_line import ActivityLine
 from tidegate.tui.status.status_bar import StatusBar, format_token_count
 from tidegate.tui.status.status_figures import StatusFigures
@@ -101,10 +94,11 @@ class ChatApp(App[int]):
         self.agent_ready = False
         self._launch_options = opening
         self._pending_events: deque[ThreadEvent] = deque()
-        self._leaving = self._escape_pressed = False
+        self._leaving = self._escape_pressed = self._has_opened = False
         self._attached_tokens = 0
         self._control_filter = ControlFilter()
         self.agent_thread = AgentThread(data, workspace, self._receive_event, provider_for=provider_for)
+        self.pickers = ChatPickers(self, data, workspace, self.agent_thread, self.sanitizer)
         self.user_shell = UserShell(self.agent_thread, self.turn_state, opening.environment)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
@@ -208,7 +202,8 @@ class ChatApp(App[int]):
 
     def _handle_opened(self, news: AgentOpened) -> None:
         changed = news.session_name != self.session_name
-        self.session_name, self.agent_ready = news.session_name, True
+        is_other = changed or not self._has_opened
+        self.session_name, self.agent_ready, self._has_opened = news.session_name, True, True
         if changed:
             self.approvals.reset_grants()
             self.composer.input_history = InputHistory(self.data, self.session_name)
@@ -216,6 +211,8 @@ class ChatApp(App[int]):
         self._update_title()
         if news.greeting or news.is_new:
             self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
+        elif is_other and news.title:
+            self.turn_state.add_remark(f"Continuing: {news.title}")
         self._send_next()
 
     def _handle_turn_finished(self, over: TurnFinished) -> None:
@@ -456,43 +453,31 @@ class ChatApp(App[int]):
 
     @work(group="pick", exclusive=True)
     async def action_sessions(self) -> None:
-        name = await self.push_screen_wait(
-            Picker("sessions", create_session_source(self.data, self.sanitizer, self.session_name))
-        )
-        if name and name != self.session_name:
-            new_name = make_next_session_name(self.session_name) if name == NEW_SESSION else name
-            self.reopen(ResumeSession(new_name))
+        if name := await self.pickers.pick_session(self.session_name):
+            self.reopen(ResumeSession(name))
 
     @work(group="pick", exclusive=True)
     async def action_history(self) -> None:
         """Search the earlier inputs and take one into the input."""
         history = self.composer.input_history
-        if history is None:
-            return
-        text = await self.push_screen_wait(Picker("earlier inputs", create_history_source(history, self.sanitizer)))
-        if text:
+        if history is not None and (text := await self.pickers.pick_input(history)):
             self.composer.replace_text(MessageDraft().with_text(text), walking=True)
 
     @work(group="pick", exclusive=True)
     async def _go_back(self) -> None:
-        """Let the user pick one of their messages; continue before it in a copy of the session, to write it anew."""
-        source = create_request_source(self.data, self.session_name, self.sanitizer)
-        picked = await self.push_screen_wait(Picker("go back to a message of yours; the session is kept", source))
+        """Let the user pick one of their messages; continue before it in a copy of the session, to write it again."""
+        picked = await self.pickers.pick_request(self.session_name)
         if picked is None:
             return
-        place, _, text = picked.partition(" ")
-        if int(place) > 1:
-            await self._run_command(f"/fork at {int(place) - 1}")
+        if picked.seq > 1:
+            await self._run_command(f"/fork at {picked.seq - 1}")
         else:
-            self.reopen(ResumeSession(make_next_session_name(self.session_name)))
-        self.composer.replace_text(MessageDraft().with_text(text), walking=True)
+            self.reopen(ResumeSession(make_session_name(self.session_name)))
+        self.composer.replace_text(MessageDraft().with_text(picked.text), walking=True)
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:
-        name = await self.push_screen_wait(
-            Picker("models", create_model_source(self.agent_thread, self.sanitizer), free=True)
-        )
-        if name:
+        if name := await self.pickers.pick_model():
             self.reopen(SwitchModel(name))
 
     async def on_unmount(self) -> None:

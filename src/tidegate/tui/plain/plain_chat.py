@@ -315,7 +315,8 @@ class PlainChat:
         if news.greeting:
             self._output.write_line(news.greeting)
         if sys.stderr.isatty():
-            self._output.write_notice(f"session {news.session_name}, model {news.model}")
+            title = f" ({news.title})" if news.title else ""
+            self._output.write_notice(f"session {news.session_name}{title}, model {news.model}")
 
     # --- questions ------------------------------------------------------------------------------------------------
 
