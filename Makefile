@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients test-team gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,12 @@ CLIENTS = @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0
 test-clients: $(STAMP) ## run real Claude Code and Codex through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
 	@npm install --silent --no-audit --no-fund --prefix .envs/clients $(CLIENTS) || echo "npm cannot install the clients"
 	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+
+# Debian's pgbouncer, unpacked and not installed; without apt a pgbouncer in PATH is used, or its tests are skipped.
+test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the lab on a Dask cluster (ARGS="-k pooler")
+	@mkdir -p .envs/team && cd .envs/team && { test -x usr/sbin/pgbouncer || { apt-get download -q pgbouncer libc-ares2 \
+	  && for each in *.deb; do dpkg -x $$each . ; done; } > download.log 2>&1 || echo "apt cannot get pgbouncer"; }
+	@TIDEGATE_TEAM=.envs/team $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
 
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py
