@@ -98,8 +98,8 @@ def test_a_message_is_stored_once_wherever_connections_break(
 
 @pytest.fixture
 def unsure_store(proxy: Proxy) -> Iterator[PostgresStore]:
-    """Behind a pooler the look-up can never find out whether the server still executes the append."""
-    proxy.pools = True
+    """The connection of the repeated append is cut as well, so it stays unknown whether it was stored."""
+    proxy.times = 2
     store = PostgresStore(proxy.url, timeout=5)
     yield store
     store.close()
@@ -152,7 +152,7 @@ def test_two_messages_whose_outcome_is_unknown_are_each_stored_once(
     proxy.cut = "request"
     with pytest.raises(StoreUnreachable):
         session.add(one)
-    proxy.cut = "answer"
+    proxy.cut, proxy.times = "answer", 2
     with pytest.raises(StoreUnreachable):
         session.add(two)
     session.add(one)
