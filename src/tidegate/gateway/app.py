@@ -9,7 +9,7 @@ acknowledges. If a client hangs up, the upstream is cancelled, and what had arri
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ import httpx
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.answer_copy import AnswerCopy
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OpenResponse, OwnPage
+from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import (
     BodyTooLarge,
@@ -30,36 +30,37 @@ from tidegate.gateway.http_body import (
     Send,
     answer_headers,
     decompress,
-    forward_headers,
     read_body,
 )
 from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request
 from tidegate.gateway.metrics import Metrics
-from tidegate.gateway.routing import Route, find_client_id, find_id_in_body, find_route
+from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.settings import GatewaySettings, Upstream, complete_upstreams, is_loopback
+from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS, IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
-from tidegate.models.http.endpoints import choose_tls, is_loopback_url
 from tidegate.models.token_counters import create_counter
 from tidegate.session.following import FollowedRequest, Shown
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
 from tidegate.wire.usage import read_usage
 
-_KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 _MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
 
 
-class _Request(NamedTuple):
-    """A request as it came in, with its body read."""
+class SentRequest(NamedTuple):
+    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
 
-    route: Route
-    method: str
-    query: bytes
-    headers: dict[str, str]
-    raw_headers: RawHeaders
-    body: bytes
-    scope: str
+    `saved_tokens` is by how much it is smaller than the client's own request.
+    """
+
+    session: str
+    parent: str
+    tokens: int
+    saved_tokens: int
+
+
+WatchRequest = Callable[[SentRequest], None]
 
 
 class _Exchange:
@@ -76,12 +77,19 @@ class _Exchange:
 class Gateway:
     """An ASGI application. `log_line` gets one line per request, without content and without keys."""
 
-    def __init__(self, settings: GatewaySettings, data: DataFolder, log_line: LogLine = lambda line: None) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        data: DataFolder,
+        log_line: LogLine = lambda line: None,
+        watch: WatchRequest = lambda sent: None,
+    ) -> None:
         self._settings = settings
+        self._watch = watch
         self._data = data
         self._log_line = log_line
         self._upstreams = complete_upstreams(settings.upstreams)
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._upstream_clients = UpstreamClients(settings, log_line)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
         self._conversations = Conversations(data, settings, self.metrics)
@@ -103,9 +111,7 @@ class Gateway:
                 return
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        await self._upstream_clients.close()
         for failure in self._conversations.close():
             self._log_line(f"closing a session failed: {type(failure).__name__}")
 
@@ -155,7 +161,7 @@ class Gateway:
             with suppress(asyncio.CancelledError, Exception):
                 await watcher
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> _Request:
+    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> IncomingRequest:
         raw_headers: RawHeaders = scope["headers"]
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
         self._check_host(headers)
@@ -178,7 +184,7 @@ class Gateway:
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
         scope_name = f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
-        return _Request(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
+        return IncomingRequest(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
 
     def _check_host(self, headers: dict[str, str]) -> None:
         """Without a token only this machine may ask, and no web page that points its own name at this machine."""
@@ -194,14 +200,14 @@ class Gateway:
             return ""
         given = [headers.get("x-tidegate-token", "")]
         if upstream.key:
-            given += [headers.get(name, "").removeprefix("Bearer ") for name in _KEY_HEADERS]
+            given += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
         for shown in given:
             for token in self._settings.tokens:
                 if hmac.compare_digest(shown.encode(), token.encode()):
                     return token
         raise GatewayRefusal(401, "authentication_error", "The gateway wants its token in the header x-tidegate-token.")
 
-    async def _dispatch(self, request: _Request, answer: ClientAnswer) -> None:
+    async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
         client = self._read_client_request(request) if route.handling != "proxy" else None
         if client is None:
@@ -211,7 +217,7 @@ class Gateway:
         else:
             await self._manage(request, client, answer)
 
-    def _read_client_request(self, request: _Request) -> ClientRequest | None:
+    def _read_client_request(self, request: IncomingRequest) -> ClientRequest | None:
         encoding = request.headers.get("content-encoding", "")
         try:
             text = decompress(request.body, encoding, self._settings.max_body) if encoding else request.body
@@ -226,7 +232,7 @@ class Gateway:
     # --- managed requests -----------------------------------------------------------------------------------------
 
     def _find_conversation(
-        self, request: _Request, client: ClientRequest, *, create: bool = True
+        self, request: IncomingRequest, client: ClientRequest, *, create: bool = True
     ) -> Conversation | None:
         named = find_client_id(request.headers, request.route.session)
         if not named.name and (own := find_id_in_body(client.body)):
@@ -241,7 +247,7 @@ class Gateway:
             create=create,
         )
 
-    def _write_preview(self, request: _Request, client: ClientRequest) -> bytes:
+    def _write_preview(self, request: IncomingRequest, client: ClientRequest) -> bytes:
         """A request to count tokens, for the view that would be sent. Nothing is logged."""
         try:
             conversation = self._find_conversation(request, client, create=False)
@@ -252,7 +258,7 @@ class Gateway:
             self._log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
 
-    async def _manage(self, request: _Request, client: ClientRequest, answer: ClientAnswer) -> None:
+    async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
         if exchange is None:
             await self._proxy(request, answer, request.body)
@@ -263,7 +269,7 @@ class Gateway:
         finally:
             exchange.conversation.users -= 1
 
-    async def _prepare(self, request: _Request, client: ClientRequest) -> _Exchange | None:
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | None:
         """Log the request and compute its view. None: forward it unmanaged."""
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
@@ -290,13 +296,14 @@ class Gateway:
             return None
         if followed.branched:
             self.metrics.count("branches")
+        self._watch(SentRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         return _Exchange(conversation, client, followed)
 
-    async def _exchange(self, request: _Request, exchange: _Exchange, answer: ClientAnswer) -> None:
+    async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again."""
         while True:
             body = self._write_body(request, exchange)
-            async with await self._send(request, body) as response:
+            async with await self._upstream_clients.send(request, body) as response:
                 failure: bytes | None = None
                 if response.status_code >= 400:
                     failure = await _read_bounded(response)
@@ -307,7 +314,7 @@ class Gateway:
                 if await self._pass_on(exchange, response, answer):
                     return
 
-    def _write_body(self, request: _Request, exchange: _Exchange) -> bytes:
+    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> bytes:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
@@ -344,7 +351,7 @@ class Gateway:
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream)
         held: list[bytes] = []
         try:
-            async for piece in self._pieces(response):
+            async for piece in self._upstream_clients.read_pieces(response):
                 copy.feed(piece)
                 if not answer.status:
                     held.append(piece)
@@ -410,62 +417,17 @@ class Gateway:
 
     # --- the upstream ---------------------------------------------------------------------------------------------
 
-    async def _proxy(self, request: _Request, answer: ClientAnswer, body: bytes) -> None:
+    async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
-        async with await self._send(request, body) as response:
+        async with await self._upstream_clients.send(request, body) as response:
             await answer.start(response.status_code, answer_headers(response.headers.raw))
             try:
-                async for piece in self._pieces(response):
+                async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
             except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
                 self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
-
-    async def _send(self, request: _Request, body: bytes) -> OpenResponse:
-        upstream = request.route.upstream
-        without = ["content-encoding"] if body is not request.body else []
-        headers = forward_headers(request.raw_headers, without=[*without, *(_KEY_HEADERS if upstream.key else ())])
-        if upstream.key:
-            name, value = upstream.key_header
-            headers.append((name.encode(), value.encode()))
-        query = b"?" + request.query if request.query else b""
-        url = httpx.URL(request.route.path + query.decode("latin-1"))
-        client = self._client_for(upstream)
-        sent = client.build_request(request.method, url, headers=headers, content=body or None)
-        try:
-            response = await client.send(sent, stream=True)
-        except (httpx.HTTPError, OSError) as failure:
-            self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
-            text = f"The upstream {upstream.name} did not answer ({type(failure).__name__})."
-            raise GatewayRefusal(502, "api_error", text) from None
-        if 300 <= response.status_code < 400:
-            await response.aclose()
-            raise GatewayRefusal(
-                502, "api_error", f"The upstream {upstream.name} answered with a redirect; none is followed."
-            )
-        return OpenResponse(response)
-
-    def _client_for(self, upstream: Upstream) -> httpx.AsyncClient:
-        client = self._clients.get(upstream.name)
-        if client is None:
-            settings = self._settings
-            client = self._clients[upstream.name] = httpx.AsyncClient(
-                follow_redirects=False,
-                verify=choose_tls(upstream.url),
-                trust_env=not is_loopback_url(upstream.url),
-                timeout=httpx.Timeout(settings.answer_timeout, connect=settings.connect_timeout),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            )
-        return client
-
-    async def _pieces(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        size = 0
-        async for piece in response.aiter_raw():
-            size += len(piece)
-            if size > self._settings.max_answer:
-                raise BodyTooLarge
-            yield piece
 
 
 def _load_counter(model: str) -> None:

@@ -24,6 +24,10 @@ class Metrics:
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         self._counts[f"tidegate_{name}_total", tuple(sorted(labels.items()))] += amount
 
+    def read(self, name: str) -> int:
+        """The sum of a counter over its labels."""
+        return sum(amount for (known, _), amount in self._counts.items() if known == f"tidegate_{name}_total")
+
     def render(self) -> str:
         lines: list[str] = []
         for name, text in _HELP.items():

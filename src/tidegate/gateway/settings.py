@@ -22,6 +22,8 @@ KEY_HEADERS: Final[Mapping[Family, str]] = {
     "openai": "authorization",
     "gemini": "x-goog-api-key",
 }
+CHATGPT_UPSTREAM: Final = "openai-chatgpt"
+CHATGPT_URL: Final = "https://chatgpt.com/backend-api/codex"
 DEFAULT_PORT: Final = 8484
 
 
@@ -107,8 +109,10 @@ def check_upstream_url(url: str) -> str:
 
 def complete_upstreams(given: Sequence[Upstream]) -> tuple[Upstream, ...]:
     """The given upstreams, and the providers themselves for the families that have none."""
+    defaults = [Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES]
+    defaults.append(Upstream(CHATGPT_UPSTREAM, "openai", CHATGPT_URL))
     named = {upstream.name for upstream in given}
-    return (*given, *(Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES if name not in named))
+    return (*given, *(each for each in defaults if each.name not in named))
 
 
 def check_settings(settings: GatewaySettings) -> None:

@@ -102,6 +102,7 @@ class HostTree:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._children: dict[tuple[str, str], _Node] = {}
         self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
+        self._totals: dict[str, int] = {_ROOT: 0}  # tokens from the start to a message
         self._turns: list[int] = [0]  # the events after which the tip is another
         self._tips: list[str] = [_ROOT]
         for event in events:
@@ -118,6 +119,7 @@ class HostTree:
             parent = self.tip
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), _Node(what.message.id, event.seq))
+            self._totals[what.message.id] = self._totals[parent] + what.tokens
             self._move(event.seq, what.message.id)
         elif isinstance(what, BranchStarted):
             self._resume.setdefault(self.tip, event.seq - 1)
@@ -138,6 +140,11 @@ class HostTree:
             at = node.id
             found.append(at)
         return found
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the current branch as the host has it, before any edit."""
+        return self._totals[self.tip]
 
     def resume_seq(self, ident: str) -> int:
         """The event after which a new branch continues that follows this message."""
@@ -168,7 +175,10 @@ class Shown(NamedTuple, Generic[HostObject]):
 
 
 class FollowedRequest(NamedTuple, Generic[HostObject]):
-    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else."""
+    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else.
+
+    `saved_tokens` is by how much the view is smaller than the host's list.
+    """
 
     shown: list[Shown[HostObject]]
     is_unchanged: bool
@@ -177,6 +187,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     measured: tuple[int, int]
     branched: bool
     new_messages: int
+    saved_tokens: int
 
 
 class FollowingSession(Generic[HostObject]):
@@ -287,6 +298,7 @@ class FollowingSession(Generic[HostObject]):
             session._last_request,
             branched,
             new_messages,
+            max(0, self._tree.tokens - session.view.tokens),
         )
 
     def record_reply(

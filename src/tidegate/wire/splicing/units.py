@@ -248,7 +248,12 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
     if isinstance(given, str):
         units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
     stored, fixed = False, 0
+    tools = _list_of(body, "tools")
     for place, item in enumerate(given if isinstance(given, list) else []):
+        if isinstance(item, dict) and item.get("type") == "additional_tools" and not units:  # Codex with newer models
+            fixed += 1
+            tools = [*tools, *_list_of(item, "tools")]
+            continue
         message = _read_responses_item(item)
         stored = stored or (isinstance(item, dict) and item.get("type") == "item_reference")
         origins = (PartOrigin(place),) * max(1, len(message.parts))
@@ -261,8 +266,8 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
             units.append(HostUnit(message, origins, True))
     kept = stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
-    tools = _read_tool_list(body.get("tools"), lambda tool: [openai_responses.read_tool(tool)])
-    return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
+    read = _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
+    return HostRequest(tuple(units), "\n\n".join(system), read, _model(body), reason, fixed)
 
 
 def _join_units(unit: HostUnit, message: Message, origins: tuple[PartOrigin, ...]) -> HostUnit:
