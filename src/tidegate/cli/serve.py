@@ -66,6 +66,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="the window of every model")
     add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
+    add("--no-recall", action="store_true", help="do not offer models a hidden tool to read back what left the view")
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
 
 
@@ -158,6 +159,7 @@ def make_gateway_settings(
         policies=written.policies,
         tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
         on_store_failure=options.on_store_failure or written.on_store_failure,
+        recall=written.recall and not options.no_recall,
         retention_days=written.retention_days,
         max_body=written.max_body,
     )

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.routing import ClientId
@@ -30,7 +31,8 @@ PARENT_TOPIC: Final = "parent"
 class Conversation:
     """An open session of a client. `users` counts the requests that are using it now.
 
-    `parent` is the session of the agent that started this one.
+    `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
+    does not know, as far as they were needed.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -38,6 +40,7 @@ class Conversation:
         self.dialect = dialect
         self.following = following
         self.parent = ""
+        self.hidden_messages: dict[str, Message] = {}
         self.users = 0
 
     @property

@@ -47,6 +47,7 @@ class Upstream(msgspec.Struct, frozen=True):
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
 
+    `recall`: offer the model a tool to read back what left the view, which the client does not see.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
     """
 
@@ -59,6 +60,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     policies: Mapping[str, str] = {}
     tokens: tuple[str, ...] = ()
     on_store_failure: StoreFailure = "forward"
+    recall: bool = True
     retention_days: int = 0
     max_body: int = 64_000_000
     max_answer: int = 64_000_000

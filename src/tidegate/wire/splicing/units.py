@@ -392,9 +392,13 @@ READERS: dict[str, Callable[[JsonObject], HostRequest]] = {
 def read_reply(dialect: str, messages: Sequence[JsonObject]) -> Message | None:
     """The answer of a provider as it will be read when the client sends it back; None for an empty one."""
     key = {"gemini": "contents", "openai_responses": "input"}.get(dialect, "messages")
-    values = [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
-    units = READERS[dialect]({key: values}).units
+    units = READERS[dialect]({key: to_client_messages(dialect, messages)}).units
     return units[0].message if units else None
+
+
+def to_client_messages(dialect: str, messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """An answer of a provider as a client sends it back."""
+    return [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
 
 
 def _without_made_up_ids(content: JsonObject) -> JsonObject:
