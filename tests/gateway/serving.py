@@ -42,8 +42,11 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 
 
 @asynccontextmanager
-async def run_gateway(folder: Path, *upstreams: Upstream, **settings: Any) -> AsyncIterator[Running]:
-    chosen = GatewaySettings(port=0, upstreams=upstreams, **settings)
+async def run_gateway(
+    folder: Path, *upstreams: Upstream, recall: bool = False, **settings: Any
+) -> AsyncIterator[Running]:
+    """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
+    chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = Gateway(chosen, data, lines.append)
