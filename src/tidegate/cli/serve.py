@@ -19,7 +19,8 @@ set-up for each client. The same settings can be in the section `gateway:` of ti
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
-it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored.
+it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored. The page /ui
+shows the sessions while they run.
 
 examples:
   tidegate serve
@@ -70,23 +71,27 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.agent.config.files import locate_config_files
     from tidegate.agent.config.launch import LaunchOptions
+    from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.data_location import open_data_folder
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.server import print_log_line, run_gateway
     from tidegate.gateway.settings import check_settings
     from tidegate.presets import load
+    from tidegate.web.live.pages import GatewayPage
 
     files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
-    written = LaunchOptions(files, os.environ).load_config().config.settings.gateway
-    settings = make_gateway_settings(options, written)
+    config = LaunchOptions(files, os.environ).load_config().config
+    settings = make_gateway_settings(options, config.settings.gateway)
     check_settings(settings)
     for policy in (settings.policy, *settings.policies.values()):
         load(policy)  # a faulty policy is wrong usage: report it before anything is opened
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
         gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
-        print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
+        gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
+        address = f"http://{settings.host}:{settings.port}"
+        print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
         run_gateway(gateway, settings)
     return EXIT_OK
 

@@ -11,7 +11,6 @@ import hmac
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -33,16 +32,17 @@ from tidegate.gateway.http_body import (
     forward_headers,
     read_body,
 )
-from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request
+from tidegate.gateway.managed_request import ClientRequest, read_client_request, to_shown_units, write_request
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import Route, find_client_id, find_id_in_body, find_route
-from tidegate.gateway.settings import GatewaySettings, Upstream, complete_upstreams, is_loopback
+from tidegate.gateway.settings import GatewaySettings, Upstream, complete_upstreams, is_loopback, scope_of_token
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.http.endpoints import choose_tls, is_loopback_url
 from tidegate.models.token_counters import create_counter
-from tidegate.session.following import FollowedRequest, Shown
+from tidegate.session.following import FollowedRequest
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.writer import write_messages
 from tidegate.wire.usage import read_usage
 
 _KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
@@ -84,7 +84,9 @@ class Gateway:
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
-        self._conversations = Conversations(data, settings, self.metrics)
+        self.activity = SessionActivity()
+        self.page: Page | None = None
+        self._conversations = Conversations(data, settings, self.metrics, self.activity)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -116,9 +118,13 @@ class Gateway:
         self.metrics.running_requests += 1
         label = "none"
         try:
-            request = await self._read_request(scope, receive)
-            label = request.route.dialect or "proxy"
-            await self._run_until_disconnect(self._dispatch(request, answer), receive)
+            if self.page is not None and is_page_path(scope["path"]):
+                label = "page"
+                await self._serve_page(self.page, scope, receive, answer)
+            else:
+                request = await self._read_request(scope, receive)
+                label = request.route.dialect or "proxy"
+                await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except GatewayRefusal as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
         except OwnPage as page:
@@ -155,13 +161,20 @@ class Gateway:
             with suppress(asyncio.CancelledError, Exception):
                 await watcher
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> _Request:
-        raw_headers: RawHeaders = scope["headers"]
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
+    async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
+        request = await read_page_request(scope, self._read_headers(scope), receive)
+        await self._run_until_disconnect(page.answer(request, answer), receive)
+
+    def _read_headers(self, scope: dict[str, Any]) -> dict[str, str]:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_host(headers)
-        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
-        if sum(len(name) + len(value) for name, value in raw_headers) > self._settings.max_header_bytes:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
+        return headers
+
+    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> _Request:
+        headers = self._read_headers(scope)
+        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
         if path == "/healthz":
             raise OwnPage("ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
@@ -177,8 +190,8 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        scope_name = f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
-        return _Request(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
+        query = scope["query_string"]
+        return _Request(route, scope["method"], query, headers, scope["headers"], body, scope_of_token(token))
 
     def _check_host(self, headers: dict[str, str]) -> None:
         """Without a token only this machine may ask, and no web page that points its own name at this machine."""
@@ -247,7 +260,7 @@ class Gateway:
             conversation = self._find_conversation(request, client, create=False)
             shown = conversation.following.preview(client.items) if conversation else None
             if shown is not None and any(each.state != "kept" for each in shown):
-                return write_messages(client.dialect, client.text, _to_units(shown), client.host.fixed_items)
+                return write_messages(client.dialect, client.text, to_shown_units(shown), client.host.fixed_items)
         except TidegateError as failure:
             self._log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
@@ -470,13 +483,6 @@ class Gateway:
 
 def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
-
-
-def _to_units(shown: list[Shown[HostUnit]]) -> list[ShownUnit]:
-    return [
-        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
-        for each in shown
-    ]
 
 
 async def _read_bounded(response: httpx.Response) -> bytes:

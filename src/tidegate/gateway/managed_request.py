@@ -1,12 +1,13 @@
 """A request of a client with the view of its conversation: what is sent in its place."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tidegate.core.errors import BadRequest
-from tidegate.session.following import FixedPart, FollowedRequest, HostItem, make_host_item
+from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
@@ -51,16 +52,18 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     """
     text = client.text
     if not followed.is_unchanged:
-        shown = [
-            ShownUnit(
-                each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed
-            )
-            for each in followed.shown
-        ]
-        text = write_messages(client.dialect, text, shown, client.host.fixed_items)
+        text = write_messages(client.dialect, text, to_shown_units(followed.shown), client.host.fixed_items)
     if window:
         text = lower_output(client.dialect, text, client.body, max(window - followed.tokens, _MIN_OUTPUT))
     return text if followed.is_unchanged else _check_edited(client, text)
+
+
+def to_shown_units(shown: Sequence[Shown[HostUnit]]) -> list[ShownUnit]:
+    """The items of a view as the writer of messages takes them."""
+    return [
+        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
+        for each in shown
+    ]
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:

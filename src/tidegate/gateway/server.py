@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -66,6 +67,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 class GatewayServer(uvicorn.Server):
     """A server that ends normally after a signal, so that sessions and the store are closed."""
 
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
@@ -77,6 +82,11 @@ class GatewayServer(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._gateway.page is not None:
+            self._gateway.page.end_streams()
+        await super().shutdown(sockets)
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvicorn.Server:
@@ -99,7 +109,7 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvi
             **more,
         },
     )
-    return GatewayServer(config)
+    return GatewayServer(config, gateway)
 
 
 def run_gateway(gateway: Gateway, settings: GatewaySettings) -> None:
