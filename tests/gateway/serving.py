@@ -14,6 +14,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
+from tidegate.web.live.pages import GatewayPage
 
 FAMILIES: dict[str, Family] = {
     "anthropic": "anthropic",
@@ -50,6 +51,7 @@ async def run_gateway(
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = Gateway(chosen, data, lines.append)
+    gateway.page = GatewayPage(chosen, data, gateway.activity)
     server = make_server(gateway, chosen, loop="asyncio")
     task = asyncio.ensure_future(server.serve())
     while not server.started:

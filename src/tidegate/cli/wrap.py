@@ -113,13 +113,14 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.cli.chat import find_last_session
     from tidegate.cli.data_location import open_data_folder
-    from tidegate.cli.serve import check_policies, load_gateway_settings
+    from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
 
     client = CLIENTS[options.client]
     program = shutil.which(client.program) or _refuse_missing(client)
-    settings = load_gateway_settings(options, find_user_upstreams(client, os.environ))
+    config = load_gateway_config(options)
+    settings = make_gateway_settings(options, config.settings.gateway, find_user_upstreams(client, os.environ))
     settings = msgspec.structs.replace(settings, tokens=())  # the client has no way to send one
     check_policies(settings)
     secrets = [*keys_of(os.environ), *(each.key for each in settings.upstreams if each.key)]

@@ -16,6 +16,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.presets import load
@@ -49,8 +50,12 @@ class Conversation:
 
 
 class Conversations:
-    def __init__(self, data: DataFolder, settings: GatewaySettings, metrics: Metrics) -> None:
+    def __init__(
+        self, data: DataFolder, settings: GatewaySettings, metrics: Metrics, activity: SessionActivity
+    ) -> None:
         self._data = data
+        self._activity = activity
+        activity.list_running = self._list_running
         self._settings = settings
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
@@ -159,10 +164,14 @@ class Conversations:
             wire=dialect,
             restore=False,
         )
+        session.history.observe(lambda event: self._activity.note_change(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()
         return conversation
+
+    def _list_running(self) -> set[str]:
+        return {name for name, conversation in self._open.copy().items() if conversation.users}
 
     def _close_idle(self) -> None:
         """Close the sessions that were not used for the longest time. What is open never grows without bound."""
