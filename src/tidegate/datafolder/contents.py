@@ -57,6 +57,7 @@ class FolderContents:
         self.snapshots = Snapshots(self.root / "views", self.mask)
         self.retention_folder = Folder(self.root / "retention", max_file=10_000)
         self.workspaces = Folder(self.root / "workspaces", max_file=100_000)
+        self.preferences = Folder(self.root / "preferences", max_file=1_000)
         self.unfinished_folder = Folder(self.root / "unfinished", max_file=_MAX_FILE_BYTES)
         self.locks = SessionLocks(self.root / "locks")
         self._search: Search | None = None

@@ -46,5 +46,5 @@ esc esc           go back to an earlier message of yours, in a copy of the sessi
 ctrl+o            open or close all cards, or the selected one
 ctrl+up, down     select a card
 pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends
-F2 context   F3 sessions   F4 models   F5 light or dark
+F2 context   F3 sessions   F4 models   F5 light or dark (/theme for more)
 ctrl+c            stop; twice to leave, as ctrl+q"""
