@@ -17,6 +17,14 @@ from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import find_model
 from tidegate.presets import load, preset_names
 
+CONNECT_TEXT: Final = """\
+To connect a model, leave and start again with one of:
+  a key:   export ANTHROPIC_API_KEY=...  and  tidegate chat --model anthropic/claude-sonnet-4-5
+  Ollama:  tidegate chat --model ollama/qwen3:8b
+  any OpenAI-compatible server:
+           export TIDEGATE_OPENAI_BASE_URL=http://localhost:8000/v1  and  tidegate chat --model openai/NAME"""
+"""How a user without a configured model gets one."""
+
 # --- model and policy -------------------------------------------------------------------------------------------------
 
 
@@ -61,6 +69,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
         hosted = ", ".join(find_provider_keys(options.environment))
         hint = [f"There are keys for {hosted}: type /model PROVIDER/MODEL for any of their models."] if hosted else []
+        hint += [CONNECT_TEXT] if context.require_agent().connection.is_embedded else []
         return CommandAnswer("\n".join([*map(str, list_model_choices(context)), *hint]), action=PickModel())
     context.require_idle()
     config = options._replace(model=arguments).load_config().config

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from textual.app import App
 
+from tidegate.commands.agent_commands import CONNECT_TEXT
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
@@ -47,7 +48,7 @@ class ChatPickers:
 
     async def pick_model(self) -> str | None:
         source = create_model_source(self._agent_thread, self._sanitizer)
-        return await self._app.push_screen_wait(Picker("models", source, free=True))
+        return await self._app.push_screen_wait(Picker("models", source, free=True, notes=CONNECT_TEXT))
 
     async def pick_theme(self) -> str | None:
         async def search(words: str) -> list[PickerChoice]:
