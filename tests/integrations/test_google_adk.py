@@ -25,6 +25,7 @@ WINDOW = 16_000
 # The framework does not close its HTTP clients.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:The `plugins` argument:DeprecationWarning"),  # its own use in AgentTool
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

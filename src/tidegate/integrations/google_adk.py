@@ -46,6 +46,8 @@ _MAX_CALLS = 1_000
 class AdkFormat:
     """How contents of Gemini's API are read and copied."""
 
+    results_are_user = True
+
     def read(self, host: types.Content) -> list[MessagePiece]:
         listed = host.parts or []
         if host.role == "model":

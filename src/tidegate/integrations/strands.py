@@ -54,6 +54,8 @@ _DEFAULT_ID = "default"
 class StrandsFormat:
     """How messages of Strands are read and copied."""
 
+    results_are_user = True
+
     def read(self, host: StrandsMessage) -> list[MessagePiece]:
         content = host["content"]
         if host["role"] == "assistant":
