@@ -247,7 +247,15 @@ def test_a_missing_framework_says_what_to_install() -> None:
     assert "tidegate.integrations.openai_agents" in str(error)
 
 
-FRAMEWORKS = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+FRAMEWORKS = {
+    "agent_framework": "agent_framework",
+    "google_adk": "google.adk",
+    "inspect_ai": "inspect_ai",
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "strands": "strands",
+}
 
 
 @pytest.mark.parametrize(("adapter", "package"), FRAMEWORKS.items())
