@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,14 @@ test-integrations: ## run the adapters with the frameworks that `make integratio
 newest-integrations: ## run the adapters with the newest releases and report what broke
 	@-$(MAKE) --keep-going integrations INTEGRATIONS=.envs/newest NEWEST=1
 	@$(MAKE) test-integrations INTEGRATIONS=.envs/newest
+
+# Debian's pgbouncer, unpacked and not installed; without apt a pgbouncer in PATH is used, or its tests are skipped.
+test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the lab on a Dask cluster (ARGS="-k pooler")
+	@mkdir -p .envs/team && cd .envs/team && { test -x usr/sbin/pgbouncer || { apt-get download -q pgbouncer libc-ares2 \
+	  && for each in *.deb; do dpkg -x $$each . ; done; } > download.log 2>&1 || echo "apt cannot get pgbouncer"; }
+	@test -d .envs/team/python/distributed || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --target .envs/team/python 'distributed>=2026.8' 'fsspec>=2026.9' || echo "pip cannot get Dask"
+	@TIDEGATE_TEAM=.envs/team PYTHONPATH=$(CURDIR)/.envs/team/python $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
 
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py

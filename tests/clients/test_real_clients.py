@@ -6,6 +6,7 @@ Claude Code and Codex do scripted tasks against a provider with a window of 32,0
 import asyncio
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def script(steps: int) -> "type[str] | object":
 
 
 async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
+    """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
     plain = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -51,17 +53,22 @@ async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
     return output.decode()
 
 
+TASK = "Run the steps you are given, one after the other, and say when all are done."
+CLAUDE_SETTINGS = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "IS_SANDBOX": "1",
+}
+
+
 async def run_claude(running: Running, home: Path) -> str:
-    task = "Run the steps you are given, one after the other, and say when all are done."
-    command = [str(needs("claude")), "-p", task, "--dangerously-skip-permissions", "--output-format", "json"]
+    command = [str(needs("claude")), "-p", TASK, "--dangerously-skip-permissions", "--output-format", "json"]
     return await run_client(
         command,
         home,
         ANTHROPIC_BASE_URL=running.url,
         ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-        DISABLE_AUTOUPDATER="1",
-        IS_SANDBOX="1",
+        **CLAUDE_SETTINGS,
     )
 
 
@@ -73,8 +80,7 @@ async def run_codex(running: Running, home: Path) -> str:
         'env_key = "TEST_KEY"\nwire_api = "responses"\n'
     )
     command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
-    task = "Run the steps you are given, one after the other, and say when all are done."
-    return await run_client([*command, "--json", task], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
+    return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
 
 
 RUNS = {"claude": run_claude, "codex": run_codex}
@@ -127,3 +133,55 @@ def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
         assert len(provider.refused) == 1
 
     asyncio.run(run())
+
+
+WRAPPED = {
+    "claude": ["claude", "--", "-p", TASK, "--dangerously-skip-permissions", "--output-format", "json"],
+    "codex": [
+        "codex",
+        "--",
+        "exec",
+        "-m",
+        "gpt-5.4",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "--skip-git-repo-check",
+        TASK,
+    ],
+}
+
+
+@pytest.mark.parametrize("client", WRAPPED)
+def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> None:
+    """`tidegate wrap`: the client's own settings folder is elsewhere, and the home folder stays as it was."""
+    programs = needs(client).parent
+    home, work, state = tmp_path / "home", tmp_path / "work", tmp_path / "state"
+    for folder in (home, work, state):
+        folder.mkdir()
+    (home / "notes.txt").write_text("mine")
+
+    async def run() -> str:
+        async with ScriptedProvider(script(6), window=32_000) as provider:  # type: ignore[arg-type]
+            output = await run_client(
+                [str(Path(sys.executable).parent / "tidegate"), "wrap", *WRAPPED[client]],
+                work,
+                HOME=str(home),
+                PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+                TIDEGATE_DATA=str(tmp_path / "data"),
+                TMPDIR=str(tmp_path),
+                ANTHROPIC_BASE_URL=provider.url,
+                ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
+                CLAUDE_CONFIG_DIR=str(state),
+                **CLAUDE_SETTINGS,
+                OPENAI_BASE_URL=f"{provider.url}/v1",
+                OPENAI_API_KEY="key-of-nobody-0123",
+                CODEX_HOME=str(state),
+            )
+            assert provider.steps[-1:] == [6], output[-3000:]
+            assert provider.faults == []
+        return output
+
+    output = asyncio.run(run())
+    assert "All steps are done." in output
+    assert re.search(rf"tidegate: session {client}-\S+, \d requests", output)
+    assert {str(path.relative_to(home)) for path in home.rglob("*")} == {"notes.txt"}
+    assert (home / "notes.txt").read_text() == "mine"

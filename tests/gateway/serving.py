@@ -14,6 +14,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
+from tidegate.web.live.pages import GatewayPage
 
 FAMILIES: dict[str, Family] = {
     "anthropic": "anthropic",
@@ -42,11 +43,15 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 
 
 @asynccontextmanager
-async def run_gateway(folder: Path, *upstreams: Upstream, **settings: Any) -> AsyncIterator[Running]:
-    chosen = GatewaySettings(port=0, upstreams=upstreams, **settings)
+async def run_gateway(
+    folder: Path, *upstreams: Upstream, recall: bool = False, **settings: Any
+) -> AsyncIterator[Running]:
+    """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
+    chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = Gateway(chosen, data, lines.append)
+    gateway.page = GatewayPage(chosen, data, gateway.activity)
     server = make_server(gateway, chosen, loop="asyncio")
     task = asyncio.ensure_future(server.serve())
     while not server.started:

@@ -80,7 +80,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
 def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     """Add what `lab` and `tune` share: which sessions, and how they are measured."""
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="a session file of any known agent, or a folder of them")
+    add("paths", nargs="*", metavar="PATH", help="a file of any known agent, a folder, a pattern or a URL")
     add("--mine", action="append", default=[], metavar="AGENT", help="your own sessions of this agent, reading only")
     add("--count", choices=("chars/4", "exact"), default=None, help="how tokens are counted (default: chars/4)")
     add("--common", default="", metavar="FILE", help="JSON list of names to leave out (default: those of 4 projects)")

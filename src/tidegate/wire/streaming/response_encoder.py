@@ -4,6 +4,7 @@ For scripted providers and fake servers. An assembler reads the same answer back
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -195,25 +196,20 @@ def _anthropic_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
 
 
 def _response_items(spoken: ScriptedAnswer) -> list[JsonObject]:
+    said = [str(spoken.number), spoken.text, spoken.thinking, spoken.signature, *(call.id for call in spoken.calls)]
+    tag = blake2b(msgspec.msgpack.encode(said), digest_size=6).hexdigest()  # ids differ between answers
     found: list[JsonObject] = []
     if spoken.thinking or spoken.signature:
         summary = [{"type": "summary_text", "text": spoken.thinking}] if spoken.thinking else []
         sealed = {"encrypted_content": spoken.signature} if spoken.signature else {}
-        found.append({"type": "reasoning", "id": f"rs_{spoken.number}", "summary": summary, **sealed})
+        found.append({"type": "reasoning", "id": f"rs_{tag}", "summary": summary, **sealed})
     if spoken.text:
         content = [{"type": "output_text", "text": spoken.text, "annotations": []}]
-        found.append(
-            {
-                "type": "message",
-                "id": f"msg_{spoken.number}",
-                "status": "completed",
-                "role": "assistant",
-                "content": content,
-            }
-        )
+        shown = {"type": "message", "id": f"msg_{tag}", "status": "completed", "role": "assistant"}
+        found.append({**shown, "content": content})
     for n, call in enumerate(spoken.calls):
         named = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-        found.append({"type": "function_call", "id": f"fc_{spoken.number}_{n}", "status": "completed", **named})
+        found.append({"type": "function_call", "id": f"fc_{tag}{n}", "status": "completed", **named})
     return found
 
 
