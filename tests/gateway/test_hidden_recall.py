@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from tests.fake.server import KEY, Fake
+from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import busy
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
@@ -392,7 +392,7 @@ def test_a_request_without_tools_is_sent_without_the_hidden_exchanges(wire: str,
 def test_an_upstream_that_refuses_to_continue(wire: str, tmp_path: Path) -> None:
     """A whole answer becomes the refusal. A stream breaks off, and the client asks again."""
     refusal = busy(wire, 429, "7")
-    answers = [
+    answers: list[Step] = [
         ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
         refusal,
         ScriptedAnswer(text="Look.", calls=(recall_call(2, "start"),)),

@@ -20,7 +20,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.answer_copy import AnswerCopy
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
-from tidegate.gateway.conversations import Conversation, Conversations
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
     HiddenRecall,
     make_client_stream,
@@ -95,7 +95,10 @@ class _Exchange:
 
 
 class Gateway:
-    """An ASGI application. `log_line` gets one line per request, without content and without keys."""
+    """An ASGI application. `log_line` gets one line per request, without content and without keys.
+
+    `watch` gets every managed request; what `make_watcher` returns for a session gets its events.
+    """
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Gateway:
         data: DataFolder,
         log_line: LogLine = lambda line: None,
         watch: WatchRequest = lambda sent: None,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._settings = settings
         self._watch = watch
@@ -112,7 +116,7 @@ class Gateway:
         self._upstream_clients = UpstreamClients(settings, log_line)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
-        self._conversations = Conversations(data, settings, self.metrics)
+        self._conversations = Conversations(data, settings, self.metrics, make_watcher)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -6,13 +6,14 @@ session gave. So two conversations with the same first message stay two sessions
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
@@ -26,6 +27,7 @@ _MAX_ALIKE: Final = 64
 """Sessions whose first requests are the same; beyond that the newest is not told apart any more."""
 _MAX_KNOWN_CHAINS: Final = 20_000
 PARENT_TOPIC: Final = "parent"
+MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 
 class Conversation:
@@ -49,8 +51,13 @@ class Conversation:
 
 
 class Conversations:
-    def __init__(self, data: DataFolder, settings: GatewaySettings, metrics: Metrics) -> None:
+    """`make_watcher`, called with the name of a session that is opened, returns what is to see its events."""
+
+    def __init__(
+        self, data: DataFolder, settings: GatewaySettings, metrics: Metrics, make_watcher: MakeWatcher | None = None
+    ) -> None:
         self._data = data
+        self._make_watcher = make_watcher
         self._settings = settings
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
@@ -159,6 +166,8 @@ class Conversations:
             wire=dialect,
             restore=False,
         )
+        if self._make_watcher is not None:
+            session.history.observe(self._make_watcher(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()
