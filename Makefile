@@ -52,7 +52,8 @@ CLIENTS = @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0
 
 test-clients: $(STAMP) ## run real Claude Code and Codex through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
 	@npm install --silent --no-audit --no-fund --prefix .envs/clients $(CLIENTS) || echo "npm cannot install the clients"
-	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
+	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
 
 # Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
 INTEGRATIONS ?= .envs/integrations

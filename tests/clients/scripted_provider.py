@@ -35,12 +35,23 @@ class SeenRequest(NamedTuple):
 
 class ScriptedProvider:
     """`script(step)` is the shell command of a step, or None for the end. `refuse_at`: these steps are refused once as
-    too long. `window` is in tokens, counted on the bytes of the request."""
+    too long. `window` is in tokens, counted on the bytes of the request. At `recall_at` the model recalls the word
+    `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
+    """
 
     def __init__(
-        self, script: Callable[[int], str | None], *, window: int | None = None, refuse_at: tuple[int, ...] = ()
+        self,
+        script: Callable[[int], str | None],
+        *,
+        window: int | None = None,
+        refuse_at: tuple[int, ...] = (),
+        recall_at: tuple[int, ...] = (),
+        recalled_word: str = "",
     ) -> None:
         self._script = script
+        self._recall_at = recall_at
+        self._recalled_word = recalled_word
+        self.recalled: dict[str, str] = {}
         self._window = window
         self._refuse_at = set(refuse_at)
         self._count = create_counter("gpt-4o").count_text
@@ -130,11 +141,32 @@ class ScriptedProvider:
         )
         thinks = "thinking" in body or "reasoning" in body
         thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
-        return 200, ScriptedAnswer(text=f"Step {step}.", calls=(call,), usage=usage, **thought), body
+        calls = self._add_recall(step, call, raw, body)
+        return 200, ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought), body
+
+    def _add_recall(self, step: int, call: Call, raw: bytes, body: Json) -> tuple[Call, ...]:
+        self.recalled |= _find_recalled(body)
+        ident = f"toolu_recall_{step}"
+        if step not in self._recall_at or ident in raw.decode() or "recall" not in _tool_schemas(body):
+            return (call,)
+        recall = Call(ident, "recall", msgspec.json.encode({"what": self._recalled_word}).decode())
+        return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
         done = _STEP_ID.findall(raw.decode())
         return int(done[-1]) + 1 if done else 0
+
+
+def _find_recalled(value: object) -> dict[str, str]:
+    """The results of recalls in a request, by call."""
+    if isinstance(value, list):
+        return {key: text for each in value for key, text in _find_recalled(each).items()}
+    if not isinstance(value, dict):
+        return {}
+    ident = str(value.get("tool_use_id") or (value.get("call_id") if "output" in value else ""))
+    if "_recall_" in ident:
+        return {ident: str(value.get("content") or value.get("output"))}
+    return {key: text for each in value.values() for key, text in _find_recalled(each).items()}
 
 
 def _tool_schemas(body: Json) -> dict[str, Json]:

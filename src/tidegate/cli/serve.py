@@ -3,7 +3,7 @@
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
@@ -14,6 +14,7 @@ from tidegate.terminal.exit_codes import EXIT_OK
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.agent.config.resolved_config import ResolvedConfig
     from tidegate.agent.config.settings import GatewayFileSettings
+    from tidegate.core.events import Event
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
@@ -50,6 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="what happens to requests that cannot be logged (default: forward)",
     )
     add("--quiet", action="store_true", help="no line per request")
+    add("--otel", action="store_true", help="make OpenTelemetry spans of model calls, tool calls and compactions")
     add(
         "--env", choices=tuple(CLIENTS), metavar="CLIENT", help="print how to point this client at the gateway, and end"
     )
@@ -73,7 +75,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("uvicorn", "httptools", "zstandard")
+    require_packages("uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
 
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.data_location import open_data_folder
@@ -92,12 +94,20 @@ def run(options: argparse.Namespace) -> int:
     check_policies(settings)
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
-        gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
+        log_line = (lambda line: None) if options.quiet else print_log_line
+        gateway = Gateway(settings, data, log_line, make_watcher=make_span_watcher if options.otel else None)
         gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
         address = f"http://{settings.host}:{settings.port}"
         print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
         run_gateway(gateway, settings)
     return EXIT_OK
+
+
+def make_span_watcher(session: str) -> "Callable[[Event], None]":
+    """What makes spans of the events of a session, with the program's own set-up of OpenTelemetry."""
+    from tidegate.integrations.otel_spans import create_span_watcher
+
+    return create_span_watcher(session=session)
 
 
 def describe_client_setup(client: WrappedClient, url: str) -> str:

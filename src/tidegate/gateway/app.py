@@ -19,7 +19,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.answer_copy import AnswerCopy
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
-from tidegate.gateway.conversations import Conversation, Conversations
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
     HiddenRecall,
     make_client_stream,
@@ -94,7 +94,10 @@ class _Exchange:
 
 
 class Gateway:
-    """An ASGI application. `log_line` gets one line per request, without content and without keys."""
+    """An ASGI application. `log_line` gets one line per request, without content and without keys.
+
+    `watch` gets every managed request; what `make_watcher` returns for a session gets its events.
+    """
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class Gateway:
         data: DataFolder,
         log_line: LogLine = lambda line: None,
         watch: WatchRequest = lambda sent: None,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._settings = settings
         self._watch = watch
@@ -113,7 +117,7 @@ class Gateway:
         self.metrics = Metrics()
         self.activity = SessionActivity()
         self.page: Page | None = None
-        self._conversations = Conversations(data, settings, self.metrics, self.activity)
+        self._conversations = Conversations(data, settings, self.metrics, self.activity, make_watcher)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -6,13 +6,14 @@ session gave. So two conversations with the same first message stay two sessions
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
@@ -27,6 +28,7 @@ _MAX_ALIKE: Final = 64
 """Sessions whose first requests are the same; beyond that the newest is not told apart any more."""
 _MAX_KNOWN_CHAINS: Final = 20_000
 PARENT_TOPIC: Final = "parent"
+MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 
 class Conversation:
@@ -50,10 +52,18 @@ class Conversation:
 
 
 class Conversations:
+    """`make_watcher`, called with the name of a session that is opened, returns what is to see its events."""
+
     def __init__(
-        self, data: DataFolder, settings: GatewaySettings, metrics: Metrics, activity: SessionActivity
+        self,
+        data: DataFolder,
+        settings: GatewaySettings,
+        metrics: Metrics,
+        activity: SessionActivity,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._data = data
+        self._make_watcher = make_watcher
         self._activity = activity
         activity.list_running = self._list_running
         self._settings = settings
@@ -165,6 +175,8 @@ class Conversations:
             restore=False,
         )
         session.history.observe(lambda event: self._activity.note_change(name))
+        if self._make_watcher is not None:
+            session.history.observe(self._make_watcher(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()

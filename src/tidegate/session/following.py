@@ -174,7 +174,8 @@ class FollowingSession(Generic[HostObject]):
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
         """The branch event that leads to the last known message, unless the conversation is there already."""
         last = known[-1] if known else ROOT
-        return None if last == self._tree.tip else BranchStarted(text=str(self._tree.resume_seq(last)))
+        is_there = last == self._tree.tip and not self._tree.is_left
+        return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
 
     def _new_events(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> list[EventPayload]:
         notes = self._fixed_part_notes(fixed_part) if fixed_part else []
