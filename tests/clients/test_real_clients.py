@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,13 @@ def script(steps: int) -> "type[str] | object":
 
 
 async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
+<<<<<<< HEAD
     plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
     plain["PATH"] = f"{FOLDER}:{os.environ['PATH']}"  # the Node that the clients want is there
+=======
+    """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
+    plain = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+>>>>>>> integ
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -57,7 +63,15 @@ async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
 
 
 TASK = "Run the steps you are given, one after the other, and say when all are done."
+<<<<<<< HEAD
 KEY = "key-of-nobody-0123"
+=======
+CLAUDE_SETTINGS = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "IS_SANDBOX": "1",
+}
+>>>>>>> integ
 
 
 async def run_claude(running: Running, home: Path) -> str:
@@ -67,9 +81,7 @@ async def run_claude(running: Running, home: Path) -> str:
         home,
         ANTHROPIC_BASE_URL=running.url,
         ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-        DISABLE_AUTOUPDATER="1",
-        IS_SANDBOX="1",
+        **CLAUDE_SETTINGS,
     )
 
 
@@ -81,7 +93,11 @@ async def run_codex(running: Running, home: Path) -> str:
         'env_key = "TEST_KEY"\nwire_api = "responses"\n'
     )
     command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
+<<<<<<< HEAD
     return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY=KEY)
+=======
+    return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
+>>>>>>> integ
 
 
 async def run_opencode(running: Running, home: Path) -> str:
@@ -233,6 +249,7 @@ def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+<<<<<<< HEAD
 def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
     needs("claude")
     home = tmp_path / "home"
@@ -262,3 +279,55 @@ def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
             assert said[-1] == f"Level {level}: All steps are done."
 
     asyncio.run(run())
+=======
+WRAPPED = {
+    "claude": ["claude", "--", "-p", TASK, "--dangerously-skip-permissions", "--output-format", "json"],
+    "codex": [
+        "codex",
+        "--",
+        "exec",
+        "-m",
+        "gpt-5.4",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "--skip-git-repo-check",
+        TASK,
+    ],
+}
+
+
+@pytest.mark.parametrize("client", WRAPPED)
+def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> None:
+    """`tidegate wrap`: the client's own settings folder is elsewhere, and the home folder stays as it was."""
+    programs = needs(client).parent
+    home, work, state = tmp_path / "home", tmp_path / "work", tmp_path / "state"
+    for folder in (home, work, state):
+        folder.mkdir()
+    (home / "notes.txt").write_text("mine")
+
+    async def run() -> str:
+        async with ScriptedProvider(script(6), window=32_000) as provider:  # type: ignore[arg-type]
+            output = await run_client(
+                [str(Path(sys.executable).parent / "tidegate"), "wrap", *WRAPPED[client]],
+                work,
+                HOME=str(home),
+                PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+                TIDEGATE_DATA=str(tmp_path / "data"),
+                TMPDIR=str(tmp_path),
+                ANTHROPIC_BASE_URL=provider.url,
+                ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
+                CLAUDE_CONFIG_DIR=str(state),
+                **CLAUDE_SETTINGS,
+                OPENAI_BASE_URL=f"{provider.url}/v1",
+                OPENAI_API_KEY="key-of-nobody-0123",
+                CODEX_HOME=str(state),
+            )
+            assert provider.steps[-1:] == [6], output[-3000:]
+            assert provider.faults == []
+        return output
+
+    output = asyncio.run(run())
+    assert "All steps are done." in output
+    assert re.search(rf"tidegate: session {client}-\S+, \d requests", output)
+    assert {str(path.relative_to(home)) for path in home.rglob("*")} == {"notes.txt"}
+    assert (home / "notes.txt").read_text() == "mine"
+>>>>>>> integ

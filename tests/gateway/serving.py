@@ -66,9 +66,10 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 
 @asynccontextmanager
 async def run_gateway(
-    folder: Path, *upstreams: Upstream, make: type[Gateway] = Gateway, **settings: Any
+    folder: Path, *upstreams: Upstream, make: type[Gateway] = Gateway, recall: bool = False, **settings: Any
 ) -> AsyncIterator[Running]:
-    chosen = GatewaySettings(port=0, upstreams=upstreams, **settings)
+    """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
+    chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = make(chosen, data, lines.append)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.page import SessionActivity
@@ -29,12 +30,18 @@ PARENT_TOPIC: Final = "parent"
 
 
 class Conversation:
-    """An open session of a client. `users` counts the requests that are using it now."""
+    """An open session of a client. `users` counts the requests that are using it now.
+
+    `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
+    does not know, as far as they were needed.
+    """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
         self.name = name
         self.dialect = dialect
         self.following = following
+        self.parent = ""
+        self.hidden_messages: dict[str, Message] = {}
         self.users = 0
 
     @property
@@ -76,6 +83,7 @@ class Conversations:
         if not client.is_explicit and not has_tools and not self._shares_prefix(name, model, dialect, keys):
             return None
         conversation = self._get(name, model, dialect, client.client)
+        conversation.parent = scope + client.parent if client.parent else ""
         if client.parent and conversation.following.session.log.head <= 2:
             conversation.following.session.history.add_note(PARENT_TOPIC, scope + client.parent)
         return conversation

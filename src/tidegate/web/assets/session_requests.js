@@ -238,7 +238,10 @@ function card(message, number, open, name, word) {
     el(
       'div',
       { class: 'inside' },
-      parts.map(([tag, text]) => [tag && el('span', { class: 'tag' }, tag), el('pre', {}, text)]),
+      parts.map(([tag, text]) => {
+        const change = changeOf(tag, text);
+        return [tag && el('span', { class: 'tag' }, tag), change ? changeView(change) : el('pre', {}, text)];
+      }),
     ),
   );
 }
