@@ -9,6 +9,8 @@ from tidegate.cli.options import Subparsers, add_command, add_data_options, pars
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from socket import socket
+
     from tidegate.agent.config.settings import GatewayFileSettings
     from tidegate.gateway.settings import GatewaySettings
 
@@ -26,6 +28,7 @@ examples:
   ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
   tidegate serve --window 32000 --upstream openai=http://127.0.0.1:8080/v1
   tidegate serve --host 0.0.0.0 --token-env GATEWAY_TOKEN
+  tidegate serve --workers 4 --store postgresql://worker@db/tidegate          docs/team.md: several hosts
 """
 
 
@@ -52,6 +55,13 @@ def add_parser(subparsers: Subparsers) -> None:
         default=None,
         help="what happens to requests that cannot be logged (default: forward)",
     )
+    add(
+        "--workers",
+        type=parse_positive_int,
+        default=1,
+        metavar="N",
+        help="processes that serve the port together; any of them serves any session (default: 1)",
+    )
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
     add("--quiet", action="store_true", help="no line per request")
     add_data_options(parser)
@@ -70,10 +80,6 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.agent.config.files import locate_config_files
     from tidegate.agent.config.launch import LaunchOptions
-    from tidegate.cli.data_location import open_data_folder
-    from tidegate.core.text.secrets import keys_of
-    from tidegate.gateway.app import Gateway
-    from tidegate.gateway.server import print_log_line, run_gateway
     from tidegate.gateway.settings import check_settings
     from tidegate.presets import load
 
@@ -83,12 +89,43 @@ def run(options: argparse.Namespace) -> int:
     check_settings(settings)
     for policy in (settings.policy, *settings.policies.values()):
         load(policy)  # a faulty policy is wrong usage: report it before anything is opened
+    if options.workers == 1:
+        _serve(options, settings)
+    else:
+        _serve_with_workers(options, settings)
+    return EXIT_OK
+
+
+def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "socket | None" = None) -> None:
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.gateway.app import Gateway
+    from tidegate.gateway.server import print_log_line, run_gateway
+
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
         gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
-        print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
-        run_gateway(gateway, settings)
-    return EXIT_OK
+        if listener is None:
+            print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
+        run_gateway(gateway, settings, listener)
+
+
+def _serve_with_workers(options: argparse.Namespace, settings: "GatewaySettings") -> None:
+    from functools import partial
+
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.gateway.server import open_listener, print_log_line
+    from tidegate.gateway.workers import Workers
+
+    with open_data_folder(options, create=True, secrets=[]) as data:  # reports an unusable store, and migrates it
+        root = data.root
+    shared = argparse.Namespace(data=options.data, store=options.store, quiet=options.quiet)
+    with open_listener(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        print_log_line(f"tidegate: {options.workers} workers listen on http://{host}:{port}, data in {root}")
+        Workers(partial(_serve, shared, settings), listener, options.workers, print_log_line).run(
+            settings.shutdown_timeout
+        )
 
 
 def make_gateway_settings(options: argparse.Namespace, written: "GatewayFileSettings") -> "GatewaySettings":

@@ -41,6 +41,7 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.http.endpoints import choose_tls, is_loopback_url
 from tidegate.models.token_counters import create_counter
 from tidegate.session.following import FollowedRequest, Shown
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
 from tidegate.wire.usage import read_usage
@@ -276,6 +277,9 @@ class Gateway:
             conversation.users += 1
             try:
                 followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+            except SessionNotFound:
+                self._conversations.drop(conversation)
+                raise
             finally:
                 conversation.users -= 1
         except TooSmall as small:
@@ -330,7 +334,7 @@ class Gateway:
         try:
             following.session.recovery.learn_limits(window, tokens)
             if window:
-                self._conversations.learned_windows[exchange.client.host.model] = window
+                self._conversations.learn_window(exchange.client.host.model, window)
             exchange.followed = following.shrink(exchange.client.items)
         except (GiveUp, TooSmall, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
