@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
-DATA_VARIABLE, STORE_VARIABLE = "TIDEGATE_DATA", "TIDEGATE_STORE"
+from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE
 
 
 class Subparsers(Protocol):
@@ -103,3 +103,10 @@ def parse_positive_int(text: str) -> int:
 def count_cores() -> int:
     """Return how many processes `--jobs` means when it is not given."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_port(text: str) -> int:
+    """Read the number of a port; 0 lets the system choose one."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)

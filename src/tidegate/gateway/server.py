@@ -5,8 +5,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import uvicorn
@@ -66,11 +66,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server that ends normally after a signal, so that sessions and the store are closed."""
+    """A server that ends normally after a signal, so that sessions and the store are closed.
+
+    Without `takes_signals`, the caller handles them and ends the server with `should_exit`.
+    """
+
+    takes_signals = True
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
+        if not self.takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -80,8 +89,13 @@ class GatewayServer(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._gateway.page is not None:
+            self._gateway.page.end_streams()
+        await super().shutdown(sockets)
 
-def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvicorn.Server:
+
+def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
     config = uvicorn.Config(
         gateway,
         **{
@@ -101,7 +115,25 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvi
             **more,
         },
     )
-    return GatewayServer(config)
+    return GatewayServer(config, gateway)
+
+
+@asynccontextmanager
+async def serve_in_background(gateway: Gateway, settings: GatewaySettings) -> AsyncIterator[str]:
+    """Serve in the running event loop, until the block ends. The value is the address, also for port 0."""
+    server = make_server(gateway, settings, loop="none")
+    server.takes_signals = False
+    task = asyncio.ensure_future(server.serve())
+    try:
+        while not server.started:
+            if task.done():
+                await task
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://{settings.host}:{port}"
+    finally:
+        server.should_exit = True
+        await task
 
 
 def run_gateway(gateway: Gateway, settings: GatewaySettings, listener: socket.socket | None = None) -> None:
