@@ -83,17 +83,19 @@ def test_the_environment_names_the_folder(kept: Kept) -> None:
 
 def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
     lines = called("sessions", "--data", kept.folder).stdout.splitlines()
-    assert lines[0].split() == ["session", "records", "on", "disk", "last", "used", "begun"]
+    assert lines[0].split() == ["session", "records", "on", "disk", "last", "used", "begun", "title"]
     assert lines[1].startswith("build-fix")
     assert "kB" in lines[1]
-    assert "open" not in lines[1]
+    assert "(open)" not in lines[1]
     (row,) = json.loads(called("sessions", "--data", kept.folder, "--json").stdout)
     assert row["name"] == "build-fix"
     assert row["head"] > 30
     assert row["in_use"] is False
+    assert row["title"]
+    assert row["title"][:60] in lines[1]
     data = DataFolder(kept.folder)
     with data.open("build-fix", "gpt-4o"):
-        assert tidegate("sessions", "--data", kept.folder).stdout.splitlines()[1].endswith("open")
+        assert tidegate("sessions", "--data", kept.folder).stdout.splitlines()[1].endswith("(open)")
     data.close()
 
 

@@ -19,7 +19,7 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_fram
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
-_STEP_ID: Final = re.compile(r"(?:toolu|call)_step_(\d+)")
+_STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)")
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell")
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
 """Rules that newer fields and roles of real clients break in their own requests."""
@@ -153,8 +153,10 @@ class ScriptedProvider:
         return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
+        """The step after the last one that the request shows; a recall that was answered belongs to its own step."""
         done = _STEP_ID.findall(raw.decode())
-        return int(done[-1]) + 1 if done else 0
+        kind, number = done[-1] if done else ("step", -1)
+        return int(number) + (kind == "step")
 
 
 def _find_recalled(value: object) -> dict[str, str]:

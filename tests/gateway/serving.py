@@ -15,6 +15,7 @@ from tidegate.gateway.app import Gateway
 from tidegate.gateway.conversations import MakeWatcher
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
+from tidegate.web.live.pages import GatewayPage
 
 FAMILIES: dict[str, Family] = {
     "anthropic": "anthropic",
@@ -55,6 +56,7 @@ async def run_gateway(
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = Gateway(chosen, data, lines.append, make_watcher=make_watcher)
+    gateway.page = GatewayPage(chosen, data, gateway.activity)
     server = make_server(gateway, chosen, loop="asyncio")
     task = asyncio.ensure_future(server.serve())
     while not server.started:

@@ -14,7 +14,7 @@ from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.cli.parser import make_parser
-from tidegate.cli.serve import load_gateway_settings
+from tidegate.cli.serve import load_gateway_config, make_gateway_settings
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.integrations.otel_spans import create_span_watcher
@@ -51,7 +51,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(*arguments: str) -> GatewaySettings:
-    return load_gateway_settings(make_parser().parse_args(["serve", *arguments]))
+    options = make_parser().parse_args(["serve", *arguments])
+    return make_gateway_settings(options, load_gateway_config(options).settings.gateway, {})
 
 
 def write_section(folder: Path, text: str = SECTION, *, trusted: bool = True) -> None:

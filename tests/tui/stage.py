@@ -1,6 +1,7 @@
 """The app on a screen that nobody sees: real keys, a real agent, a model that speaks from a script."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -48,7 +49,15 @@ class Stage:
         await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
-        names = {" ": "space", "/": "slash", "@": "at", ".": "full_stop", "?": "question_mark", "-": "minus"}
+        names = {
+            " ": "space",
+            "/": "slash",
+            "@": "at",
+            ".": "full_stop",
+            "?": "question_mark",
+            "-": "minus",
+            "!": "exclamation_mark",
+        }
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
 
     async def say(self, text: str) -> None:
@@ -88,6 +97,7 @@ async def on_stage(
     open_now: bool = True,
     models: Mapping[str, Provider] | None = None,
     dark: bool = True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Stage]:
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
@@ -106,7 +116,7 @@ async def on_stage(
         return (models or {}).get(asked.model, provider)
 
     data = DataFolder(folder / "data", secrets=[])
-    app = ChatApp(data, opening, workspace, provider_for=provider_for, dark=dark)
+    app = ChatApp(data, opening, workspace, provider_for=provider_for, dark=dark, clock=clock)
     try:
         async with app.run_test(size=size) as pilot:
             stage = Stage(app, pilot)

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from textual.geometry import Size
 from textual.widget import Widget
 
 from tests.tui.stage import on_stage, played
@@ -134,3 +135,17 @@ def test_nobody_agrees_to_half_a_command() -> None:
         "with 2 control characters that are not shown", is_remark=True
     )
     assert len(lines("\n".join(map(str, range(90))))) == MAX_QUESTION_LINES
+
+
+def test_a_question_is_measured_with_the_width_that_it_will_have(tmp_path: Path) -> None:
+    """Before it is shown the prompt has no size. Measured with that, it took a line too many until the next layout."""
+
+    async def play() -> None:
+        async with on_stage(tmp_path) as stage:
+            prompt = stage.app.query_one(ApprovalPrompt)
+            assert prompt.size.width == 0
+            prompt.show_question(ApprovalQuestion("shell", {"command": "git status --short"}, "no rule"))
+            room = Size(80, 24)
+            assert prompt.get_content_height(room, room, 77) == 5  # the question, the command, three answers
+
+    played(play)

@@ -16,6 +16,7 @@ from textual.widgets import OptionList
 from tests.tui.stage import Stage, on_stage, played
 from tidegate.commands.catalog import create_command_registry
 from tidegate.core.messages import Call
+from tidegate.datafolder.workspaces import note_workspace
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.tui.app import ChatApp
@@ -91,6 +92,7 @@ def test_the_conversation(tmp_path: Path) -> None:
         "escape": turns(lambda stage: not stage.app.conversation.selected_key),
         "ctrl+up": turns(lambda stage: stage.app.conversation.selected_key.startswith("m")),
         "ctrl+down": turns(lambda stage: not stage.app.conversation.selected_key),
+        "ctrl+r": top(Picker),
         "f1": turns(lambda stage: "open or close all cards" in stage.text()),
         "f2": top(ContextPane),
         "f3": top(Picker),
@@ -215,6 +217,7 @@ def test_the_pickers(tmp_path: Path) -> None:
             for number in range(12):
                 with stage.app.data.open(f"s{number}", "gpt-4o") as session:
                     session.add({"role": "user", "content": "Hello."})
+                note_workspace(stage.app.data, f"s{number}", tmp_path / "work")
             await stage.press("f3")
             await stage.sees("+ a new session")
             await drive(stage, acts, keys_of(Picker))
@@ -271,6 +274,7 @@ SAID = {
     "trace": ("/trace 3", "all of it"),
     "export": ("/export", "records and 0 files"),
     "config": ("/config window", "8000"),
+    "add": ("/add", "No output yet"),
     "skills": ("/skills", "There are no skills"),
     "hooks": ("/hooks", "There are no hooks."),
     "policy": ("/policy jutul", "The policy jutul is used"),

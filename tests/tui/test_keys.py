@@ -123,7 +123,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("Did you mean /context?")
             await stage.press("f1")
             await stage.sees("open or close all cards")
-            await stage.press("pagedown")
+            await stage.press("pagedown", "pagedown")
             await stage.sees("/resume")
             await stage.say("Hello.")
             await stage.sees("Yes.")

@@ -265,3 +265,26 @@ def test_what_draws_screens_is_not_loaded() -> None:
     program = f"import sys, tidegate.tui.plain.plain_chat; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+def test_a_shell_command_of_a_person_runs_and_its_output_is_sent_only_on_request(desk: Desk) -> None:
+    lines = iter(["!echo har$((40+2))bor\n", "Hello.\n", "/add\n", "And this?\n", "/quit\n"])
+    prompts = 0
+
+    def type_on(seen: str) -> str:
+        nonlocal prompts
+        if seen.endswith("> ") and seen.count("> ") > prompts:
+            prompts = seen.count("> ")
+            return next(lines, "")
+        return ""
+
+    done = desk.chat("", ["Hi.", "I see."], type_on=type_on)
+    assert "har42bor\n[exit code 0]" in done.out
+    assert ["har42bor" in request for request in done.asked] == [False, True]
+    assert desk.said()[2].startswith("$ echo har$((40+2))bor\nhar42bor")
+
+
+def test_a_piped_line_is_never_run(desk: Desk) -> None:
+    done = desk.chat("!touch made\n", ["I cannot run it."])
+    assert not (desk.workspace / "made").exists()
+    assert "!touch made" in done.asked[0]

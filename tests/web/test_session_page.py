@@ -13,6 +13,8 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.catalog import compute_model_cost
 from tidegate.session.request import list_sent_requests, render_past_request
+from tidegate.session.session import Session
+from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 from tidegate.web.session_page import render_session_page
 from tidegate.wire.usage import Usage
@@ -206,6 +208,29 @@ def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, schem
         ink, soft, accent, gone_ink, come_ink, paper, gone, come = map(_light, colours)
         for front, back in ((ink, paper), (soft, paper), (accent, paper), (gone_ink, gone), (come_ink, come)):
             assert (max(front, back) + 0.05) / (min(front, back) + 0.05) >= 4.5
+        found.clean(file)
+
+
+def test_an_edit_of_a_file_is_shown_as_a_diff(browser: Any, tmp_path: Path) -> None:
+    log = MemoryLog()
+    session = Session("gpt-4o", log=SessionStorage(log))
+    session.add({"role": "user", "content": "Change the port."})
+    arguments = {"path": "ports.py", "old": "PORT = 8443\nHOST = 'a'", "new": f"PORT = 9000\nHOST = 'a' # {HOSTILE[0]}"}
+    call = {"id": "c1", "type": "function", "function": {"name": "edit", "arguments": json.dumps(arguments)}}
+    session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.add({"role": "tool", "tool_call_id": "c1", "content": "Changed ports.py."})
+    session.prepare()
+    file = tmp_path / "edit.html"
+    session.record({"prompt_tokens": 100, "completion_tokens": 9})
+    file.write_text(render_session_page("edit", log, SecretMask()).html, "utf-8")
+    with looking(browser, file) as found:
+        found.page.wait_for_selector("#request .diff .plus", state="attached")
+        assert "ports.py  +2 −2" in found.page.text_content("#request")
+        removed = found.page.eval_on_selector_all("#request .diff .minus", "all => all.map(each => each.textContent)")
+        assert removed == ["PORT = 8443", "HOST = 'a'"]
+        assert found.page.eval_on_selector_all(
+            "#request .diff .number", "all => all.map(each => each.textContent)"
+        ) == (["8443", "9000"])
         found.clean(file)
 
 

@@ -1,6 +1,7 @@
 """`tidegate chat`: from the command line to the app, or where there is no terminal for one, to plain lines."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
@@ -8,6 +9,7 @@ from tidegate.cli.options import Subparsers, add_agent_options, add_command, add
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from contextlib import ExitStack
     from pathlib import Path
 
     from tidegate.datafolder.data_folder import DataFolder
@@ -51,6 +53,18 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Show at once that the chat is loading: its imports take most of the time until the first screen."""
+    from contextlib import ExitStack
+
+    from tidegate.terminal.output import show_loading
+
+    with ExitStack() as loading:
+        if not options.plain and sys.stdin.isatty() and sys.stdout.isatty():
+            loading.enter_context(show_loading("tidegate chat: loading…"))
+        return _run_chat(options, loading)
+
+
+def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.agent.environment import hide_environment
 
     require_packages("pyte")
@@ -60,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.agent.config.resolved_config import load_configured_policy
     from tidegate.cli.data_location import open_data_folder
-    from tidegate.cli.launch import collect_secrets, make_launch_options, make_session_name
+    from tidegate.cli.launch import collect_secrets, make_launch_options
+    from tidegate.datafolder.session_names import make_session_name
     from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
 
     launch = make_launch_options(options)
@@ -71,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         name = (
             options.session
             or (find_last_session(data, Path.cwd()) if options.last else "")
-            or make_session_name(config)
+            or make_session_name(config.settings.app.app_id)
         )
         launch = launch._replace(session_name=name)
         if options.plain or not has_interactive_terminal():
@@ -81,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
         from tidegate.tui.app import ChatApp
 
         app = ChatApp(data, launch, Path.cwd(), dark=options.theme != "light")
+        loading.close()
         app.run()
         if app.failure is not None:
             raise app.failure

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 from pathlib import Path
 
 from tidegate.agent.config.files import locate_config_files
@@ -19,8 +18,3 @@ def make_launch_options(options: argparse.Namespace) -> LaunchOptions:
 def collect_secrets(config: ResolvedConfig) -> list[str]:
     """Return every value to mask: the keys in the environment and the secrets of the configuration."""
     return [*keys_of(os.environ), *collect_secret_values(config, os.environ)]
-
-
-def make_session_name(config: ResolvedConfig) -> str:
-    """Return a new name: the app's id, the time, so that names sort, and the process id, so that two differ."""
-    return f"{config.settings.app.app_id}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -53,9 +53,10 @@ def run(options: argparse.Namespace) -> int:
     import asyncio
 
     from tidegate.cli.data_location import open_data_folder
-    from tidegate.cli.launch import collect_secrets, make_launch_options, make_session_name
+    from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.cli.run_output import print_json_line
     from tidegate.core.messages import user_message
+    from tidegate.datafolder.session_names import make_session_name
     from tidegate.terminal.signals import run_until_signal
 
     task = sys.stdin.read() if options.task == "-" else options.task
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     loaded = make_launch_options(options).load_config()
-    name = options.session or make_session_name(loaded.config)
+    name = options.session or make_session_name(loaded.config.settings.app.app_id)
     with open_data_folder(options, create=True, secrets=collect_secrets(loaded.config)) as data:
         try:
             message = user_message(task, typed=options.task != "-")

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
-from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int
 from tidegate.cli.wrapped_clients import CLIENTS, WrappedClient, make_client_setup
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.agent.config.resolved_config import ResolvedConfig
     from tidegate.agent.config.settings import GatewayFileSettings
     from tidegate.core.events import Event
     from tidegate.gateway.settings import GatewaySettings
@@ -23,7 +24,8 @@ set-up for each client. The same settings can be in the section `gateway:` of ti
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
-it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored.
+it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored. The page /ui
+shows the sessions while they run.
 
 examples:
   tidegate serve
@@ -39,7 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add = parser.add_argument
     add("--host", default="", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
-    add("--port", type=_parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
+    add("--port", type=parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
     add_gateway_options(parser)
     add("--token-env", action="append", default=[], metavar="NAME", help="the variable with a token clients must show")
     add(
@@ -72,22 +74,19 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
 
 
-def _parse_port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)
-
-
 def run(options: argparse.Namespace) -> int:
     require_packages("uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
 
+    from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.data_location import open_data_folder
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.server import print_log_line, run_gateway
     from tidegate.gateway.settings import check_settings
+    from tidegate.web.live.pages import GatewayPage
 
-    settings = load_gateway_settings(options)
+    config = load_gateway_config(options)
+    settings = make_gateway_settings(options, config.settings.gateway, {})
     check_settings(settings)
     if options.env:
         print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}"))
@@ -97,7 +96,9 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options, create=True, secrets=secrets) as data:
         log_line = (lambda line: None) if options.quiet else print_log_line
         gateway = Gateway(settings, data, log_line, make_watcher=make_span_watcher if options.otel else None)
-        print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
+        gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
+        address = f"http://{settings.host}:{settings.port}"
+        print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
         run_gateway(gateway, settings)
     return EXIT_OK
 
@@ -120,18 +121,15 @@ def describe_client_setup(client: WrappedClient, url: str) -> str:
     return "\n".join(lines)
 
 
-def load_gateway_settings(
-    options: argparse.Namespace, other_upstreams: Mapping[str, str] | None = None
-) -> "GatewaySettings":
-    """The settings of the options and the configuration files; `other_upstreams` are used where these name none."""
+def load_gateway_config(options: argparse.Namespace) -> "ResolvedConfig":
+    """The configuration files of this folder and this user."""
     from pathlib import Path
 
     from tidegate.agent.config.files import locate_config_files
     from tidegate.agent.config.launch import LaunchOptions
 
     files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
-    written = LaunchOptions(files, os.environ).load_config().config.settings.gateway
-    return make_gateway_settings(options, written, other_upstreams or {})
+    return LaunchOptions(files, os.environ).load_config().config
 
 
 def check_policies(settings: "GatewaySettings") -> None:

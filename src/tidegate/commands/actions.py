@@ -3,7 +3,7 @@
 match answer.action:
     case None: ...
     case Quit(): ...
-    case PickSession() | PickModel(): ...
+    case PickSession() | PickModel() | AttachOutput(): ...
     case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
         open_again(apply_change(options, change))
     case unknown:
@@ -47,13 +47,17 @@ class PickModel(msgspec.Struct, frozen=True):
     """Let the user pick a model. The text of the answer lists them."""
 
 
+class AttachOutput(msgspec.Struct, frozen=True):
+    """Put the output of the last `!command` into the next message."""
+
+
 class Quit(msgspec.Struct, frozen=True):
     """Leave the app."""
 
 
 LaunchChange = ResumeSession | SwitchModel | SwitchPolicy | ReopenSession
 """Actions after which the app opens an agent again; `apply_change` says how."""
-CommandAction = LaunchChange | PickSession | PickModel | Quit
+CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | Quit
 
 
 def apply_change(options: LaunchOptions, change: LaunchChange) -> LaunchOptions:

@@ -10,7 +10,7 @@ from tidegate.agent.hooks.types import Hook, describe_condition
 from tidegate.agent.provider_connection import find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS
 from tidegate.agent.skills import Skills
-from tidegate.commands.actions import PickModel, SwitchModel, SwitchPolicy
+from tidegate.commands.actions import AttachOutput, PickModel, SwitchModel, SwitchPolicy
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
@@ -112,7 +112,12 @@ def _format_hook(hook: Hook) -> str:
     return f"{hook.id}: on {hook.on}, if {describe_condition(hook.condition)}: {hook_action_name(hook)}{cooldown}"
 
 
+async def run_add(context: CommandContext, arguments: str) -> CommandAnswer:
+    return CommandAnswer("", action=AttachOutput())
+
+
 CHAT_COMMANDS: Final = (
+    Command("add", "put the output of the last !command into your next message", run_add),
     Command(
         "model",
         "the models; NAME switches, the conversation continues",

@@ -5,7 +5,6 @@ Long logs are read in a thread or in small steps, so that the app never waits fo
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from tidegate.core.events import Event
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.archive.transfer import export_session
 from tidegate.datafolder.masking import EventMasker
+from tidegate.datafolder.session_names import make_session_name, read_session_title
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
 from tidegate.memory.log_lines import extract_log_lines
@@ -100,26 +100,30 @@ def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
 
 
 async def run_sessions(context: CommandContext, arguments: str) -> CommandAnswer:
-    return CommandAnswer(_list_sessions(context, arguments))
+    return CommandAnswer(await asyncio.to_thread(_list_sessions, context, arguments))
 
 
 def _list_sessions(context: CommandContext, words: str = "") -> str:
-    """List the sessions whose names contain `words`, the latest first."""
-    found = [each for each in context.require_data().store.sessions() if words.casefold() in each.name.casefold()]
+    """List the sessions whose names contain `words`, the latest first, with their titles."""
+    data = context.require_data()
+    found = [each for each in data.store.sessions() if words.casefold() in each.name.casefold()]
     if not found:
         return "No session has such a name." if words else "No sessions are stored here yet."
-    lines = [_format_session(each, is_current=each.name == context.session_name) for each in found[:_MAX_SESSIONS]]
+    lines = [
+        _format_session(each, read_session_title(data, each.name), is_current=each.name == context.session_name)
+        for each in found[:_MAX_SESSIONS]
+    ]
     return "\n".join([*lines, *([f"and {len(found) - _MAX_SESSIONS} more"] if len(found) > _MAX_SESSIONS else [])])
 
 
-def _format_session(info: SessionInfo, *, is_current: bool) -> str:
+def _format_session(info: SessionInfo, title: str, *, is_current: bool) -> str:
     mark = "  (this one)" if is_current else ""
-    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}"
+    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {title[:60]}".rstrip()
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
-        return CommandAnswer(_list_sessions(context), action=PickSession())
+        return CommandAnswer(await asyncio.to_thread(_list_sessions, context), action=PickSession())
     context.require_idle()
     names = [each.name for each in context.require_data().store.sessions()]
     like = [name for name in names if arguments.casefold() in name.casefold()]
@@ -143,7 +147,7 @@ async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
     name, _, at = f" {arguments}".rpartition(" at ")
     if not _RECORD_NUMBER.fullmatch(at):
         name, at = arguments, str(context.session.log.head)
-    name = name.strip() or f"{context.session_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = name.strip() or make_session_name(context.session_name)
     match = _RECORD_NUMBER.fullmatch(at)
     assert match is not None
     context.require_data().fork(context.session_name, int(match[1]), name)

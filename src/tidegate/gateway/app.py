@@ -10,8 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httpx
 
@@ -30,17 +29,23 @@ from tidegate.gateway.hidden_recall import (
 from tidegate.gateway.http_body import (
     BodyTooLarge,
     ClientGone,
-    RawHeaders,
     Receive,
     Send,
     answer_headers,
     decompress,
     read_body,
 )
-from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request, write_view
+from tidegate.gateway.managed_request import (
+    ClientRequest,
+    ForwardedRequest,
+    read_client_request,
+    write_request,
+    write_view,
+)
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
-from tidegate.gateway.settings import GatewaySettings, complete_upstreams
+from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
@@ -50,21 +55,7 @@ from tidegate.wire.usage import read_usage
 
 _MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
-
-
-class SentRequest(NamedTuple):
-    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
-
-    `saved_tokens` is by how much it is smaller than the client's own request.
-    """
-
-    session: str
-    parent: str
-    tokens: int
-    saved_tokens: int
-
-
-WatchRequest = Callable[[SentRequest], None]
+WatchRequest = Callable[[ForwardedRequest], None]
 
 
 class _Exchange:
@@ -116,7 +107,9 @@ class Gateway:
         self._upstream_clients = UpstreamClients(settings, log_line)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
-        self._conversations = Conversations(data, settings, self.metrics, make_watcher)
+        self.activity = SessionActivity()
+        self.page: Page | None = None
+        self._conversations = Conversations(data, settings, self.metrics, self.activity, make_watcher)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -146,9 +139,13 @@ class Gateway:
         self.metrics.running_requests += 1
         label = "none"
         try:
-            request = await self._read_request(scope, receive)
-            label = request.route.dialect or "proxy"
-            await self._run_until_disconnect(self._dispatch(request, answer), receive)
+            if self.page is not None and is_page_path(scope["path"]):
+                label = "page"
+                await self._serve_page(self.page, scope, receive, answer)
+            else:
+                request = await self._read_request(scope, receive)
+                label = request.route.dialect or "proxy"
+                await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except GatewayRefusal as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
         except OwnPage as page:
@@ -185,13 +182,20 @@ class Gateway:
             with suppress(asyncio.CancelledError, Exception):
                 await watcher
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> IncomingRequest:
-        raw_headers: RawHeaders = scope["headers"]
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
+    async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
+        request = await read_page_request(scope, self._read_headers(scope), receive)
+        await self._run_until_disconnect(page.answer(request, answer), receive)
+
+    def _read_headers(self, scope: dict[str, Any]) -> dict[str, str]:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         check_host(self._settings, headers)
-        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
-        if sum(len(name) + len(value) for name, value in raw_headers) > self._settings.max_header_bytes:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
+        return headers
+
+    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> IncomingRequest:
+        headers = self._read_headers(scope)
+        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
         if path == "/healthz":
             raise OwnPage("ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
@@ -207,8 +211,9 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        scope_name = f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
-        return IncomingRequest(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
+        query = scope["query_string"]
+        scope_name = scope_of_token(token)
+        return IncomingRequest(route, scope["method"], query, headers, scope["headers"], body, scope_name)
 
     async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
@@ -305,7 +310,7 @@ class Gateway:
             return None
         if followed.branched:
             self.metrics.count("branches")
-        self._watch(SentRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
+        self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         return _Exchange(conversation, client, followed, own_text, recall)
 

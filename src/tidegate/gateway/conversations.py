@@ -17,6 +17,7 @@ from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.presets import load
@@ -54,10 +55,17 @@ class Conversations:
     """`make_watcher`, called with the name of a session that is opened, returns what is to see its events."""
 
     def __init__(
-        self, data: DataFolder, settings: GatewaySettings, metrics: Metrics, make_watcher: MakeWatcher | None = None
+        self,
+        data: DataFolder,
+        settings: GatewaySettings,
+        metrics: Metrics,
+        activity: SessionActivity,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._data = data
         self._make_watcher = make_watcher
+        self._activity = activity
+        activity.list_running = self._list_running
         self._settings = settings
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
@@ -166,12 +174,16 @@ class Conversations:
             wire=dialect,
             restore=False,
         )
+        session.history.observe(lambda event: self._activity.note_change(name))
         if self._make_watcher is not None:
             session.history.observe(self._make_watcher(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()
         return conversation
+
+    def _list_running(self) -> set[str]:
+        return {name for name, conversation in self._open.copy().items() if conversation.users}
 
     def _close_idle(self) -> None:
         """Close the sessions that were not used for the longest time. What is open never grows without bound."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -71,6 +72,10 @@ class GatewayServer(uvicorn.Server):
 
     takes_signals = True
 
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         if not self.takes_signals or threading.current_thread() is not threading.main_thread():
@@ -82,6 +87,11 @@ class GatewayServer(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._gateway.page is not None:
+            self._gateway.page.end_streams()
+        await super().shutdown(sockets)
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
@@ -104,7 +114,7 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> Gat
             **more,
         },
     )
-    return GatewayServer(config)
+    return GatewayServer(config, gateway)
 
 
 @asynccontextmanager

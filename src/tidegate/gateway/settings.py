@@ -1,6 +1,7 @@
 """The settings of the gateway, from the command line or from the `gateway:` section of tidegate.yaml."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from ipaddress import ip_address
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -133,3 +134,8 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def scope_of_token(token: str) -> str:
+    """The beginning of the names of a token's sessions: sessions of different tokens are apart."""
+    return f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""

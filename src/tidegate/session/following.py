@@ -168,7 +168,7 @@ class FollowingSession(Generic[HostObject]):
     def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
         """The view after a provider refused the last request as too long. GiveUp after the policy's last attempt."""
         with self._lock:
-            self.session.shrink()
+            self.session.recovery.shrink()
             return self._build_request(items, False, 0)
 
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:

@@ -231,20 +231,30 @@ def find_search_messages(log: LogReader, search_tools: Collection[str]) -> set[i
     return seqs
 
 
-def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
-    """Return the edit that the next undo reverts, or that the next redo repeats."""
-    made: list[int] = []
-    undone: list[int] = []
-    for event in iterate_current_branch(log.read):
+class EditStack:
+    """The edits of a branch that can be undone, and those that were undone: fed with its events in order."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.undone: list[int] = []
+
+    def feed(self, event: Event) -> None:
         what = event.payload
         if isinstance(what, ViewEdited):
-            made.append(event.seq)
-            undone.clear()
-        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in made:
-            made.remove(what.edit)
-            undone.append(what.edit)
-        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in undone:
-            undone.remove(what.edit)
-            made.append(what.edit)
-    stack = made if topic == "undo" else undone
+            self.made.append(event.seq)
+            self.undone.clear()
+        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in self.made:
+            self.made.remove(what.edit)
+            self.undone.append(what.edit)
+        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in self.undone:
+            self.undone.remove(what.edit)
+            self.made.append(what.edit)
+
+
+def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
+    """Return the edit that the next undo reverts, or that the next redo repeats."""
+    edits = EditStack()
+    for event in iterate_current_branch(log.read):
+        edits.feed(event)
+    stack = edits.made if topic == "undo" else edits.undone
     return stack[-1] if stack else None

@@ -57,6 +57,17 @@ class _JsonBuffer:
 
 
 @contextmanager
+def show_loading(text: str) -> Iterator[None]:
+    """Show a line on the terminal until the block ends. It is written at once, and nothing remains of it."""
+    stream = sys.stdout.raw_stream if isinstance(sys.stdout, TerminalStream) else sys.stdout
+    print(clean_line(text), end="", flush=True, file=stream)
+    try:
+        yield
+    finally:
+        print("\r\x1b[K", end="", flush=True, file=stream)
+
+
+@contextmanager
 def guard_streams() -> Iterator[None]:
     """Put a `TerminalStream` over standard output and standard error, and take it off at the end."""
     before = sys.stdout, sys.stderr

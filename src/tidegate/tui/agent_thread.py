@@ -6,22 +6,27 @@ reports through a listener; the screen asks through `submit`. Only this thread t
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.agent.tools.files.file_change import FileChange, find_file_change, read_text_before
+from tidegate.agent.tools.shell.shell_tool import run_shell_command
+from tidegate.agent.tools.tool import ToolResult, bound_result
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandAnswer, CommandContext, make_command_context
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import read_session_title
 from tidegate.models.provider import Provider
 from tidegate.tui.status.status_figures import StatusFigures, StatusWatcher
 
@@ -29,12 +34,13 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent was opened and accepts messages."""
+    """An agent was opened and accepts messages. `title` is the first request of a session that continues."""
 
     session_name: str
     model: str
     greeting: str
     is_new: bool
+    title: str = ""
 
 
 class EventLogged(NamedTuple):
@@ -64,10 +70,12 @@ class AgentProblem(NamedTuple):
 
 
 class ApprovalRequested(NamedTuple):
-    """A question to the user. `answer` may be called once, from any thread."""
+    """A question to the user. `answer` may be called once, from any thread. `change` is what the call would do to a
+    file, if it is an edit."""
 
     question: ApprovalQuestion
     answer: Callable[[bool], None]
+    change: FileChange | None = None
 
 
 ThreadEvent = (
@@ -107,6 +115,7 @@ class AgentThread:
         self._agent_task: asyncio.Task[None] | None = None
         self._turn_task: asyncio.Task[None] | None = None
         self._open_questions: set[asyncio.Future[bool]] = set()
+        self._shell_tasks: set[asyncio.Task[ToolResult]] = set()
         self.launch_options: LaunchOptions | None = None
         self.commands = create_command_registry()
 
@@ -135,6 +144,10 @@ class AgentThread:
             self._thread.join()
 
     async def _close(self) -> None:
+        for task in self._shell_tasks:
+            task.cancel()
+        if self._shell_tasks:
+            await asyncio.wait(self._shell_tasks)
         await self._interrupt_turn()
         await self._close_agent()
 
@@ -208,7 +221,9 @@ class AgentThread:
         self._status_watcher = StatusWatcher(agent, self._listener)
         session.history.observe(lambda event: self._listener(EventLogged(event)))
         session.history.observe(self._follow_event)
-        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
+        is_new = not session.view.total_turns
+        title = "" if is_new else read_session_title(self._data, agent.session_name)
+        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title))
         self._status_watcher.update()
 
     def _follow_event(self, event: Event) -> None:
@@ -279,13 +294,16 @@ class AgentThread:
 
     async def _ask_user(self, question: ApprovalQuestion) -> bool:
         answer: asyncio.Future[bool] = self._loop.create_future()
+        change = find_file_change(question.tool, question.arguments)
+        if change is not None:
+            change = await asyncio.to_thread(read_text_before, change, self._workspace)
 
         def settle(agreed: bool) -> None:
             if not answer.done():
                 answer.set_result(agreed)
 
         self._open_questions.add(answer)
-        self._listener(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed)))
+        self._listener(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed), change))
         try:
             return await answer
         finally:
@@ -304,6 +322,21 @@ class AgentThread:
             return await self.commands.answer(line, context)
         finally:
             self._update_status()
+
+    def run_shell(self, command: str, environment: Mapping[str, str]) -> "Future[ToolResult]":
+        """Run a command that the user typed, with the variables that a command of the agent sees. Cancel the future to
+        stop it. The result is not in the log."""
+
+        async def run() -> ToolResult:
+            work = run_shell_command(command, self._workspace, allowed_environment(environment))
+            task = self._loop.create_task(work)
+            self._shell_tasks.add(task)
+            try:
+                return bound_result(await task)
+            finally:
+                self._shell_tasks.discard(task)
+
+        return self.submit(run)
 
     def complete_command(self, prefix: str) -> "Future[list[str]]":
         async def completed() -> list[str]:

@@ -1,7 +1,9 @@
 """The app of `tidegate chat`: conversation, input, status bar. The agent runs in its own thread (`agent_thread.py`)."""
 
 import asyncio
+import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, assert_never
 
@@ -15,6 +17,7 @@ from textual.widgets import Static, TextArea
 
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.commands.actions import (
+    AttachOutput,
     LaunchChange,
     PickModel,
     PickSession,
@@ -27,6 +30,7 @@ from tidegate.commands.actions import (
 )
 from tidegate.commands.registry import CommandAnswer
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import (
     AgentOpened,
@@ -44,26 +48,21 @@ from tidegate.tui.composer.completion import InputCompletion
 from tidegate.tui.composer.completion_menu import CompletionMenu
 from tidegate.tui.composer.composer import Composer
 from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.composer.file_mentions import compose_message, measure_mentions
 from tidegate.tui.composer.input_history import InputHistory
 from tidegate.tui.control_filter import ControlFilter
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
 from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
+from tidegate.tui.screens.chat_pickers import ChatPickers
 from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.screens.picker import Picker
-from tidegate.tui.screens.picker_choices import (
-    NEW_SESSION,
-    create_model_source,
-    create_session_source,
-    make_next_session_name,
-)
 from tidegate.tui.status.activity_line import ActivityLine
-from tidegate.tui.status.status_bar import StatusBar
+from tidegate.tui.status.status_bar import StatusBar, format_token_count
 from tidegate.tui.status.status_figures import StatusFigures
 from tidegate.tui.themes import DARK_THEME, LIGHT_THEME
 from tidegate.tui.turn_state import TurnState
+from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 
 
 class ChatApp(App[int]):
@@ -83,19 +82,24 @@ class ChatApp(App[int]):
         *,
         provider_for: ProviderFactory = use_configured_provider,
         dark: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` returns seconds, to show how long something has been running."""
         super().__init__(driver_class=make_driver_class())
         self.data = data
         self.workspace = workspace
         self.sanitizer = TextSanitizer(data.mask)
-        self.turn_state = TurnState()
+        self.turn_state = TurnState(clock)
         self.session_name = opening.session_name
         self.agent_ready = False
         self._launch_options = opening
         self._pending_events: deque[ThreadEvent] = deque()
-        self._leaving = False
+        self._leaving = self._escape_pressed = self._has_opened = False
+        self._attached_tokens = 0
         self._control_filter = ControlFilter()
         self.agent_thread = AgentThread(data, workspace, self._receive_event, provider_for=provider_for)
+        self.pickers = ChatPickers(self, data, workspace, self.agent_thread, self.sanitizer)
+        self.user_shell = UserShell(self.agent_thread, self.turn_state, opening.environment)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         self.theme = DARK_THEME.name if dark else LIGHT_THEME.name
@@ -134,7 +138,7 @@ class ChatApp(App[int]):
         self.completion = InputCompletion(
             self.composer, self.query_one(CompletionMenu), self.agent_thread, self.workspace
         )
-        self.composer.placeholder = "Say something.  / for commands, @ for a file"
+        self.composer.placeholder = "Say something.  / for commands, @ for a file, ! for the shell"
         self.composer.input_history = InputHistory(self.data, self.session_name)
         self._update_title()
         self.composer.focus()
@@ -149,10 +153,12 @@ class ChatApp(App[int]):
         return LogPager(lambda: self.data.open_log(name))
 
     def _update_title(self) -> None:
-        """Show the session, and the position in it if the screen is not at its end."""
+        """Show the session, the position in it if the screen is not at its end, and the size of mentioned files."""
         position = self.conversation.position
         place = f"↑ at {position}% · ctrl+end · " if position is not None else ""
-        self._input_frame.border_title = place + self.sanitizer.sanitize_line(self.session_name).replace("[", "(")
+        size = f"files: about {format_token_count(self._attached_tokens)} tokens · " if self._attached_tokens else ""
+        name = self.sanitizer.sanitize_line(self.session_name).replace("[", "(")
+        self._input_frame.border_title = f"{place}{size}{name}"
 
     def on_conversation_moved(self) -> None:
         self._update_title()
@@ -196,7 +202,8 @@ class ChatApp(App[int]):
 
     def _handle_opened(self, news: AgentOpened) -> None:
         changed = news.session_name != self.session_name
-        self.session_name, self.agent_ready = news.session_name, True
+        is_other = changed or not self._has_opened
+        self.session_name, self.agent_ready, self._has_opened = news.session_name, True, True
         if changed:
             self.approvals.reset_grants()
             self.composer.input_history = InputHistory(self.data, self.session_name)
@@ -204,6 +211,8 @@ class ChatApp(App[int]):
         self._update_title()
         if news.greeting or news.is_new:
             self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
+        elif is_other and news.title:
+            self.turn_state.add_remark(f"Continuing: {news.title}")
         self._send_next()
 
     def _handle_turn_finished(self, over: TurnFinished) -> None:
@@ -217,10 +226,13 @@ class ChatApp(App[int]):
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
         draft = event.draft
+        self._escape_pressed = False
         if draft.text.startswith("/"):
             self._command(draft.text)
+        elif draft.text.startswith("!"):
+            self._start_shell(draft)
         elif draft.text.strip():
-            self.turn_state.queue.append(draft)
+            self.turn_state.queue_draft(draft)
             self.conversation.show_end()
             if not self.turn_state.is_busy:
                 self._send_next()
@@ -246,21 +258,59 @@ class ChatApp(App[int]):
         (self.agent_thread.steer if steer else self.agent_thread.send)(message)
 
     def on_composer_queue_recalled(self) -> None:
-        """Take the newest queued message back into the input."""
+        """Take a queued message back into the input."""
         if self.turn_state.queue:
-            self.composer.replace_text(self.turn_state.queue.pop())
+            self.composer.replace_text(self.turn_state.recall_draft(self.composer.full_draft))
+            self.composer.recalled_text = self.composer.text
             self._update_waiting()
 
     def _update_waiting(self) -> None:
         self.composer.has_queued_messages = bool(self.turn_state.queue)
+        self.turn_state.set_asking(self.approvals.is_open)
         self._activity_line.agent_ready = self.agent_ready
         self._activity_line.update_lines()
+
+    # --- commands of the user's shell -----------------------------------------------------------------------------
+
+    def _start_shell(self, draft: MessageDraft) -> None:
+        refusal = self.user_shell.find_refusal(draft)
+        if refusal:
+            self.turn_state.add_remark(refusal, problem=True)
+            self._show_live_blocks()
+        elif command := draft.text[1:].strip():
+            self._run_shell(command)
+
+    @work(group="shell")
+    async def _run_shell(self, command: str) -> None:
+        running = asyncio.ensure_future(self.user_shell.run(command))
+        await asyncio.sleep(0)
+        self._update_waiting()
+        text = await running
+        self._update_waiting()
+        self._show_answer(f"!{command}", text)
+
+    def _attach_output(self) -> None:
+        text, command = self.user_shell.attachment, self.sanitizer.sanitize_line(self.user_shell.last_command)
+        if text:
+            self.composer.insert_block(text, f"output of {command}:")
+        else:
+            self._show_answer("/add", NO_OUTPUT_HINT)
 
     # --- what is typed --------------------------------------------------------------------------------------------
 
     @on(TextArea.Changed, "#composer")
     def _typed(self) -> None:
+        self._escape_pressed = False
         self._suggest()
+        self._measure_mentions(self.composer.draft)
+
+    @work(group="measure", exclusive=True)
+    async def _measure_mentions(self, draft: MessageDraft) -> None:
+        """Show how many tokens the mentioned files would add."""
+        tokens = await asyncio.to_thread(measure_mentions, draft, self.workspace) if "@" in draft.text else 0
+        if tokens != self._attached_tokens:
+            self._attached_tokens = tokens
+            self._update_title()
 
     @work(group="suggest", exclusive=True)
     async def _suggest(self) -> None:
@@ -270,7 +320,7 @@ class ChatApp(App[int]):
         self.completion.handle_key(event.key)
 
     def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
-        self.approvals.answer_first(event.verdict)
+        self.action_approve(event.verdict)
 
     def on_approval_prompt_other_key_typed(self, event: ApprovalPrompt.OtherKeyTyped) -> None:
         self.composer.focus()
@@ -280,6 +330,9 @@ class ChatApp(App[int]):
 
     @work(group="command")
     async def _command(self, line: str) -> None:
+        await self._run_command(line)
+
+    async def _run_command(self, line: str) -> None:
         answer = await asyncio.wrap_future(self.agent_thread.run_command(line))
         await self._handle_answer(line, answer)
 
@@ -291,6 +344,8 @@ class ChatApp(App[int]):
             case PickModel():
                 self.action_models()
                 return
+            case AttachOutput():
+                self._attach_output()
             case Quit():
                 self.exit(0)
             case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
@@ -319,12 +374,27 @@ class ChatApp(App[int]):
 
     def action_approve(self, verdict: str) -> None:
         self.approvals.answer_first(verdict)
+        self._update_waiting()
 
     def action_interrupt(self) -> None:
+        """Stop what is running, else clear the selection, else on the second press go back to an earlier message."""
+        if self._stop_running():
+            return
+        if self.conversation.selected_key:
+            self.conversation.selected_key = ""
+        elif self._escape_pressed:
+            self._escape_pressed = False
+            self._go_back()
+        else:
+            self._escape_pressed = True
+
+    def _stop_running(self) -> bool:
+        """Stop the command of the user, or else the turn. Return whether anything was running."""
+        if self.user_shell.stop():
+            return True
         if self.turn_state.is_busy:
             self.agent_thread.interrupt()
-        else:
-            self.conversation.selected_key = ""
+        return self.turn_state.is_busy
 
     def action_stop(self) -> None:
         """Copy the selection; else interrupt the turn; else clear the input; else leave, on the second press."""
@@ -332,9 +402,10 @@ class ChatApp(App[int]):
             self.copy_to_clipboard(self.composer.selected_text)
         elif (selected := self.screen.get_selected_text()) is not None and selected:
             self.copy_to_clipboard(selected)
-        elif self.turn_state.is_busy:
-            self.agent_thread.interrupt()
+        elif self._stop_running():
+            return
         elif self.composer.text:
+            self.turn_state.forget_recalled()
             self.composer.replace_text(MessageDraft())
         elif self._leaving:
             self.exit(0)
@@ -382,19 +453,31 @@ class ChatApp(App[int]):
 
     @work(group="pick", exclusive=True)
     async def action_sessions(self) -> None:
-        name = await self.push_screen_wait(
-            Picker("sessions", create_session_source(self.data, self.sanitizer, self.session_name))
-        )
-        if name and name != self.session_name:
-            new_name = make_next_session_name(self.session_name) if name == NEW_SESSION else name
-            self.reopen(ResumeSession(new_name))
+        if name := await self.pickers.pick_session(self.session_name):
+            self.reopen(ResumeSession(name))
+
+    @work(group="pick", exclusive=True)
+    async def action_history(self) -> None:
+        """Search the earlier inputs and take one into the input."""
+        history = self.composer.input_history
+        if history is not None and (text := await self.pickers.pick_input(history)):
+            self.composer.replace_text(MessageDraft().with_text(text), walking=True)
+
+    @work(group="pick", exclusive=True)
+    async def _go_back(self) -> None:
+        """Let the user pick one of their messages; continue before it in a copy of the session, to write it again."""
+        picked = await self.pickers.pick_request(self.session_name)
+        if picked is None:
+            return
+        if picked.seq > 1:
+            await self._run_command(f"/fork at {picked.seq - 1}")
+        else:
+            self.reopen(ResumeSession(make_session_name(self.session_name)))
+        self.composer.replace_text(MessageDraft().with_text(picked.text), walking=True)
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:
-        name = await self.push_screen_wait(
-            Picker("models", create_model_source(self.agent_thread, self.sanitizer), free=True)
-        )
-        if name:
+        if name := await self.pickers.pick_model():
             self.reopen(SwitchModel(name))
 
     async def on_unmount(self) -> None:

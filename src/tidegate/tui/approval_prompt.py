@@ -11,14 +11,17 @@ from rich.cells import chop_cells
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
 from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.agent.tools.files.file_change import FileChange, compare_lines
 from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import ApprovalRequested
 from tidegate.tui.composer.composer import Composer
+from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import format_call_arguments
 from tidegate.tui.session_grants import SessionGrants, make_allow_rule
 
@@ -43,24 +46,41 @@ def list_choices(question: ApprovalQuestion) -> list[Choice]:
 
 
 class QuestionLine(NamedTuple):
-    """A line of a question. `is_remark`: written by tidegate, not part of the command."""
+    """A line of a question. `is_remark`: written by tidegate, not part of the command. `mark`: the sign of a line of a
+    diff."""
 
     text: str
     is_remark: bool = False
+    mark: str = ""
 
 
-def format_question(question: ApprovalQuestion, sanitizer: TextSanitizer, width: int) -> list[QuestionLine]:
+def format_question(
+    question: ApprovalQuestion, sanitizer: TextSanitizer, width: int, change: FileChange | None = None
+) -> list[QuestionLine]:
     """Return what would be run in a few lines. The end is always shown and every gap is marked, so that nobody approves
-    half a command."""
+    half a command. An edit of a file is shown as a diff."""
     text = format_call_arguments(_encode_arguments(question))
-    rows = [row for line in sanitizer(text).splitlines() for row in chop_cells(line, width) or [""]]
-    lines = [QuestionLine(row) for row in rows]
-    if len(rows) > MAX_QUESTION_LINES:
-        left = sum(map(len, rows[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1]))
+    if change is None:
+        lines = [QuestionLine(row) for line in sanitizer(text).splitlines() for row in chop_cells(line, width) or [""]]
+    else:
+        lines = _format_change(sanitize_change(change, sanitizer), width)
+    if len(lines) > MAX_QUESTION_LINES:
+        left = sum(len(line.text) for line in lines[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1])
         gap = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
         lines = [*lines[:_HEAD_LINES], gap, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
     if hidden := len(CONTROL_CHARACTERS.findall(text)):
         lines.append(QuestionLine(f"with {hidden:,} control characters that are not shown", is_remark=True))
+    return lines
+
+
+def _format_change(change: FileChange, width: int) -> list[QuestionLine]:
+    diff = compare_lines(change, context=0)
+    lines = [QuestionLine(row) for row in chop_cells(describe_change(change, diff), width)]
+    for mark, text in diff.lines:
+        rows = chop_cells(text, width - 2) or [""]
+        lines += [
+            QuestionLine(f"{mark if not place else ' '} {row}", mark == "…", mark) for place, row in enumerate(rows)
+        ]
     return lines
 
 
@@ -95,10 +115,11 @@ class ApprovalPrompt(Widget, can_focus=True):
         super().__init__(id=id)
         self.sanitizer = sanitizer
         self.question: ApprovalQuestion | None = None
+        self._change: FileChange | None = None
         self._selected_index = 0
 
-    def show_question(self, question: ApprovalQuestion | None) -> None:
-        self.question, self._selected_index = question, 0
+    def show_question(self, question: ApprovalQuestion | None, change: FileChange | None = None) -> None:
+        self.question, self._change, self._selected_index = question, change, 0
         self.set_class(question is not None, "open")
         self.refresh(layout=True)
 
@@ -120,7 +141,15 @@ class ApprovalPrompt(Widget, can_focus=True):
             event.stop()
             self.post_message(self.OtherKeyTyped(event.character))
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Measure with the width that the prompt will have. Before its first layout its own size is 0, and a question
+        wrapped for that would take more lines than it shows."""
+        return len(self._render_question(width).wrap(self.app.console, width)) if self.question is not None else 0
+
     def render(self) -> Text:
+        return self._render_question(self.size.width)
+
+    def _render_question(self, width: int) -> Text:
         question = self.question
         if question is None:
             return Text()
@@ -130,8 +159,9 @@ class ApprovalPrompt(Widget, can_focus=True):
             f"May {self.sanitizer.sanitize_line(question.tool)[:60]} run?", style=f"bold {variables['warning']}"
         )
         text.append(f"  {self.sanitizer.sanitize_line(question.reason)[:100]}\n", style="dim")
-        for line in format_question(question, self.sanitizer, max(20, self.size.width - 2)):
-            text.append(f"  {line.text}\n", style="dim" if line.is_remark else "")
+        colors = {"+": variables["success"], "-": variables["error"]}
+        for line in format_question(question, self.sanitizer, max(20, width - 2), self._change):
+            text.append(f"  {line.text}\n", style="dim" if line.is_remark else colors.get(line.mark, ""))
         choices = list_choices(question)
         for place, choice in enumerate(choices):
             chosen = place == self._selected_index
@@ -149,6 +179,10 @@ class ApprovalQueue:
         self._composer = composer
         self._requests: deque[ApprovalRequested] = deque()
         self._grants = SessionGrants()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._requests)
 
     def reset_grants(self) -> None:
         """Forget what was allowed: another session was opened."""
@@ -183,7 +217,7 @@ class ApprovalQueue:
     def _show(self) -> None:
         """Show the question. If the user has begun to type, the input keeps the focus."""
         question = self._requests[0].question if self._requests else None
-        self._prompt.show_question(question)
+        self._prompt.show_question(question, self._requests[0].change if self._requests else None)
         self._composer.left_keys = (
             frozenset(choice.key for choice in list_choices(question)) if question else frozenset()
         )

@@ -18,6 +18,7 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("pagedown", "page(1)", "Page down", priority=True, show=False),
     Binding("ctrl+home", "start", "Beginning", priority=True, show=False),
     Binding("ctrl+end", "end", "End", priority=True, show=False),
+    Binding("ctrl+r", "history", "Earlier inputs", priority=True, show=False),
     Binding("f1", "help", "Help", priority=True, show=False),
     Binding("f2", "context", "Context", priority=True, show=False),
     Binding("f3", "sessions", "Sessions", priority=True, show=False),
@@ -25,7 +26,7 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("f5", "theme", "Light or dark", priority=True, show=False),
 )
 CONVERSATION_ACTIONS: Final = frozenset(
-    "stop interrupt approve cards card page start end help context sessions models".split()
+    "stop interrupt approve cards card page start end history help context sessions models".split()
 )
 """Actions of the conversation itself. While another screen is on top, it has these keys."""
 WELCOME_TEXT: Final = """\
@@ -34,9 +35,13 @@ F1 shows the keys, F2 what fills the window and what was removed from it."""
 KEY_HELP: Final = """\
 enter             send; while the agent works it is queued, enter again sends it now
 ctrl+j            new line (also alt+enter, shift+enter)
-up, down          earlier inputs
-tab               complete; @ offers files, / commands
+up, down          queued messages, to edit them; then earlier inputs
+ctrl+r            search the earlier inputs
+tab               complete; @ offers files, / commands; after [pasted 60 lines]: show the lines
+!COMMAND          run a shell command; /add puts its output into your next message
+@PATH             attach a file; an image may be outside the project, or be dropped here
 esc               interrupt; while a tool asks: deny
+esc esc           go back to an earlier message of yours, in a copy of the session
 1, 2, 3           answer a tool that asks, wherever the cursor is; your draft stays
 ctrl+o            open or close all cards, or the selected one
 ctrl+up, down     select a card

@@ -42,7 +42,7 @@ LIGHT_THEME: Final = Theme(
 
 
 class Palette(NamedTuple):
-    """Colors as rich writes them. `code` is the pygments style for code."""
+    """Colors as rich writes them. `added` and `removed` are backgrounds; `code` is the pygments style for code."""
 
     text: str
     muted: str
@@ -54,6 +54,8 @@ class Palette(NamedTuple):
     success: str
     surface: str
     panel: str
+    added: str
+    removed: str
     code: str
 
 
@@ -77,6 +79,8 @@ def make_palette(variables: Mapping[str, str], *, dark: bool) -> Palette:
         success=hexed("success", "#8fbf7f").hex6,
         surface=hexed("surface", "#1a1e25").hex6,
         panel=hexed("panel", "#222833").hex6,
+        added=hexed("success", "#8fbf7f").blend(ground, 0.8).hex6,
+        removed=hexed("error", "#e06c75").blend(ground, 0.8).hex6,
         code="github-dark" if dark else "friendly",
     )
 

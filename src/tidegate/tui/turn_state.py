@@ -1,13 +1,17 @@
-"""The state of the current turn: whether one is running, its streamed text, the queued messages."""
+"""The state of the current turn: whether one is running, its tools and streamed text, the queued messages."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tidegate.agent.hooks.runner import HookReport
-from tidegate.agent.loop import RequestRefused, TurnEnded
+from tidegate.agent.loop import RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
 from tidegate.core.events import MessageAdded
 from tidegate.models.provider import Delta, Reply
 from tidegate.tui.agent_thread import AgentActivity, EventLogged, ThreadEvent, TurnFinished
 from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_call_subject
 
 _END_REASON_TEXTS = {
     "steps": "The turn reached its step limit; send a message to continue.",
@@ -18,14 +22,31 @@ _END_REASON_TEXTS = {
 }
 
 
-class TurnState:
-    """`live_blocks` are shown after the log; remarks belong to no log: notices, problems, answers of commands."""
+class RunningTask(NamedTuple):
+    """A tool or a command of the user that is running. `since` is a time of the clock of `TurnState`."""
 
-    def __init__(self) -> None:
+    name: str
+    subject: str
+    since: float
+
+
+class TurnState:
+    """`live_blocks` are shown after the log; remarks belong to no log: notices, problems, answers of commands.
+
+    `clock` returns seconds; only differences count.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self.is_busy = False
+        self.turn_since = 0.0
+        self.running_tools: dict[str, RunningTask] = {}
+        self.running_command: RunningTask | None = None
+        self.is_asking = False
         self.live_blocks: list[TranscriptBlock] = []
         self.pending_remarks: list[TranscriptBlock] = []
         self.queue: list[MessageDraft] = []
+        self._recalled_index: int | None = None
         self._count = 0
 
     def take_remarks(self) -> list[TranscriptBlock]:
@@ -34,7 +55,33 @@ class TurnState:
         return remarks
 
     def start_turn(self) -> None:
-        self.is_busy = True
+        self.is_busy, self.turn_since = True, self.clock()
+
+    def set_asking(self, asking: bool) -> None:
+        """Note whether the user is being asked. The time that a tool waited for the answer does not count."""
+        if self.is_asking and not asking:
+            now = self.clock()
+            self.running_tools = {key: task._replace(since=now) for key, task in self.running_tools.items()}
+        self.is_asking = asking
+
+    def queue_draft(self, draft: MessageDraft) -> None:
+        """Queue a message. One that was taken back to be edited returns to its place."""
+        place = len(self.queue) if self._recalled_index is None else min(self._recalled_index, len(self.queue))
+        self.queue.insert(place, draft)
+        self._recalled_index = None
+
+    def recall_draft(self, current: MessageDraft) -> MessageDraft:
+        """Take a queued message out to be edited: the newest, then the one before. `current` is the one taken out
+        last, which returns to its place."""
+        place = len(self.queue) - 1 if self._recalled_index is None else self._recalled_index - 1
+        if current.text.strip():
+            self.queue_draft(current)
+        self._recalled_index = place if 0 <= place < len(self.queue) else len(self.queue) - 1
+        return self.queue.pop(self._recalled_index)
+
+    def forget_recalled(self) -> None:
+        """The message that was taken out was deleted."""
+        self._recalled_index = None
 
     def add_remark(self, text: str, *, problem: bool = False) -> None:
         self._count += 1
@@ -53,7 +100,7 @@ class TurnState:
         elif isinstance(event, AgentActivity):
             self._handle_activity(event)
         elif isinstance(event, TurnFinished):
-            self.is_busy, self.live_blocks = False, []
+            self.is_busy, self.live_blocks, self.running_tools = False, [], {}
             if event.problem:
                 self.add_remark(event.problem, problem=True)
             elif event.was_interrupted:
@@ -67,6 +114,10 @@ class TurnState:
                 self._append_live_text("thinking", text)
             case Reply():
                 self.live_blocks = []
+            case ToolStarted(call):
+                self.running_tools[call.id] = RunningTask(call.name, find_call_subject(call.arguments), self.clock())
+            case ToolFinished(call, _):
+                self.running_tools.pop(call.id, None)
             case RequestRefused(fault):
                 self.live_blocks = []
                 self.add_remark(f"The provider refused the request ({fault.kind}); it is changed and sent again.")

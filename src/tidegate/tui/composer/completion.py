@@ -8,10 +8,13 @@ from typing import Final
 from tidegate.tui.agent_thread import AgentThread
 from tidegate.tui.composer.completion_menu import CompletionMenu
 from tidegate.tui.composer.composer import CompletionToken, Composer
-from tidegate.tui.composer.file_mentions import list_workspace_files, match_files
+from tidegate.tui.composer.file_mentions import list_workspace_files, match_files, measure_file
+from tidegate.tui.status.status_bar import format_token_count
 
 _FILE_LIST_SECONDS: Final = 5.0
 """Seconds for which a list of files is reused."""
+_MAX_MEASURED: Final = 12
+"""Files in the menu whose tokens are estimated; more would take too long."""
 
 
 class InputCompletion:
@@ -22,6 +25,7 @@ class InputCompletion:
         self._workspace = workspace
         self._files: list[str] = []
         self._listed_at = -_FILE_LIST_SECONDS
+        self._file_sizes: dict[str, int | None] = {}
 
     async def suggest(self) -> None:
         """Show completions for the current token. If the input changed while they were computed, drop them."""
@@ -36,15 +40,25 @@ class InputCompletion:
             if time.monotonic() - self._listed_at > _FILE_LIST_SECONDS:
                 self._files = await asyncio.to_thread(list_workspace_files, self._workspace)
                 self._listed_at = time.monotonic()
-            return match_files(self._files, token.text)
+                self._file_sizes = {}
+            found = await asyncio.to_thread(match_files, self._files, token.text)
+            await asyncio.to_thread(self._measure_files, found[:_MAX_MEASURED])
+            return found
         if " " not in token.text:
             names = self._agent_thread.commands.complete(token.text)
             return [] if names == [token.text] else names
         lines = await asyncio.wrap_future(self._agent_thread.complete_command(token.text))
         return [line for line in lines if line != token.text]
 
+    def _measure_files(self, names: list[str]) -> None:
+        for name in names:
+            if name not in self._file_sizes:
+                self._file_sizes[name] = measure_file(self._workspace / name)
+
     def _describe_choice(self, choice: str) -> str:
-        """Return the description of a command; its arguments and file names need none."""
+        """Return the description of a command, or the size of a file. Arguments need none."""
+        if (tokens := self._file_sizes.get(choice)) is not None:
+            return f"about {format_token_count(tokens)} tokens"
         found = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
         return (
             found.command.description if found is not None and found.command is not None and not found.arguments else ""

@@ -10,6 +10,8 @@ from textual.widgets.text_area import Edit, EditResult
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.terminal.output import TAB_WIDTH
 from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.composer.file_mentions import find_pasted_image
+from tidegate.tui.composer.folded_pastes import FoldedPastes
 from tidegate.tui.composer.input_history import InputHistory
 
 NEW_LINE_KEYS: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
@@ -52,7 +54,8 @@ class Composer(TextArea):
             self.key = key
 
     class QueueRecalled(Message):
-        """Up was pressed in an empty input: the newest queued message may be taken back."""
+        """Up was pressed in an empty input, or on a queued message that was taken back and not changed: the queued
+        message before it may be taken back."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(
@@ -68,14 +71,22 @@ class Composer(TextArea):
         self.has_queued_messages = False
         self.left_keys: frozenset[str] = frozenset()
         """Keys that are not typed but left to the app: the answers to a question."""
+        self.recalled_text = ""
+        """The queued message that was taken back, as the input showed it at first."""
+        self._folds = FoldedPastes()
         self._is_history_text = False
         self._draft = MessageDraft()
         self._unsent_draft: MessageDraft | None = None  # what was being written when the walk through the history began
 
     @property
     def draft(self) -> MessageDraft:
-        """The current text, with the ranges of it that were pasted."""
+        """The current text as it is shown, with the ranges of it that were pasted."""
         return self._draft.with_text(self.text)
+
+    @property
+    def full_draft(self) -> MessageDraft:
+        """The current text as it would be sent, with folded pastes in full."""
+        return self._folds.expand_draft(self.draft)
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
         return key not in self.left_keys and super().check_consume_key(key, character)
@@ -91,6 +102,8 @@ class Composer(TextArea):
         elif key in NEW_LINE_KEYS:
             self._consume_key(event)
             self.insert("\n")
+        elif key in ("tab", "backspace") and self._change_label(key):
+            self._consume_key(event)
         elif key == "up" and self.cursor_location[0] == 0:
             self._consume_key(event)
             self._show_older()
@@ -105,18 +118,34 @@ class Composer(TextArea):
         event.prevent_default()
 
     def send(self) -> None:
-        text = self.text.rstrip()
+        draft = self.full_draft
+        text = draft.text.rstrip()
         if self.input_history is not None and text.strip():
             self.input_history.add(text)
-        self.post_message(self.Sent(self.draft._replace(text=text)))
+        self.post_message(self.Sent(draft._replace(text=text)))
         self.replace_text(MessageDraft())
 
+    def _change_label(self, key: str) -> bool:
+        """Open the folded paste before the cursor (tab), or delete it (backspace). Return whether there is one."""
+        row, column = self.cursor_location
+        label = self._folds.find_label_before(self.document.get_line(row)[:column]) if self.selection.is_empty else ""
+        if label:
+            text = self._folds.get_text(label) if key == "tab" else ""
+            self.move_cursor(self.replace(text, (row, column - len(label)), (row, column)).end_location)
+        return bool(label)
+
     async def _on_paste(self, event: events.Paste) -> None:
-        """Insert pasted text. It never sends, and control characters are removed."""
+        """Insert pasted text. It never sends, and control characters are removed. The path of an image, which a
+        terminal pastes when a file is dropped on it, becomes a mention."""
         event.stop()
         event.prevent_default()
+        text = clean_text(event.text).expandtabs(TAB_WIDTH)
+        self.insert_block(find_pasted_image(text) or text)
+
+    def insert_block(self, text: str, name: str = "pasted") -> None:
+        """Insert text that was not typed. A long one is folded; its label begins with `name`."""
         start, end = self.selection
-        result = self.replace(clean_text(event.text).expandtabs(TAB_WIDTH), start, end)
+        result = self.replace(self._folds.fold_text(clean_text(text).expandtabs(TAB_WIDTH), name), start, end)
         self.move_cursor(result.end_location)
 
     def edit(self, edit: Edit) -> EditResult:
@@ -144,7 +173,7 @@ class Composer(TextArea):
     # --- what was typed before ------------------------------------------------------------------------------------
 
     def _show_older(self) -> None:
-        if self.has_queued_messages and not self.text:
+        if self.has_queued_messages and self.text in ("", self.recalled_text):
             self.post_message(self.QueueRecalled())
             return
         text = self.input_history.older(self.text) if self.input_history is not None else None
@@ -160,7 +189,10 @@ class Composer(TextArea):
 
     def replace_text(self, draft: MessageDraft, *, walking: bool = False) -> None:
         self._is_history_text = walking
-        self._unsent_draft = self._unsent_draft if walking else None
+        self.recalled_text = ""
+        if not walking:
+            self._unsent_draft, self._folds = None, FoldedPastes()
+            draft = self._folds.fold_draft(draft)
         self.load_text(clean_text(draft.text).expandtabs(TAB_WIDTH))
         self._draft = draft if draft.text == self.text else MessageDraft.from_pasted(self.text)
         self.move_cursor(self.document.end)

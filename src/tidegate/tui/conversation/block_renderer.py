@@ -3,7 +3,7 @@
 import io
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -13,7 +13,9 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
+from tidegate.agent.tools.files.file_change import FileChange, FileDiff, compare_lines, find_file_change
 from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.conversation.diff_lines import color_diff_lines, describe_change, sanitize_change
 from tidegate.tui.conversation.markdown import create_markdown, find_stable_end
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_call_subject, format_call_arguments
 from tidegate.tui.themes import Palette, make_rich_theme
@@ -21,6 +23,8 @@ from tidegate.tui.themes import Palette, make_rich_theme
 _MARGIN: Final = 2
 _MAX_CARD_LINES: Final = 600
 """Lines of an opened card at most. The rest is counted, and /recall shows it."""
+_PREVIEW_LINES: Final = 8
+"""Lines of a diff that are shown while its card is closed."""
 _MAX_TEXT_CHARS: Final = 120_000
 """Characters of one text that are formatted; more would make the screen wait."""
 _COLUMN: Final = re.compile(r"(\s*\S.*?\s{2,})\S")
@@ -128,16 +132,46 @@ class BlockRenderer:
     # --- cards ----------------------------------------------------------------------------------------------------
 
     def _render_card(self, block: TranscriptBlock, opened: bool, chosen: bool) -> list[Strip]:
-        strips = [self._render_card_head(block, opened, chosen)]
-        if opened:
-            rail = Segment("  │ ", Style.parse(self.palette.faint))
-            strips += [Strip([rail, *line]) for line in self._render_card_body(block)]
-        return strips
+        change = self._find_change(block)
+        diff = None if change is None else compare_lines(change)
+        strips = [self._render_card_head(block, opened, chosen, change, diff)]
+        lines: Iterable[list[Segment]] = []
+        if change is not None and diff is not None and (opened or not block.is_error):
+            result = self._render_result(block) if opened else []
+            lines = [*self._render_diff(change.path, diff, _MAX_CARD_LINES if opened else _PREVIEW_LINES), *result]
+        elif opened:
+            lines = self._render_card_body(block)
+        rail = Segment("  │ ", Style.parse(self.palette.faint))
+        return [*strips, *(Strip([rail, *line]) for line in lines)]
 
-    def _render_card_head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
+    def _find_change(self, block: TranscriptBlock) -> FileChange | None:
+        """Return the change that a call makes to a file, if it is not too long to be compared here."""
+        if block.kind != "call" or len(block.text) > _MAX_TEXT_CHARS:
+            return None
+        change = find_file_change(block.title, block.text)
+        return None if change is None else sanitize_change(change, self.sanitizer)
+
+    def _render_diff(self, path: str, diff: FileDiff, most: int) -> Iterator[list[Segment]]:
+        shown = diff.lines if len(diff.lines) <= most + 1 else diff.lines[:most]
+        for text in color_diff_lines(path, shown, self.palette):
+            style = Style.parse(str(text.style))
+            yield from self._render_segments(text, self.width - _MARGIN - 4, style)
+        if left := len(diff.lines) - len(shown):
+            yield [Segment(f"… {left:,} more lines", Style.parse(self.palette.faint))]
+
+    def _render_card_head(
+        self,
+        block: TranscriptBlock,
+        opened: bool,
+        chosen: bool,
+        change: FileChange | None = None,
+        diff: FileDiff | None = None,
+    ) -> Strip:
         p = self.palette
         color = p.primary if chosen else p.faint
         name, about, tail = self._describe_card(block)
+        if change is not None and diff is not None:
+            about, tail = describe_change(change, diff), "failed" if block.is_error else tail * (block.result is None)
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
             ("  ", ""),
@@ -176,13 +210,19 @@ class BlockRenderer:
         texts = [(block.text, p.muted)]
         if block.kind == "call":
             texts = [(format_call_arguments(block.text), p.muted)]
-        if block.result is not None:
-            texts.append((block.result, p.error if block.is_error else p.text))
         for text, color in texts:
             if text.strip():
                 yield from self._render_clipped(
                     Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=color), inner
                 )
+        yield from self._render_result(block)
+
+    def _render_result(self, block: TranscriptBlock) -> Iterator[list[Segment]]:
+        text = (block.result or "").strip("\n")
+        if text.strip():
+            color = self.palette.error if block.is_error else self.palette.text
+            shown = Text(self._clip_text(self.sanitizer(text)), style=color)
+            yield from self._render_clipped(shown, self.width - _MARGIN - 4)
 
     def _render_clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
         lines = _trim_blank_lines(self._render_segments(text, width))

@@ -19,7 +19,9 @@ from typing import Final, TypeVar, assert_never
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
+from tidegate.agent.tools.files.file_change import compare_lines
 from tidegate.commands.actions import (
+    AttachOutput,
     PickModel,
     PickSession,
     Quit,
@@ -53,11 +55,13 @@ from tidegate.tui.agent_thread import (
 )
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
 from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput, format_resume_hint
 from tidegate.tui.plain.line_reader import LineReader
 from tidegate.tui.session_grants import SessionGrants
 from tidegate.tui.turn_state import TurnState
+from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 
 _T = TypeVar("_T")
 _MAX_SUBJECT_CHARS: Final = 160
@@ -119,12 +123,14 @@ class PlainChat:
         self.has_opened = self._leaving = self._stop_requested = False
         self._turn_done: asyncio.Future[TurnFinished] | None = None
         self._command_answer: asyncio.Future[CommandAnswer] | None = None
+        self._attached_output = ""
         self._approval_answer: asyncio.Future[str | None] | None = None
         self._main_task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.agent_thread = AgentThread(
             data, workspace, self.receive_event, provider_for=provider_for, asks=lines.can_ask
         )
+        self._user_shell = UserShell(self.agent_thread, self._turn_state, opening.environment)
 
     @property
     def exit_code(self) -> int:
@@ -170,6 +176,8 @@ class PlainChat:
             self._leaving = True
         elif said.startswith("/"):
             await self._run_command(said)
+        elif said.startswith("!") and self._input.can_ask:  # a pipe may bring anything: its lines are never run
+            await self._run_shell(said[1:].strip())
         elif said.strip():
             await self._run_turn(said)
 
@@ -194,6 +202,7 @@ class PlainChat:
         draft = (
             MessageDraft(said) if self._input.can_ask else MessageDraft.from_pasted(said)
         )  # a pipe may bring anything
+        draft, self._attached_output = draft.replace_range(0, 0, self._attached_output), ""
         message, problems = await asyncio.to_thread(compose_message, draft, self._workspace)
         for problem in problems:
             self._output.write_notice(problem)
@@ -203,6 +212,17 @@ class PlainChat:
         over = (await self._show_events_until(self._turn_done)).result()
         self._turn_done = None
         self._leaving = self._leaving or over.agent_finished
+
+    async def _run_shell(self, command: str) -> None:
+        if command:
+            running = asyncio.ensure_future(self._user_shell.run(command))
+            self._output.write_line((await self._show_events_until(running)).result())
+
+    def _attach_output(self) -> None:
+        self._attached_output = self._user_shell.attachment
+        self._output.write_notice(
+            "The output goes with your next message." if self._attached_output else NO_OUTPUT_HINT
+        )
 
     async def _run_command(self, line: str) -> None:
         self._command_answer = asyncio.wrap_future(self.agent_thread.run_command(line))
@@ -222,6 +242,8 @@ class PlainChat:
                 self._output.write_line("Go on with one by /resume NAME.")
             case PickModel():
                 self._output.write_line("Choose one by /model NAME.")
+            case AttachOutput():
+                self._attach_output()
             case Quit():
                 self._leaving = True
             case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
@@ -293,7 +315,8 @@ class PlainChat:
         if news.greeting:
             self._output.write_line(news.greeting)
         if sys.stderr.isatty():
-            self._output.write_notice(f"session {news.session_name}, model {news.model}")
+            title = f" ({news.title})" if news.title else ""
+            self._output.write_notice(f"session {news.session_name}{title}, model {news.model}")
 
     # --- questions ------------------------------------------------------------------------------------------------
 
@@ -304,7 +327,13 @@ class PlainChat:
             return
         self._end_answer()
         self._output.write_line(f"May {self._sanitizer.sanitize_line(question.tool)[:80]} run? ({question.reason})")
-        self._output.write_line(textwrap.indent(format_call_arguments(json.dumps(question.arguments)), "  "))
+        if asking.change is None:
+            text = format_call_arguments(json.dumps(question.arguments))
+        else:
+            change = sanitize_change(asking.change, self._sanitizer)
+            diff = compare_lines(change)
+            text = "\n".join([describe_change(change, diff), *(f"{mark} {line}" for mark, line in diff.lines)])
+        self._output.write_line(textwrap.indent(text, "  "))
         said = ""
         while said not in ("y", "yes", "a", "always", "n", "no"):
             self._approval_answer = asyncio.ensure_future(
@@ -334,4 +363,6 @@ class PlainChat:
             self.agent_thread.interrupt()
         elif self._command_answer is not None:
             self._command_answer.cancel()
+        else:
+            self._user_shell.stop()
         self._output.write_notice("Press Ctrl-C again to leave.")

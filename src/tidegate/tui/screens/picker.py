@@ -40,18 +40,19 @@ class Picker(ModalScreen[str | None]):
         Binding("pagedown", "move(8)", priority=True),
     ]
 
-    def __init__(self, name: str, source: ChoiceSource, *, free: bool = False) -> None:
-        """With `free`, the typed text itself can be taken, too."""
+    def __init__(self, name: str, source: ChoiceSource, *, free: bool = False, hint: str = "type to search") -> None:
+        """With `free`, the typed text itself can be taken, too. `hint` is shown until something is typed."""
         super().__init__()
         self._title = name
         self._source = source
         self._accepts_typed = free
+        self._hint = hint
         self._shown_query: str | None = None
         self.choices: list[PickerChoice] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
-            yield Input(placeholder=f"type to search{', or any other name' * self._accepts_typed}", id="search")
+            yield Input(placeholder=self._hint + ", or any other name" * self._accepts_typed, id="search")
             yield OptionList(id="list", markup=False)
             yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
 

@@ -1,37 +1,43 @@
-"""The choices of the pickers: the kept sessions and the available models."""
+"""The choices of the pickers: stored sessions, available models, earlier inputs."""
 
 import asyncio
-import time
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import MessageAdded
-from tidegate.core.messages import is_user_request, text_of
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import read_session_title
+from tidegate.datafolder.workspaces import find_workspace
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import AgentThread
+from tidegate.tui.composer.input_history import InputHistory, read_inputs_backwards
 from tidegate.tui.screens.context_table import format_age
 from tidegate.tui.screens.picker import ChoiceSource, PickerChoice
 
 NEW_SESSION: Final = "\n"
 """The value of the choice to start a new session: no session has this name."""
-_MAX_SCANNED_EVENTS: Final = 12
-"""Events at the beginning of a log that are searched for its first message."""
 _MAX_SESSIONS: Final = 300
+_MAX_REQUESTS: Final = 300
+_MAX_TITLE_CHARS: Final = 60
 _MIN_SEARCH_CHARS: Final = 3
 
 
-def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: str) -> ChoiceSource:
-    """Search sessions by name and first message; if nothing is found, by their whole text."""
+def create_session_source(data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str) -> ChoiceSource:
+    """Offer the sessions of this folder. Search them and those of other folders by name and title, then all by their
+    whole text."""
     known: list[PickerChoice] = []
+    elsewhere: list[PickerChoice] = []
 
     async def search(words: str) -> list[PickerChoice]:
-        if not known:
-            known.extend(await asyncio.to_thread(_list_sessions, data, sanitizer, current))
+        if not known and not elsewhere:
+            for choice, is_here in await asyncio.to_thread(_list_sessions, data, workspace, sanitizer, current):
+                (known if is_here else elsewhere).append(choice)
         query_words = words.casefold().split()
         fit = [
-            each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
+            each
+            for each in ([*known, *elsewhere] if words else known)
+            if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
         ]
         if not words:
             return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
@@ -43,27 +49,24 @@ def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: s
     return search
 
 
-def _list_sessions(data: DataFolder, sanitizer: TextSanitizer, current: str) -> list[PickerChoice]:
-    found: list[PickerChoice] = []
-    now = data.clock()
+def _list_sessions(
+    data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str
+) -> list[tuple[PickerChoice, bool]]:
+    """Return the sessions, the latest first, each with whether it was used in this folder."""
+    found: list[tuple[PickerChoice, bool]] = []
+    now, here = data.clock(), str(workspace.resolve())
     for info in data.store.sessions()[:_MAX_SESSIONS]:
         if ".task-" in info.name:
             continue
+        folder = find_workspace(data, info.name)
+        is_here = folder == here or info.name == current
         mark = " (here)" if info.name == current else ""
-        request = sanitizer.sanitize_line(_read_first_request(data, info.name))[:120]
-        about = f"{format_age(now - info.used)} ago{mark}  {request}"
-        found.append(PickerChoice(info.name, sanitizer.sanitize_line(info.name), about))
+        name = sanitizer.sanitize_line(info.name)
+        title = sanitizer.sanitize_line(read_session_title(data, info.name)) or name
+        place = "" if is_here or not folder else f"  in {sanitizer.sanitize_line(Path(folder).name)}"
+        about = f"{format_age(now - info.used)} ago{mark}{f'  {name}' if title != name else ''}{place}"
+        found.append((PickerChoice(info.name, title[:_MAX_TITLE_CHARS], about), is_here))
     return found
-
-
-def _read_first_request(data: DataFolder, name: str) -> str:
-    try:
-        for event in islice(data.open_log(name).read(), _MAX_SCANNED_EVENTS):
-            if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
-                return text_of(event.payload.message)[:4000]
-    except TidegateError as bad:
-        return str(bad)
-    return ""
 
 
 def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> list[PickerChoice]:
@@ -99,7 +102,31 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
     return search
 
 
-def make_next_session_name(current: str) -> str:
-    """Return a name like the one before, with the time: names sort, and two within a second differ."""
-    stem = current.rsplit("-", 3)[0] if current.count("-") >= 3 else "chat"
-    return f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"
+def create_history_source(history: InputHistory, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the earlier inputs. The value of a choice is the input."""
+
+    async def search(words: str) -> list[PickerChoice]:
+        found = await asyncio.to_thread(history.search, words)
+        return [PickerChoice(text, _format_input(text, sanitizer)) for text in found]
+
+    return search
+
+
+def create_request_source(data: DataFolder, session: str, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the user's messages in a session. The value of a choice is the record number, a blank and the message."""
+    known: list[PickerChoice] = []
+
+    def read() -> list[PickerChoice]:
+        inputs = islice(read_inputs_backwards(data.open_log(session)), _MAX_REQUESTS)
+        return [PickerChoice(f"{each.seq} {each.text}", _format_input(each.text, sanitizer)) for each in inputs]
+
+    async def search(words: str) -> list[PickerChoice]:
+        if not known:
+            known.extend(await asyncio.to_thread(read))
+        return [each for each in known if all(word in each.value.casefold() for word in words.casefold().split())]
+
+    return search
+
+
+def _format_input(text: str, sanitizer: TextSanitizer) -> str:
+    return sanitizer.sanitize_line(text[:4000])[:160]

@@ -1,15 +1,17 @@
-"""The lines above the input: whether the agent is working, and the queued messages."""
+"""The lines above the input: what is running and for how long, and the queued messages."""
 
 from typing import Final
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widgets import Static
 
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.turn_state import TurnState
+from tidegate.tui.turn_state import RunningTask, TurnState
 
 _SPINNER: Final = "◐◓◑◒"
 _MAX_QUEUED: Final = 3
+_MAX_TOOLS: Final = 3
 _TICK_SECONDS: Final = 0.25
 """Seconds between two updates. More would only load a slow connection."""
 
@@ -27,7 +29,7 @@ class ActivityLine(Static):
         self.update_lines()
 
     def _tick(self) -> None:
-        if self._turn_state.is_busy:
+        if self._turn_state.is_busy or self._turn_state.running_command is not None:
             self._spinner_step += 1
             self.update_lines()
 
@@ -38,13 +40,32 @@ class ActivityLine(Static):
 
     def _format_lines(self) -> list[str]:
         turn = self._turn_state
+        spinner = _SPINNER[self._spinner_step % len(_SPINNER)]
         lines: list[str] = []
         if turn.is_busy:
             hint = "esc interrupts · ⏎ sends it now · ↑ edits it" if turn.queue else "esc interrupts"
-            lines.append(f"{_SPINNER[self._spinner_step % len(_SPINNER)]} working · {hint}")
+            lines.append(f"{spinner} working{self._format_elapsed(turn.turn_since)} · {hint}")
+            tools = [] if turn.is_asking else list(turn.running_tools.values())[:_MAX_TOOLS]
+            lines += [self._format_task(task, "esc cancels") for task in tools]
         elif not self.agent_ready:
             lines.append("opening…")
         elif turn.queue:
             lines.append("⏎ sends the queued message · ↑ edits it")
+        if turn.running_command is not None:
+            lines.append(f"{spinner}{self._format_task(turn.running_command, 'esc stops it')[1:]}")
         lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in turn.queue[:_MAX_QUEUED]]
         return [*lines, f"  and {len(turn.queue) - _MAX_QUEUED} more"] if len(turn.queue) > _MAX_QUEUED else lines
+
+    def _format_task(self, task: RunningTask, hint: str) -> str:
+        """Return the task with its subject cut so that the time and the hint fit, also on a narrow screen."""
+        name = self._sanitizer.sanitize_line(f"{task.name} {task.subject[:4000]}")
+        tail = f"{self._format_elapsed(task.since)} · {hint}"
+        room = max(12, self.size.width - len(tail) - 4)
+        return f"  {name if cell_len(name) <= room else set_cell_size(name, room - 1).rstrip() + '…'}{tail}"
+
+    def _format_elapsed(self, since: float) -> str:
+        """Return how long something has been running; nothing in the first second."""
+        seconds = int(self._turn_state.clock() - since)
+        if seconds < 1:
+            return ""
+        return f" {seconds} s" if seconds < 60 else f" {seconds // 60} min {seconds % 60:02d} s"

@@ -63,7 +63,7 @@ function walked(trace, mid, n, m) {
 }
 
 /* The lines of two texts side by side, long stretches without a change left out. */
-function textDiff(before, after) {
+function textDiff(before, after, paint = (line) => line) {
   const a = before.split('\n'),
     b = after.split('\n');
   const ops = align(a, b),
@@ -84,11 +84,60 @@ function textDiff(before, after) {
     }
     told();
     out.append(
-      el('span', { class: kind === GONE ? 'minus' : kind === COME ? 'plus' : null }, kind === COME ? b[j] : a[i]),
+      el('span', { class: kind === GONE ? 'minus' : kind === COME ? 'plus' : null }, paint(kind === COME ? b[j] : a[i])),
     );
   });
   told();
   return el('pre', {}, out);
+}
+
+/* --- the edit of a file as a diff --------------------------------------------------------------------------------- */
+
+const named = (values, names) => names.map((name) => values[name]).find((value) => typeof value === 'string');
+/* The change that a call makes to a file, recognized by the names of its arguments; null for any other call. */
+function changeOf(tag, text) {
+  if (!tag.startsWith('calls ')) return null;
+  let values;
+  try {
+    values = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (values === null || typeof values !== 'object') return null;
+  const path = named(values, ['path', 'file_path']),
+    before = named(values, ['old', 'old_string', 'old_str']),
+    after = named(values, ['new', 'new_string', 'new_str']),
+    written = named(values, ['text', 'content', 'file_text']);
+  if (path === undefined) return null;
+  if (before !== undefined && after !== undefined)
+    return { path, before, after, everywhere: values.all === true || values.replace_all === true };
+  return written !== undefined && /write|create/i.test(tag) ? { path, before: null, after: written } : null;
+}
+const CODE =
+  /(#.*$|\/\/.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)|\b(\d[\w.]*)\b|\b(and|as|assert|async|await|break|case|class|const|continue|def|del|elif|else|enum|except|export|extends|false|False|finally|fn|for|from|func|function|if|impl|import|in|interface|is|lambda|let|match|mod|new|None|not|null|or|package|pass|pub|raise|return|self|static|struct|switch|this|throw|true|True|try|type|use|var|while|with|yield)\b/g;
+/* A line of code with its comments, strings, numbers and keywords marked: enough for the common languages. */
+function painted(line) {
+  const out = [];
+  let end = 0;
+  if (line.length < 2000)
+    for (const match of line.matchAll(CODE)) {
+      const kind = ['note', 'string', 'number', 'keyword'][match.slice(1).findIndex((group) => group !== undefined)];
+      out.push(line.slice(end, match.index), el('i', { class: kind }, match[0]));
+      end = match.index + match[0].length;
+    }
+  return [...out, line.slice(end)];
+}
+function changeView({ path, before, after, everywhere }) {
+  const lines = (text) => text.replace(/\n$/, '').split('\n');
+  const ops = before === null ? [] : align(lines(before), lines(after));
+  const added = before === null ? lines(after).length : ops.filter(([kind]) => kind === COME).length,
+    removed = ops.filter(([kind]) => kind === GONE).length;
+  const head = `${path}${everywhere ? ', every occurrence' : ''}  +${added}${removed ? ` −${removed}` : ''}`;
+  const shown =
+    before === null
+      ? el('pre', {}, el('code', { class: 'diff' }, lines(after).map((line) => el('span', { class: 'plus' }, painted(line)))))
+      : textDiff(lines(before).join('\n'), lines(after).join('\n'), painted);
+  return [el('span', { class: 'tag' }, head), shown];
 }
 
 /* --- a message of any dialect, as pieces of text ------------------------------------------------------------------ */

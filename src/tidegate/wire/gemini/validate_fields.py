@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from tidegate.wire.gemini.field_names import with_camel_case
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.json_checks import describe_json_type, find_schema_fault
 from tidegate.wire.validation.validator import ToolEntry, walk_tools
@@ -60,6 +61,7 @@ def check_declarations(tools: object) -> Iterator[RequestFault]:
         if not isinstance(tool, dict):
             yield RequestFault("SHAPE", f"Invalid value at 'tools[{at}]': {describe_json_type(tool)}", f"tools[{at}]")
             continue
+        tool = with_camel_case(tool)
         yield from check_field_names(tool, _TOOL_FIELDS, f"tools[{at}]")
         declared = tool.get("functionDeclarations", [])
         if not isinstance(declared, list):
@@ -75,6 +77,7 @@ def _check_declaration(entry: ToolEntry) -> Iterator[RequestFault]:
     if one is None:
         yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(given)}", where)
         return
+    one = with_camel_case(one)
     yield from check_field_names(one, _DECLARATION_FIELDS, where)
     if problem == "bad name":
         yield RequestFault("GE5", f"* GenerateContentRequest.{where}.name: {BAD_FUNCTION_NAME_TEXT}", f"{where}.name")

@@ -22,7 +22,7 @@ _CHUNK_CHARS = 16
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the model answers. `signature` signs the thinking. Without `stop` the ordinary stop reason is used;
-    without `usage` none is reported.
+    without `usage` none is reported. `number` makes the ids of the answer unique in a conversation.
     """
 
     text: str = ""
@@ -32,6 +32,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopReason | None = None
     usage: Usage | None = None
     model: str = ""
+    number: int = 0
 
     @property
     def effective_stop(self) -> StopReason:
@@ -86,7 +87,12 @@ def _chat_usage(usage: Usage) -> JsonObject:
 
 
 def _chat_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
-    top: JsonObject = {"id": "chatcmpl-0", "object": "chat.completion.chunk", "created": 0, "model": spoken.model}
+    top: JsonObject = {
+        "id": f"chatcmpl-{spoken.number}",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": spoken.model,
+    }
 
     def chunk(delta: JsonObject, finish: str | None = None) -> JsonObject:
         return {**top, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
@@ -114,7 +120,12 @@ def _chat_body(spoken: ScriptedAnswer) -> JsonObject:
             for call in spoken.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _CHAT_STOPS.get(spoken.effective_stop, "stop")}
-    found: JsonObject = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": spoken.model}
+    found: JsonObject = {
+        "id": f"chatcmpl-{spoken.number}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": spoken.model,
+    }
     return {**found, "choices": [choice], **({"usage": _chat_usage(spoken.usage)} if spoken.usage else {})}
 
 
@@ -141,7 +152,7 @@ def _anthropic_blocks(spoken: ScriptedAnswer) -> list[JsonObject]:
 def _anthropic_body(spoken: ScriptedAnswer) -> JsonObject:
     usage = spoken.usage or Usage(0, 0, 0, 0)
     return {
-        "id": "msg_0",
+        "id": f"msg_{spoken.number}",
         "type": "message",
         "role": "assistant",
         "model": spoken.model,
@@ -185,7 +196,7 @@ def _anthropic_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
 
 
 def _response_items(spoken: ScriptedAnswer) -> list[JsonObject]:
-    said = [spoken.text, spoken.thinking, spoken.signature, *(call.id for call in spoken.calls)]
+    said = [str(spoken.number), spoken.text, spoken.thinking, spoken.signature, *(call.id for call in spoken.calls)]
     tag = blake2b(msgspec.msgpack.encode(said), digest_size=6).hexdigest()  # ids differ between answers
     found: list[JsonObject] = []
     if spoken.thinking or spoken.signature:
@@ -204,7 +215,7 @@ def _response_items(spoken: ScriptedAnswer) -> list[JsonObject]:
 
 def _response_body(spoken: ScriptedAnswer) -> JsonObject:
     reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(spoken.effective_stop)
-    found: JsonObject = {"id": "resp_0", "object": "response", "created_at": 0, "model": spoken.model}
+    found: JsonObject = {"id": f"resp_{spoken.number}", "object": "response", "created_at": 0, "model": spoken.model}
     found |= {"status": "incomplete" if reason else "completed", "output": _response_items(spoken), "error": None}
     found |= {"incomplete_details": {"reason": reason} if reason else None, "parallel_tool_calls": True}
     found |= {"tool_choice": "auto", "tools": []}

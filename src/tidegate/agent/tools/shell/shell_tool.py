@@ -3,6 +3,8 @@
 import asyncio
 import shutil
 import signal
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -13,7 +15,7 @@ from tidegate.agent.tools.shell.terminal_output import TerminalOutput
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolFailed, ToolResult
 
 _DEFAULT_SECONDS = 120
-_MAX_SECONDS = 3600
+MAX_SHELL_SECONDS = 3600
 _MAX_OUTPUT_BYTES = 64 << 20
 QUIET_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for a key or a password."""
@@ -21,23 +23,30 @@ QUIET_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TE
 
 class ShellArguments(msgspec.Struct):
     command: str
-    timeout: Annotated[int, Meta(ge=1, le=_MAX_SECONDS, description="seconds")] = _DEFAULT_SECONDS
+    timeout: Annotated[int, Meta(ge=1, le=MAX_SHELL_SECONDS, description="seconds")] = _DEFAULT_SECONDS
 
 
 async def _run_shell(arguments: ShellArguments, context: ToolContext) -> ToolResult:
     if "\0" in arguments.command:
         raise ToolFailed("The command has a NUL in it; it was not run. Write it without.")
+    return await run_shell_command(arguments.command, context.workspace, context.environment, arguments.timeout)
+
+
+async def run_shell_command(
+    command: str, workspace: Path, environment: Mapping[str, str], seconds: int = MAX_SHELL_SECONDS
+) -> ToolResult:
+    """Run a command without input and return its output as a screen would show it, with its exit code."""
     terminal = TerminalOutput()
     ran = await run_process_group(
-        [shutil.which("bash", path=context.environment.get("PATH")) or "/bin/sh", "-c", arguments.command],
-        cwd=str(context.workspace),
-        environment={**QUIET_ENVIRONMENT, **context.environment},
-        seconds=arguments.timeout,
+        [shutil.which("bash", path=environment.get("PATH")) or "/bin/sh", "-c", command],
+        cwd=str(workspace),
+        environment={**QUIET_ENVIRONMENT, **environment},
+        seconds=seconds,
         max_bytes=_MAX_OUTPUT_BYTES,
         on_output=terminal.feed,
     )
     text = await asyncio.to_thread(terminal.render)
-    note = _describe_end(ran, arguments.timeout)
+    note = _describe_end(ran, seconds)
     return ToolResult(
         f"{text}\n[{note}]" if text else f"[no output; {note}]", is_error=ran.exit_code != 0, is_process_output=True
     )

@@ -1,0 +1,42 @@
+"""Names and titles of sessions: a new name sorts by time, and a title is what the user asked for first."""
+
+import re
+import secrets
+import time
+from itertools import islice
+from typing import Final
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import is_user_request, text_of
+from tidegate.core.text.terminal_text import clean_text
+from tidegate.datafolder.contents import FolderContents
+
+_SUFFIX: Final = re.compile(r"-\d{8}-\d{6}(-\w+)?$")
+_LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
+"""No vowels, so that no words arise, and no letter that looks like a digit."""
+_MAX_TITLE_CHARS: Final = 120
+_MAX_READ_CHARS: Final = 4_000
+_MAX_SCANNED_EVENTS: Final = 12
+"""Events at the beginning of a log that are searched for its first message."""
+
+
+def make_session_name(like: str) -> str:
+    """Return a new name that begins like this one: its beginning, the time, so that names sort, and four random
+    letters, so that two of the same second differ."""
+    letters = "".join(secrets.choice(_LETTERS) for _ in range(4))
+    return f"{_SUFFIX.sub('', like)}-{time.strftime('%Y%m%d-%H%M%S')}-{letters}"
+
+
+def read_session_title(contents: FolderContents, name: str) -> str:
+    """Return the first request of a session in one line, without secrets; "" if it has none. An unreadable log returns
+    its error."""
+    try:
+        for event in islice(contents.open_log(name).read(), _MAX_SCANNED_EVENTS):
+            if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
+                # Masked before it is cut: a part of a key would not be recognized.
+                text = contents.mask(clean_text(text_of(event.payload.message)[:_MAX_READ_CHARS]))
+                return " ".join(text.split())[:_MAX_TITLE_CHARS]
+    except TidegateError as bad:
+        return str(bad)
+    return ""
