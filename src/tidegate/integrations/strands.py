@@ -172,7 +172,7 @@ class TidegateConversation(ConversationManager):
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
         """Shrink the view after a provider refused a request as too long. GiveUp after the policy's last attempt."""
         if e is not None:
-            self.threads.session(self._name_session(agent)).shrink()
+            self.threads.session(self._name_session(agent)).recovery.shrink()
 
     def _set_up(self, event: AgentInitializedEvent) -> None:
         agent: Any = event.agent
