@@ -128,6 +128,8 @@ def _group_by_object(
 
 def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiece[HostObject]]]) -> _Output[HostObject]:
     first, item = group[0], group[0].item
+    if item is not None and item.host.is_whole and first.state == "kept" and first.signed:
+        return _make_kept_output(form, first, item.host)
     parts = [part for shown in group for part in shown.message.parts]
     texts = tuple(part for part in parts if isinstance(part, Text))
     texts = texts if len(texts) == len(parts) else ()
@@ -143,6 +145,17 @@ def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiec
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
     return _Output(role if len(roles) == 1 else "mixed", host, item.host.number, edits, texts, is_kept=kept)
+
+
+def _make_kept_output(
+    form: MessageFormat[HostObject], shown: Shown[HostPiece[HostObject]], piece: HostPiece[HostObject]
+) -> _Output[HostObject]:
+    """The same for an object that is kept as it is: most are."""
+    role, parts = shown.message.role, shown.message.parts
+    side = "user" if role == "tool" and form.results_are_user else role
+    texts = tuple(part for part in parts if isinstance(part, Text))
+    edits = [PartEdit(place) for place in piece.places]
+    return _Output(side, piece.host, piece.number, edits, texts if len(texts) == len(parts) else (), None, is_kept=True)
 
 
 def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Output[HostObject]]:
