@@ -105,6 +105,7 @@ class FollowingSession(Generic[HostObject]):
         self.session = session
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
+        self._matched: tuple[list[str], list[str]] = [], []  # the keys of the last list, and the ids found for them
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -136,7 +137,7 @@ class FollowingSession(Generic[HostObject]):
         with self._lock:
             while True:
                 self.session.history.refresh()
-                known = self._tree.match([item.key for item in items])
+                known = self._match(items)
                 try:
                     if branch := self._find_branch(known):
                         self.session._append_all(self._append_here([branch]))
@@ -159,7 +160,7 @@ class FollowingSession(Generic[HostObject]):
         async with self._async_lock:
             while True:
                 self.session.history.refresh()
-                known = self._tree.match([item.key for item in items])
+                known = self._match(items)
                 try:
                     if branch := self._find_branch(known):
                         await self.session._append_all_async(self._append_here([branch]))
@@ -183,6 +184,16 @@ class FollowingSession(Generic[HostObject]):
             return complete(first)
 
         return make
+
+    def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
+        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
+        keys = [item.key for item in items]
+        before, ids = self._matched
+        if keys[: len(before)] != before:
+            before, ids = [], []
+        found = ids + self._tree.match(keys[len(before) :], ids[-1] if ids else ROOT)
+        self._matched = keys[: len(found)], found
+        return found
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
         """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
@@ -219,7 +230,7 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         session = self.session
-        ids = self._tree.match([item.key for item in items])
+        ids = self._match(items)
         shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
         unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
         return FollowedRequest(
