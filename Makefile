@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,11 +48,53 @@ test-fast: $(STAMP) ## run the quick tests of the engine, for the inner loop
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST) $(ARGS)
 
 # Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
-CLIENTS = @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0
+CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 opencode-ai@1.18.18 \
+  @google/gemini-cli@0.61.0 @mariozechner/pi-coding-agent@0.73.1 @qwen-code/qwen-code@0.24.4
 
-test-clients: $(STAMP) ## run real Claude Code and Codex through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
-	@npm install --silent --no-audit --no-fund --prefix .envs/clients $(CLIENTS) || echo "npm cannot install the clients"
-	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
+	@for client in $(CLIENTS); do \
+	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
+	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
+	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
+
+# Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
+INTEGRATIONS ?= .envs/integrations
+FRAMEWORKS ?= langchain openai_agents pydantic_ai agent_framework inspect_ai strands google_adk
+PINS_langchain = langchain==1.4.7 langgraph==1.2.20 langgraph-checkpoint-sqlite==3.1.2 langchain-openai==1.7.3 langchain-anthropic==1.7.7
+PINS_openai_agents = openai-agents==0.24.0
+PINS_pydantic_ai = pydantic-ai-slim[openai,anthropic]==2.62.0
+PINS_agent_framework = agent-framework-core==1.23.0 agent-framework-openai
+PINS_inspect_ai = inspect-ai==0.3.285 openai
+PINS_strands = strands-agents[openai]==1.62.0
+PINS_google_adk = google-adk==2.13.0
+
+integrations: $(addprefix $(INTEGRATIONS)/,$(addsuffix /.installed,$(FRAMEWORKS))) ## build an environment for each framework (FRAMEWORKS="langchain")
+
+$(INTEGRATIONS)/%/.installed:
+	@echo "integrations: $*"
+	@$(PYTHON) -m venv $(INTEGRATIONS)/$*
+	@$(INTEGRATIONS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary \
+	  pytest pytest-timeout hypothesis --editable . $(if $(NEWEST),$(foreach pin,$(PINS_$*),$(firstword $(subst ==, ,$(pin)))),$(PINS_$*))
+	@touch $@
+
+test-integrations: ## run the adapters with the frameworks that `make integrations` installed
+	@failed=; for name in $(FRAMEWORKS); do \
+	  if test -x $(INTEGRATIONS)/$$name/bin/python; then \
+	    echo "integrations: $$name"; $(INTEGRATIONS)/$$name/bin/python -m pytest -q -rs tests/integrations $(ARGS) || failed="$$failed $$name"; \
+	  else echo "integrations: $$name is skipped, it is not installed (make integrations FRAMEWORKS=$$name)"; fi; \
+	done; test -z "$$failed" || { echo "integrations: failed with$$failed"; exit 1; }
+
+newest-integrations: ## run the adapters with the newest releases and report what broke
+	@-$(MAKE) --keep-going integrations INTEGRATIONS=.envs/newest NEWEST=1
+	@$(MAKE) test-integrations INTEGRATIONS=.envs/newest
+
+# Debian's pgbouncer, unpacked and not installed; without apt a pgbouncer in PATH is used, or its tests are skipped.
+test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the lab on a Dask cluster (ARGS="-k pooler")
+	@mkdir -p .envs/team && cd .envs/team && { test -x usr/sbin/pgbouncer || { apt-get download -q pgbouncer libc-ares2 \
+	  && for each in *.deb; do dpkg -x $$each . ; done; } > download.log 2>&1 || echo "apt cannot get pgbouncer"; }
+	@test -d .envs/team/python/distributed || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --target .envs/team/python 'distributed>=2026.8' 'fsspec>=2026.9' || echo "pip cannot get Dask"
+	@TIDEGATE_TEAM=.envs/team PYTHONPATH=$(CURDIR)/.envs/team/python $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
 
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py

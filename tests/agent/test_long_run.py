@@ -199,7 +199,11 @@ class Run:
         assert results == [f"call_{day}" for day in range(self.asked)]
         assert self.largest <= WINDOW
         assert session.edit_counts.total() >= self.turns // 2, "the window was filled again and again"
-        assert session.window == LIMIT, "learned from the rate bucket, which came last, and from nothing else"
+        if self.wire == "openai_responses":  # its overflow names no number: the window is below the refused request
+            assert session.window is not None
+            assert session.window < LIMIT
+        else:
+            assert session.window == LIMIT, "learned from the rate bucket, which came last, and from nothing else"
 
 
 def test_two_thousand_steps_in_a_small_window() -> None:

@@ -23,6 +23,7 @@ from tidegate.core.errors import GiveUp, NotKept
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.disk.folder import Folder
 from tidegate.models.catalog import ModelInfo
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.pricing import TokenRates
@@ -35,6 +36,10 @@ from tidegate.wire.usage import Usage
 NOON = 1_794_744_000.0
 PRICES = {"scripted": ModelInfo(prices=(TokenRates(2.0, 10.0, 0.2),))}
 """Two dollars for a million tokens of input, ten for output, a fifth for what was cached."""
+
+
+def spending_folder(data: Path) -> Folder:
+    return Folder(data / "spend", max_file=10_000)
 
 
 def used(text: str, read: int, written: int, cached: int = 0) -> ScriptedAnswer:
@@ -193,7 +198,9 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
     caps = SpendSettings(day=SpendCap(tokens=1000))
 
     def spending() -> SessionSpending:
-        return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), model_overrides=PRICES)
+        return SessionSpending(
+            talk(), caps, days=DailySpending(spending_folder(tmp_path), lambda: now), model_overrides=PRICES
+        )
 
     for _ in range(4):  # each as a process of its own would
         spending().record_usage("scripted", Usage(240, 10, 0, 0), purpose="turn")
@@ -209,15 +216,15 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
 
 def test_writers_of_a_day_lose_nothing_to_each_other(tmp_path: Path) -> None:
     async def add() -> None:
-        days = [DailySpending(tmp_path, lambda: NOON) for _ in range(40)]
+        days = [DailySpending(spending_folder(tmp_path), lambda: NOON) for _ in range(40)]
         await asyncio.gather(*(asyncio.to_thread(each.add, SpendTotal(1, 0.5)) for each in days))
 
     asyncio.run(add())
-    assert DailySpending(tmp_path, lambda: NOON).read_today() == SpendTotal(40, 20.0)
+    assert DailySpending(spending_folder(tmp_path), lambda: NOON).read_today() == SpendTotal(40, 20.0)
 
 
 def test_a_day_that_cannot_be_read_is_not_nothing(tmp_path: Path) -> None:
-    days = DailySpending(tmp_path, lambda: NOON)
+    days = DailySpending(spending_folder(tmp_path), lambda: NOON)
     days.add(SpendTotal(10))
     (file,) = (tmp_path / "spend").glob("*.json")
     kept = file.read_bytes()

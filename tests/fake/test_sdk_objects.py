@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from tests.fake.server import Step
-from tests.fake.test_sdks import CALLS, with_anthropic, with_openai
+from tests.fake.test_sdks import CALLS, with_anthropic, with_gemini, with_openai
 from tidegate import Call, DataFolder, Message, Result, Session, Text
 from tidegate.core.events import UsageReported
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import anthropic
     import openai
+    from google import genai
+    from google.genai import types
 
 TOOL = {"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}
 ANSWERS: list[Step] = [CALLS, CALLS]
@@ -83,7 +85,32 @@ def test_anthropic() -> None:
 
 
 def test_gemini() -> None:
-    types = pytest.importorskip("google.genai.types")
+    session = opened("gemini-2.5-pro")
+
+    async def use(client: genai.Client) -> None:
+        from google.genai import types
+
+        body = dict(session.prepare().body)
+        contents, config = body.pop("contents"), types.GenerateContentConfig.model_validate(body)
+        reply = await client.aio.models.generate_content(model="gemini-2.5-pro", contents=contents, config=config)
+        session.add(first_content(reply))
+        session.record(reply.usage_metadata)
+        assert reply.usage_metadata
+        check(session, reply.usage_metadata.candidates_token_count or 0)
+
+    with_gemini(ANSWERS, use)
+
+
+def first_content(reply: types.GenerateContentResponse) -> types.Content:
+    assert reply.candidates
+    content = reply.candidates[0].content
+    assert content
+    return content
+
+
+def test_gemini_thought_signatures_and_empty_arguments() -> None:
+    from google.genai import types
+
     reply = types.GenerateContentResponse.model_validate(
         {
             "candidates": [
@@ -104,7 +131,7 @@ def test_gemini() -> None:
         }
     )
     session = opened("gemini-2.5-pro")
-    session.add(reply.candidates[0].content)
+    session.add(first_content(reply))
     session.record(reply.usage_metadata)
     call = next(part for part in session.view.items[-1].message.parts if isinstance(part, Call))
     assert (call.name, call.arguments) == ("read", '{"path":"a","none":null}')

@@ -16,6 +16,7 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 if TYPE_CHECKING:
     import anthropic
     import openai
+    from google import genai
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CALLS = ScriptedAnswer(
@@ -47,6 +48,22 @@ def with_anthropic(steps: list[Step], use: Callable[[anthropic.AsyncAnthropic], 
         async with Fake("anthropic", steps, **more) as server:
             async with anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as client:
                 await use(client)
+            return server
+
+    return asyncio.run(run())
+
+
+def with_gemini(steps: list[Step], use: Callable[[genai.Client], Awaitable[None]], **more: Any) -> Fake:
+    from google import genai
+
+    async def run() -> Fake:
+        async with Fake("gemini", steps, **more) as server:
+            base, _, version = server.url.rpartition("/")
+            with genai.Client(api_key=KEY, http_options={"base_url": base, "api_version": version}) as client:
+                try:
+                    await use(client)
+                finally:
+                    await client.aio.aclose()
             return server
 
     return asyncio.run(run())

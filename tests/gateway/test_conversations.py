@@ -16,6 +16,7 @@ from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, ste
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
+from tidegate.gateway.settings import Upstream
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 each_wire = pytest.mark.parametrize("wire", PATHS)
@@ -210,6 +211,58 @@ def test_a_name_in_the_path_or_header_chooses_the_session(tmp_path: Path) -> Non
                 assert session_names(running) == ["play", "work"]
         assert fake.seen[0].path == "/v1/messages"
         assert not any(name.startswith("x-tidegate") for seen in fake.seen for name in seen.headers)
+
+    asyncio.run(run())
+
+
+def test_sub_agents_of_a_named_session_have_sessions_of_their_own(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(9))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                for ids in ({}, {"x-claude-code-agent-id": "a1"}):
+                    own = {"x-claude-code-session-id": "1234", **ids}
+                    client = ScriptedClient("anthropic", running.url + "/s/work", http, own)
+                    client.say("start")
+                    await client.turn("result")
+                title = ScriptedClient("anthropic", running.url + "/s/work", http, {"x-claude-code-session-id": "1234"})
+                title.say("Write a title.")
+                assert (await title.ask(tools=[])).status_code == 200
+                assert session_names(running) == ["work", "work.a1"]
+                assert not any(isinstance(each, BranchStarted) for each in events_of(running, "work"))
+
+    asyncio.run(run())
+
+
+def test_tools_in_the_input_are_part_of_a_managed_conversation(tmp_path: Path) -> None:
+    """Codex sends its tools so with its newest models."""
+
+    async def run() -> None:
+        async with Fake("openai_responses", map(step_answer, range(9))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("openai_responses", running.url, http, {"session-id": "7"})
+                tools = [{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]
+                client.messages.append({"type": "additional_tools", "role": "developer", "tools": tools})
+                client.say("start")
+                await client.ask(tools=[])
+                assert session_names(running) == ["codex-7"]
+                assert running.data.open_conversation("codex-7").view.tools[0].name == "functions"
+        assert fake.seen[0].raw == client.sent[0]
+
+    asyncio.run(run())
+
+
+def test_the_login_of_a_subscription_goes_to_its_own_address(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("openai_responses", map(step_answer, range(9))) as fake, Fake("openai_responses") as other:
+            upstreams = upstream_of(other), Upstream("openai-chatgpt", "openai", fake.host + "/backend-api/codex")
+            async with run_gateway(tmp_path, *upstreams) as running, open_http() as http:
+                login = {"chatgpt-account-id": "of-nobody", "session-id": "7"}
+                client = ScriptedClient("openai_responses", running.url, http, login)
+                client.say("start")
+                await client.ask()
+                assert session_names(running) == ["codex-7"]
+        assert [seen.path for seen in fake.seen] == ["/backend-api/codex/responses"]
+        assert other.seen == []
 
     asyncio.run(run())
 

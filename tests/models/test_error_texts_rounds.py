@@ -32,6 +32,9 @@ output_cap 400 {"error":{"message":"Param Incorrect","type":"upstream_error","pa
 output_cap 416 max_completion_tokens is limited for this model
 output_cap 400 {"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'max_completion_tokens'), 'msg': 'Extra inputs are not permitted', 'input': 8192}]","type":"BadRequestError","code":400}
 output_cap 400 invalid request: max_tokens can only be 0 if return_likelihoods is set to 'ALL' and prompt is longer than 1 token.
+bytes - {"type":"error","status":413,"error":{"code":"message_too_big"}}
+bytes - {"status":413,"error":"no"}
+transport - write tcp 127.0.0.1:4868->127.0.0.1:7890: wsasend: An existing connection was forcibly closed by the remote host.
 bytes 413 {"error":{"message":"failed to parse request","code":""}}
 media 400 {"error":{"type":"ValidationException","message":"The model returned the following errors: messages.0.content.1.source.bytes: The document source bytes could not be parsed as the specified format."}}
 media 400 Messages can't contain duplicate document names.

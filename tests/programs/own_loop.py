@@ -9,6 +9,7 @@ from tidegate import Request, Session
 if TYPE_CHECKING:
     import anthropic
     import openai
+    from google import genai
 
 
 def open_session(model: str, wire: str = "") -> Session:
@@ -39,4 +40,19 @@ async def ask_anthropic(client: anthropic.AsyncAnthropic) -> Session:
     reply = await client.messages.create(**session.prepare().body)
     session.add(reply)
     session.record(reply.usage)
+    return session
+
+
+async def ask_gemini(client: genai.Client) -> Session:
+    from google.genai import types
+
+    session = open_session("gemini-2.5-pro")
+    body = session.prepare().body
+    options = {name: value for name, value in body.items() if name not in ("contents", "generationConfig")}
+    config = types.GenerateContentConfig.model_validate(options | body["generationConfig"])
+    reply = await client.aio.models.generate_content(model=session.model, contents=body["contents"], config=config)
+    content = reply.candidates[0].content if reply.candidates else None
+    assert content is not None, reply.prompt_feedback
+    session.add(content)
+    session.record(reply.usage_metadata)
     return session

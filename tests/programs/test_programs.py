@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.fake.test_sdks import with_anthropic, with_openai
+from tests.fake.test_sdks import with_anthropic, with_gemini, with_openai
 from tests.programs.many_sessions import SESSIONS, run_all
-from tests.programs.own_loop import ask_anthropic, ask_openai_chat, ask_openai_responses
+from tests.programs.own_loop import ask_anthropic, ask_gemini, ask_openai_chat, ask_openai_responses
 from tidegate import Session, Text
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import anthropic
     import openai
+    from google import genai
 
 COLD = ScriptedAnswer(text="The cache is cold.")
 
@@ -42,6 +43,13 @@ def test_own_loop_with_anthropic() -> None:
         check(await ask_anthropic(client))
 
     with_anthropic([COLD], use)
+
+
+def test_own_loop_with_gemini() -> None:
+    async def use(client: genai.Client) -> None:
+        check(await ask_gemini(client))
+
+    with_gemini([COLD], use)
 
 
 def test_twenty_sessions_at_once(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Proxy:
             f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}/{given['dbname']}?sslmode=disable"
         )
         self.cut: Cut = ""
-        self.pools = False  # give the processes of the server other numbers, as a pooler does
+        self.times = 1  # so often it is cut
         self.done = Event()  # the connection was cut
         self.late = Event()  # set it, and a late request is handed to the server
         self.handed = Event()  # it was
@@ -82,7 +82,9 @@ class Proxy:
                     return
                 cut = self.cut if MARK in data else ""
                 if cut:
-                    self.cut = ""
+                    self.times -= 1
+                    if self.times <= 0:
+                        self.cut = ""
                     pair.mute.set()
                 if cut == "answer":
                     pair.server.sendall(data)
@@ -108,9 +110,6 @@ class Proxy:
                 if pair.mute.is_set():
                     self.done.set()
                     break
-                key = data.find(b"K\0\0\0\x0c")  # the number of the process and its secret: sent once, at the start
-                if self.pools and key >= 0:
-                    data = data[: key + 5] + (4711).to_bytes(4) + data[key + 9 :]
                 if not self._passes(pair, pair.client, data):
                     return
                 pair.client.sendall(data)

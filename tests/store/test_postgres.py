@@ -13,7 +13,7 @@ from tidegate.store.conformance import suite
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import MAX_RECORD, PostgresStore
-from tidegate.store.postgres.connection import MIGRATION_LOCK, MIGRATIONS
+from tidegate.store.postgres.migrations import MIGRATION_LOCK, MIGRATIONS
 from tidegate.store.postgres.statements import BATCH_BYTES, BATCH_RECORDS
 from tidegate.store.store import Store
 
@@ -253,7 +253,7 @@ def test_a_role_without_the_right_to_create_can_work(store: PostgresStore, postg
     role = "r_" + str(psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"])
     run_sql(postgres_url, f"create role {role} login")
     run_sql(postgres_url, f"grant select, insert, update, delete on tidegate_sessions, tidegate_records to {role}")
-    run_sql(postgres_url, f"grant select on tidegate_migrations to {role}")
+    run_sql(postgres_url, f"grant select on tidegate_migrations, tidegate_tenants to {role}")
     other = PostgresStore(postgres_url.replace("postgres:@", f"{role}@"))
     assert other.append("s", 1, [b"2"]) == 2
     run_sql(postgres_url, f"revoke insert on tidegate_records from {role}")
@@ -318,7 +318,7 @@ def test_a_role_that_may_not_vacuum_can_rewrite(store: PostgresStore, postgres_u
     role = "v_" + str(psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"])
     run_sql(postgres_url, f"create role {role} login")
     run_sql(postgres_url, f"grant select, insert, update, delete on tidegate_sessions, tidegate_records to {role}")
-    run_sql(postgres_url, f"grant select on tidegate_migrations to {role}")
+    run_sql(postgres_url, f"grant select on tidegate_migrations, tidegate_tenants to {role}")
     other = PostgresStore(postgres_url.replace("postgres:@", f"{role}@"))
     other.rewrite("s", {1: b"one"})
     other.close()

@@ -146,6 +146,7 @@ GEMINI_ROWS: list[Row] = [
     (DECLARED, [5], "SHAPE", "function_declarations[0]"),
     (DECLARED, [{"name": "a"}, {"name": "a"}], "GE5", "Duplicate function declaration found: a"),
     ((*DECLARED, 0, "parametersJsonSchema"), {"type": "thing"}, "GE8", "parameters_json_schema"),
+    ((*DECLARED, 0, "parameters_json_schema"), {"type": "thing"}, "GE8", "parameters_json_schema"),
     ((*DECLARED, 0, "parameters"), {"type": "array", "items": 5}, "GE8", "(Schema)"),
     ((*DECLARED, 0, "parameters"), {"anyOf": [{"$ref": "#"}]}, "GE8", 'Unknown name "$ref"'),
 ]

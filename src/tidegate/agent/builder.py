@@ -84,10 +84,9 @@ class AgentBuilder(NamedTuple):
 
     async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
         self.extend_mask(config)
-        folder = self.data.root if self.data is not None else None
         brain, window = config.agent.brain, config.window or load_configured_policy(config).window
         return await connect_provider(
-            config, brain, self.environment, folder, stack=self.stack, window=window, provider=provider
+            config, brain, self.environment, self.data, stack=self.stack, window=window, provider=provider
         )
 
     def build_prompt(
@@ -143,7 +142,7 @@ class AgentBuilder(NamedTuple):
     def build_spending(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session
     ) -> SessionSpending:
-        days = DailySpending(self.data.root, self.data.clock) if self.data is not None else None
+        days = DailySpending(self.data.spending_folder, self.data.clock) if self.data is not None else None
         return SessionSpending(session, config.settings.spend, days=days, model_overrides=connection.model_overrides)
 
     def build_hooks(self, config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> HookRunner:
@@ -260,8 +259,7 @@ class AgentBuilder(NamedTuple):
             return None
         if brain is not None:
             mask = self._choose_summary_mask(config)
-            folder = self.data.root if self.data is not None else None
-            own = await connect_provider(config, brain, self.environment, folder, stack=self.stack)
+            own = await connect_provider(config, brain, self.environment, self.data, stack=self.stack)
         summarizer = create_summarizer(
             MeteredProvider(own.provider, [spending]),
             window=own.window.tokens,

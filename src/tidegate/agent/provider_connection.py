@@ -11,9 +11,10 @@ from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarge
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import BrainSettings, FileSettings, ModelSettings
 from tidegate.agent.plugin_provider import open_plugin_provider
-from tidegate.core.errors import BadInput, BadPolicy, NotKept
+from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 from tidegate.core.tokens.counting import TokenCounter
-from tidegate.disk.atomic_files import write_atomically
+from tidegate.datafolder.contents import FolderContents
+from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, find_entry, find_model
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.errors.classification import ProviderError
@@ -47,7 +48,7 @@ class ProviderConnection(msgspec.Struct, frozen=True):
     model_overrides: Mapping[str, ModelInfo] = {}
     window_resolver: WindowResolver | None = None
     learned_windows: LearnedWindows | None = None
-    folder: Path | None = None
+    windows_folder: TextFolder | None = None
 
     def learn_window(self, error: ProviderError) -> ResolvedWindow | None:
         """Learn the window from an error, store it, and return it; None if the error does not tell it."""
@@ -64,18 +65,16 @@ class ProviderConnection(msgspec.Struct, frozen=True):
         return self.window_resolver.window
 
     def save_windows(self) -> None:
-        if self.learned_windows is not None and self.folder is not None:
-            with suppress(NotKept):  # it will be learned again
-                write_atomically(
-                    self.folder / WINDOWS_FILE, msgspec.json.encode(self.learned_windows.to_records()), durable=False
-                )
+        if self.learned_windows is not None and self.windows_folder is not None:
+            with suppress(TidegateError):  # it will be learned again
+                self.windows_folder.write(WINDOWS_FILE, msgspec.json.encode(self.learned_windows.to_records()).decode())
 
 
 async def connect_provider(
     config: ResolvedConfig,
     brain: BrainSettings,
     environment: Mapping[str, str],
-    folder: Path | None,
+    data: FolderContents | None,
     *,
     stack: AsyncExitStack,
     window: int | None = None,
@@ -83,12 +82,13 @@ async def connect_provider(
 ) -> ProviderConnection:
     """Connect to the provider of the brain, which is closed with `stack`; a given `provider` stays open.
 
-    `window` is the configured window.
+    `window` is the configured window. `data` has the learned windows, and weights that were downloaded.
     """
+    windows_folder = data.state_folder if data else None
     prices = build_model_overrides(config)
     target = resolve_target(brain, config.settings.providers, environment)
     if target.is_embedded and provider is None:
-        return _connect_embedded(brain, environment, folder, window, prices, stack)
+        return _connect_embedded(brain, environment, data.root if data else None, window, prices, stack)
     if provider is None and target.plugin is not None:
         _check_price(config, brain, target, prices)
         provider = open_plugin_provider(target.plugin, target)
@@ -107,7 +107,7 @@ async def connect_provider(
             marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
         )
         stack.push_async_callback(provider.close)
-        resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
+        resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(windows_folder))
         found = await resolver.query_server()
     else:
         target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
@@ -124,7 +124,7 @@ async def connect_provider(
         model_overrides=prices,
         window_resolver=resolver,
         learned_windows=learned,
-        folder=folder,
+        windows_folder=windows_folder,
     )
     if resolver.forgotten_notice:
         connection.save_windows()
@@ -172,13 +172,14 @@ def _create_window_resolver(
     )
 
 
-def _load_learned_windows(folder: Path | None) -> LearnedWindows:
+def _load_learned_windows(folder: TextFolder | None) -> LearnedWindows:
     """Load the learned windows. If the file cannot be read, they will be learned again."""
     if folder is None:
         return LearnedWindows()
     try:
-        return LearnedWindows(msgspec.json.decode((folder / WINDOWS_FILE).read_bytes(), type=list[LearnedWindow]))
-    except (OSError, msgspec.MsgspecError):
+        text = folder.read(WINDOWS_FILE)
+        return LearnedWindows(msgspec.json.decode(text, type=list[LearnedWindow]) if text else ())
+    except (TidegateError, msgspec.MsgspecError):
         return LearnedWindows()
 
 

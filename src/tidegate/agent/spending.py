@@ -1,12 +1,12 @@
 """Spending: the sums of a session and of a day, and their caps in tokens and dollars.
 
-    spending = SessionSpending(session, config.settings.spend, days=DailySpending(data.root))
+    spending = SessionSpending(session, config.settings.spend, days=DailySpending(data.spending_folder))
     provider = MeteredProvider(provider, [spending], purpose="turn")     # checks before each call, counts each reply
 
 The sum of a session is computed from its log alone. The usage of the conversation is there as UsageReported events;
 other costs (summaries, subagents, interrupted replies) are notes of the topic `spent`. The sum of a day is a small file
-in the data folder, shared by all its sessions. A cap is checked before a call, so the last call may exceed it. All sums
-are estimates; only the provider's bill is exact.
+in the data folder or the shared store, for all sessions. A cap is checked before a call, so the last call may exceed
+it. All sums are estimates; only the provider's bill is exact.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
 
 from tidegate.agent.config.settings import SpendCap, SpendSettings
-from tidegate.core.errors import GiveUp, NotKept
+from tidegate.core.errors import BadInput, GiveUp, NotKept
 from tidegate.core.events import Event, NoteAdded, UsageReported
-from tidegate.disk.atomic_files import hold_lock, write_atomically
+from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, parse_side_cost
@@ -62,8 +62,8 @@ class DailySpending:
     A sum that could not be written is kept in memory and written with the next one.
     """
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self._folder = folder / "spend"
+    def __init__(self, folder: TextFolder, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
         self._clock = clock
         self._unwritten: dict[str, SpendTotal] = {}
 
@@ -82,22 +82,34 @@ class DailySpending:
 
     def _write_pending(self) -> None:
         for day, spent in list(self._unwritten.items()):
-            with hold_lock(self._folder / ".lock"):
-                whole = self._read_day(day) + spent
-                write_atomically(self._folder / f"{day}.json", msgspec.json.encode(whole))
+            self._folder.update(f"{day}.json", partial(_add_to_day, day, spent))
             del self._unwritten[day]
 
     def _read_day(self, day: str) -> SpendTotal:
-        path = self._folder / f"{day}.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=SpendTotal)
-        except FileNotFoundError:
-            return SpendTotal()
-        except (OSError, msgspec.MsgspecError) as error:
-            raise NotKept(
-                f"What was spent on {day} cannot be read: {error}.",
-                f"Repair spend/{day}.json in the data folder, or remove it: then the day starts at zero.",
-            ) from error
+            return _parse_day(day, self._folder.read(f"{day}.json"))
+        except BadInput as error:
+            raise _make_unreadable_error(day, error) from error
+
+
+def _parse_day(day: str, text: str | None) -> SpendTotal:
+    if text is None:
+        return SpendTotal()
+    try:
+        return msgspec.json.decode(text, type=SpendTotal)
+    except msgspec.MsgspecError as error:
+        raise _make_unreadable_error(day, error) from error
+
+
+def _add_to_day(day: str, spent: SpendTotal, text: str | None) -> str:
+    return msgspec.json.encode(_parse_day(day, text) + spent).decode()
+
+
+def _make_unreadable_error(day: str, error: Exception) -> NotKept:
+    return NotKept(
+        f"What was spent on {day} cannot be read: {error}.",
+        f"Repair spend/{day}.json in the data folder, or remove it: then the day starts at zero.",
+    )
 
 
 class SessionSpending:

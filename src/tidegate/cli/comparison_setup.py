@@ -24,6 +24,7 @@ from tidegate.lab.comparison.session_sources import (
 )
 from tidegate.lab.importers import find_local_sessions
 from tidegate.lab.importers.registry import find_recording_files
+from tidegate.lab.importers.remote_files import fetch_recordings
 from tidegate.models.catalog import find_model
 from tidegate.models.pricing import TokenRates
 from tidegate.presets import preset_names
@@ -67,7 +68,7 @@ def resolve_lab_options(
 
 
 def read_session_sources(options: argparse.Namespace, count: str) -> SourceScan:
-    paths = [Path(path) for path in options.paths]
+    paths = fetch_recordings(options.paths, locate_lab_cache(options.cache))
     files = find_recording_files(paths) if paths else []
     for agent in options.mine:
         files += find_local_sessions(agent)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.cli.options import DATA_VARIABLE, STORE_VARIABLE
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE, locate_user_data
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import session_not_found
 from tidegate.store.session_log import KeptLog
@@ -17,8 +17,7 @@ from tidegate.store.session_log import KeptLog
 
 def locate_data_folder(options: argparse.Namespace) -> Path:
     """Return `--data`, else the environment's folder, else the one where programs of this user keep their data."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(options.data or os.environ.get(DATA_VARIABLE) or Path(home) / "tidegate")
+    return Path(options.data) if options.data else locate_user_data()
 
 
 @contextmanager

@@ -13,6 +13,8 @@ _EXTRAS = {
     "mcp_types": "mcp",
     "optuna": "tune",
     "psycopg": "postgres",
+    "distributed": "cluster",
+    "fsspec": "cluster",
     "opentelemetry": "otel",
     "xllamacpp": "local",
     "httptools": "gateway",

@@ -16,12 +16,14 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.lab.comparison.regression_gate import GateResult
     from tidegate.lab.comparison.report.findings import Findings, FindingsSetup
     from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
+    from tidegate.lab.worker_pool import Engine
 
 _ABOUT = """\
 Replay recorded sessions under several policies, without a model and without a key, and say in numbers what each keeps
 and what it costs: means over sessions with 95% intervals over projects, and paired differences from a baseline.
 
-PATH is a session file of any known agent, or a folder of them; --mine finds your own. Sessions longer than 1.5 windows
+PATH is a session file of any known agent, a folder of them, a pattern in quotes, or a URL of object storage (extra
+`cluster`); --mine finds your own. Sessions longer than 1.5 windows
 are measured. Results are kept in a cache by content: a run that was stopped goes on, one that is repeated is instant.
 """
 _EPILOG = """\
@@ -31,6 +33,7 @@ examples:
   tidegate lab recordings/ --window 32000
   tidegate lab recordings/ --policy default --policy my.yaml --window 16000 --window 64000 --html report.html
   tidegate lab --mine claude-code --window 64000 --peers --json report.json
+  tidegate lab 's3://bucket/sessions/*.jsonl' --window 32000 --engine dask://scheduler:8786
   tidegate lab recordings/ --window 32000 --peers --curve fidelity=0.2,0.3,0.4,0.65
   tidegate lab recordings/ --policy my.yaml --window 32000 --save kept.json     then, after a change:
   tidegate lab recordings/ --gate kept.json                                     exit status 1 if it got worse
@@ -51,6 +54,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="a preset or a YAML file; may be repeated (default: all presets)",
     )
     add("--window", action="append", type=parse_positive_int, default=[], metavar="N", help="tokens; may be repeated")
+    add(
+        "--engine",
+        default="",
+        metavar="URL",
+        help="measure on a cluster: dask://HOST:PORT (default: processes of this machine)",
+    )
     add("--peers", action="store_true", help="other tools too, as far as `make peers` built them")
     add("--peer", action="append", default=[], metavar="NAME", help="one other tool; may be repeated")
     add(
@@ -107,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
         read_stored_findings,
     )
     from tidegate.lab.comparison.report.builder import ReportContext, build_findings
+    from tidegate.lab.dask_engine import open_engine
     from tidegate.terminal.output import print_error
 
     stored = read_stored_findings(Path(options.gate)) if options.gate else None
@@ -124,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
         from tidegate.cli.lab_probe import run_probe
 
         return run_probe(options, plan)
-    results, interrupted = _run_comparison(plan, options.jobs or count_cores())
+    results, interrupted = _run_comparison(plan, open_engine(options.engine, options.jobs or count_cores()))
     context = ReportContext(
         title=f"{len(chosen.contenders)} policies on recorded sessions",
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -185,14 +195,14 @@ def _choose_baseline(wanted: str, contenders: "Sequence[Contender]") -> str:
     return wanted or ("default" if "default" in keys else keys[0])
 
 
-def _run_comparison(plan: "ComparisonPlan", jobs: int) -> "tuple[ComparisonResults, bool]":
+def _run_comparison(plan: "ComparisonPlan", engine: "Engine") -> "tuple[ComparisonResults, bool]":
     """Return the results, and whether Ctrl-C stopped the measurement before it was complete."""
     from tidegate.lab.comparison.runner import load_cached_results, run_comparison
     from tidegate.terminal.output import show_progress
 
     try:
         with show_progress("measuring", len(plan.list_cells())) as step:
-            return run_comparison(plan, jobs, step), False
+            return run_comparison(plan, engine, step), False
     except KeyboardInterrupt:
         return load_cached_results(plan), True
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
-DATA_VARIABLE, STORE_VARIABLE = "TIDEGATE_DATA", "TIDEGATE_STORE"
+from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE
 
 
 class Subparsers(Protocol):
@@ -80,7 +80,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
 def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     """Add what `lab` and `tune` share: which sessions, and how they are measured."""
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="a session file of any known agent, or a folder of them")
+    add("paths", nargs="*", metavar="PATH", help="a file of any known agent, a folder, a pattern or a URL")
     add("--mine", action="append", default=[], metavar="AGENT", help="your own sessions of this agent, reading only")
     add("--count", choices=("chars/4", "exact"), default=None, help="how tokens are counted (default: chars/4)")
     add("--common", default="", metavar="FILE", help="JSON list of names to leave out (default: those of 4 projects)")
@@ -103,3 +103,10 @@ def parse_positive_int(text: str) -> int:
 def count_cores() -> int:
     """Return how many processes `--jobs` means when it is not given."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_port(text: str) -> int:
+    """Read the number of a port; 0 lets the system choose one."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)

@@ -16,6 +16,7 @@ from tidegate.cli import (
     fork,
     import_,
     lab,
+    mcp,
     memory,
     plugins,
     policies,
@@ -30,12 +31,13 @@ from tidegate.cli import (
     tune,
     undo,
     view,
+    wrap,
 )
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
 _COMMANDS = (
-    *(chat, run, serve, demo),
+    *(chat, run, wrap, serve, mcp, demo),
     *(sessions, show, trace, view, recall, memory),
     *(undo, clear, fork, forget, export, import_, doctor),
     *(lab, replay, tune, policies, seeds),

@@ -2,14 +2,21 @@
 
 import argparse
 import os
+import shlex
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
-from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int
+from tidegate.cli.wrapped_clients import CLIENTS, WrappedClient, make_client_setup
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from socket import socket
+
+    from tidegate.agent.config.resolved_config import ResolvedConfig
     from tidegate.agent.config.settings import GatewayFileSettings
+    from tidegate.core.events import Event
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
@@ -19,13 +26,15 @@ set-up for each client. The same settings can be in the section `gateway:` of ti
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
-it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored.
+it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored. The page /ui
+shows the sessions while they run.
 
 examples:
   tidegate serve
-  ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
+  eval "$(tidegate serve --env claude)" && claude
   tidegate serve --window 32000 --upstream openai=http://127.0.0.1:8080/v1
   tidegate serve --host 0.0.0.0 --token-env GATEWAY_TOKEN
+  tidegate serve --workers 4 --store postgresql://worker@db/tidegate          docs/team.md: several hosts
 """
 
 
@@ -35,7 +44,33 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add = parser.add_argument
     add("--host", default="", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
-    add("--port", type=_parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
+    add("--port", type=parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
+    add_gateway_options(parser)
+    add("--token-env", action="append", default=[], metavar="NAME", help="the variable with a token clients must show")
+    add(
+        "--on-store-failure",
+        choices=("forward", "refuse"),
+        default=None,
+        help="what happens to requests that cannot be logged (default: forward)",
+    )
+    add(
+        "--workers",
+        type=parse_positive_int,
+        default=1,
+        metavar="N",
+        help="processes that serve the port together; any of them serves any session (default: 1)",
+    )
+    add("--quiet", action="store_true", help="no line per request")
+    add("--otel", action="store_true", help="make OpenTelemetry spans of model calls, tool calls and compactions")
+    add(
+        "--env", choices=tuple(CLIENTS), metavar="CLIENT", help="print how to point this client at the gateway, and end"
+    )
+    add_data_options(parser)
+
+
+def add_gateway_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that runs a gateway."""
+    add = parser.add_argument
     add(
         "--upstream",
         action="append",
@@ -45,53 +80,107 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="the window of every model")
     add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
-    add("--token-env", action="append", default=[], metavar="NAME", help="the variable with a token clients must show")
-    add(
-        "--on-store-failure",
-        choices=("forward", "refuse"),
-        default=None,
-        help="what happens to requests that cannot be logged (default: forward)",
-    )
+    add("--no-recall", action="store_true", help="do not offer models a hidden tool to read back what left the view")
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
-    add("--quiet", action="store_true", help="no line per request")
-    add_data_options(parser)
-
-
-def _parse_port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("uvicorn", "httptools", "zstandard")
+    require_packages("uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
 
-    from pathlib import Path
+    from tidegate.gateway.settings import check_settings
 
-    from tidegate.agent.config.files import locate_config_files
-    from tidegate.agent.config.launch import LaunchOptions
+    settings = make_gateway_settings(options, load_gateway_config(options).settings.gateway, {})
+    check_settings(settings)
+    if options.env:
+        print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}"))
+        return EXIT_OK
+    check_policies(settings)
+    if options.workers == 1:
+        _serve(options, settings)
+    else:
+        _serve_with_workers(options, settings)
+    return EXIT_OK
+
+
+def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "socket | None" = None) -> None:
+    from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.data_location import open_data_folder
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.server import print_log_line, run_gateway
-    from tidegate.gateway.settings import check_settings
-    from tidegate.presets import load
+    from tidegate.web.live.pages import GatewayPage
 
-    files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
-    written = LaunchOptions(files, os.environ).load_config().config.settings.gateway
-    settings = make_gateway_settings(options, written)
-    check_settings(settings)
-    for policy in (settings.policy, *settings.policies.values()):
-        load(policy)  # a faulty policy is wrong usage: report it before anything is opened
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
-        gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
-        print_log_line(f"tidegate: listening on http://{settings.host}:{settings.port}, data in {data.root}")
-        run_gateway(gateway, settings)
-    return EXIT_OK
+        log_line = (lambda line: None) if options.quiet else print_log_line
+        gateway = Gateway(settings, data, log_line, make_watcher=make_span_watcher if options.otel else None)
+        prices = build_model_overrides(load_gateway_config(options))
+        gateway.page = GatewayPage(settings, data, gateway.activity, prices=prices)
+        address = f"http://{settings.host}:{settings.port}"
+        if listener is None:
+            print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
+        run_gateway(gateway, settings, listener)
 
 
-def make_gateway_settings(options: argparse.Namespace, written: "GatewayFileSettings") -> "GatewaySettings":
+def _serve_with_workers(options: argparse.Namespace, settings: "GatewaySettings") -> None:
+    from functools import partial
+
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.gateway.server import open_listener, print_log_line
+    from tidegate.gateway.workers import Workers
+
+    with open_data_folder(options, create=True, secrets=[]) as data:  # reports an unusable store, and migrates it
+        root = data.root
+    names = ("data", "store", "quiet", "otel", "config")
+    shared = argparse.Namespace(**{name: getattr(options, name) for name in names})
+    with open_listener(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        print_log_line(f"tidegate: {options.workers} workers listen on http://{host}:{port}, data in {root}")
+        Workers(partial(_serve, shared, settings), listener, options.workers, print_log_line).run(
+            settings.shutdown_timeout
+        )
+
+
+def make_span_watcher(session: str) -> "Callable[[Event], None]":
+    """What makes spans of the events of a session, with the program's own set-up of OpenTelemetry."""
+    from tidegate.integrations.otel_spans import create_span_watcher
+
+    return create_span_watcher(session=session)
+
+
+def describe_client_setup(client: WrappedClient, url: str) -> str:
+    """Lines for a shell that point a client at a running gateway."""
+    if client.by_hand:
+        return "# " + client.by_hand.replace("{url}", url)
+    setup = make_client_setup(client, url, os.environ)
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in setup.environment.items()]
+    if setup.arguments:
+        lines.append(f"alias {client.program}={shlex.quote(shlex.join([client.program, *setup.arguments]))}")
+    return "\n".join(lines)
+
+
+def load_gateway_config(options: argparse.Namespace) -> "ResolvedConfig":
+    """The configuration files of this folder and this user."""
+    from pathlib import Path
+
+    from tidegate.agent.config.files import locate_config_files
+    from tidegate.agent.config.launch import LaunchOptions
+
+    files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
+    return LaunchOptions(files, os.environ).load_config().config
+
+
+def check_policies(settings: "GatewaySettings") -> None:
+    """Raise BadPolicy for a faulty policy: it is wrong usage, to be reported before anything is opened."""
+    from tidegate.presets import load
+
+    for policy in (settings.policy, *settings.policies.values()):
+        load(policy)
+
+
+def make_gateway_settings(
+    options: argparse.Namespace, written: "GatewayFileSettings", other_upstreams: Mapping[str, str]
+) -> "GatewaySettings":
     """The settings of the command line over those of the file. BadInput for a variable that is not set."""
     from tidegate.core.errors import BadInput
     from tidegate.gateway.settings import GatewaySettings, parse_upstream
@@ -103,7 +192,7 @@ def make_gateway_settings(options: argparse.Namespace, written: "GatewayFileSett
         return value
 
     keys = {name: read_variable(each.key_env) for name, each in written.upstreams.items() if each.key_env}
-    urls = {name: each.url for name, each in written.upstreams.items()}
+    urls = {**other_upstreams, **{name: each.url for name, each in written.upstreams.items()}}
     urls |= dict(text.split("=", 1) if "=" in text else (text, "") for text in options.upstream)
     given = [parse_upstream(f"{name}={url}", keys) for name, url in urls.items()]
     return GatewaySettings(
@@ -116,6 +205,7 @@ def make_gateway_settings(options: argparse.Namespace, written: "GatewayFileSett
         policies=written.policies,
         tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
         on_store_failure=options.on_store_failure or written.on_store_failure,
+        recall=written.recall and not options.no_recall,
         retention_days=written.retention_days,
         max_body=written.max_body,
     )

@@ -14,19 +14,21 @@ from typing import Self
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.datafolder.locks import SessionLocks
+from tidegate.datafolder.shared_index import open_shared_index
 from tidegate.datafolder.snapshots import Snapshots
 from tidegate.disk.atomic_files import sync_folder
-from tidegate.disk.folder import Folder, session_file_key
+from tidegate.disk.folder import Folder, TextFolder, session_file_key
 from tidegate.memory.log_lines import LogLine, extract_log_lines
-from tidegate.memory.notes import Notes
+from tidegate.memory.notes import MAX_NOTE_BYTES, Notes
 from tidegate.memory.search import Search
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData
 from tidegate.store.open import open_store
 from tidegate.store.session_log import KeptLog
-from tidegate.store.store import Store
+from tidegate.store.store import SharedStore, Store
 
 _MAX_FILE_BYTES = 64 * 1024 * 1024
+_MAX_STATE_BYTES = 256 * 1024 * 1024
 _MAX_SEARCHED_BYTES = 8 * 1024 * 1024
 """Bytes of a record that is searched for secrets before it is put into a blob."""
 
@@ -35,7 +37,8 @@ class FolderContents:
     """The stores and folders inside a data folder.
 
     `store` is another place for the logs, for example the URL of a database. Large records then stay in the logs, where
-    other hosts can read them, and `blobs` is None.
+    other hosts can read them, and `blobs` is None. If the store is a `SharedStore` (PostgreSQL), notes, marks,
+    spending, learned windows, the files of sessions and the search index are there too: the folder holds only caches.
 
     `secrets` are values that are masked everywhere but in the logs. The default is the API keys in the environment.
     """
@@ -53,14 +56,24 @@ class FolderContents:
         self.store: Store = open_store(store or self.root, clock) if isinstance(store, str) else store
         self.mask = SecretMask(keys_of(os.environ) if secrets is None else secrets)
         self.blobs = None if store else Blobs(self.root / "blobs", has_secret=self._has_secret)
-        self.notes = Notes(self.root / "memory", mask=self.mask, clock=clock)
+        self.notes = Notes(
+            self._open_folder("memory", max_file=MAX_NOTE_BYTES, ending=".md"), mask=self.mask, clock=clock
+        )
         self.snapshots = Snapshots(self.root / "views", self.mask)
-        self.retention_folder = Folder(self.root / "retention", max_file=10_000)
-        self.workspaces = Folder(self.root / "workspaces", max_file=100_000)
+        self.retention_folder = self._open_folder("retention", max_file=10_000)
+        self.workspaces = self._open_folder("workspaces", max_file=100_000)
+        self.unfinished_folder = self._open_folder("unfinished", max_file=_MAX_FILE_BYTES)
+        self.spending_folder = self._open_folder("spend", max_file=10_000)
+        self.state_folder = self._open_folder("", max_file=_MAX_STATE_BYTES)
+        """Single files: the removed sessions and the learned windows."""
         self.preferences = Folder(self.root / "preferences", max_file=1_000)
-        self.unfinished_folder = Folder(self.root / "unfinished", max_file=_MAX_FILE_BYTES)
-        self.locks = SessionLocks(self.root / "locks")
+        self.locks = SessionLocks(self.root / "locks", self.store if isinstance(self.store, SharedStore) else None)
         self._search: Search | None = None
+
+    def _open_folder(self, name: str, *, max_file: int, ending: str = "", is_cached: bool = False) -> TextFolder:
+        if isinstance(self.store, SharedStore):
+            return self.store.open_folder(name, self.root / name, max_file=max_file, ending=ending, is_cached=is_cached)
+        return Folder(self.root / name, max_file=max_file, ending=ending)
 
     def check_new(self, name: str) -> None:
         """BadInput if the name of a new session contains a secret: its files are named after it."""
@@ -81,9 +94,9 @@ class FolderContents:
         """Return the log of a session, empty if there is none."""
         return KeptLog(self.store, name, self.blobs)
 
-    def session_files(self, name: str) -> Folder:
+    def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""
-        return Folder(self.root / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
+        return self._open_folder(f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES, is_cached=True)
 
     def trace_path(self, name: str) -> Path:
         """Return the file with the trace of a session."""
@@ -99,12 +112,15 @@ class FolderContents:
     def open_search(self) -> Search:
         """Search over the notes and all logs. It is brought up to date by each query."""
         if self._search is None:
-            self._search = Search(self.notes, self._read_log_lines, path=self.root / "search.db", mask=self.mask)
+            shared = open_shared_index(self.store)
+            path = None if shared else self.root / "search.db"
+            self._search = Search(self.notes, self._read_log_lines, path=path, index=shared, mask=self.mask)
         return self._search
 
     def open_existing_search(self) -> Search | None:
         """The search index, or None if there is none: it is not created only to remove something from it."""
-        return self.open_search() if os.path.exists(self.root / "search.db") else None
+        is_there = isinstance(self.store, SharedStore) or os.path.exists(self.root / "search.db")
+        return self.open_search() if is_there else None
 
     def _read_log_lines(self, read_to: Callable[[str], int]) -> Iterator[LogLine]:
         for info in self.store.sessions():

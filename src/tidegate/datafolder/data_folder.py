@@ -10,7 +10,8 @@
     retention/    when sessions expire  removed.jsonl  sessions that were removed
     unfinished/   changes that were begun and not completed
 
-Traces, snapshots and the index are derived from the rest and can be rebuilt.
+Traces, snapshots and the index are derived from the rest and can be rebuilt. With a store in PostgreSQL, only these and
+copies of the files in `sessions/` are here; the rest is in the database, for all hosts (docs/team.md).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from tidegate.datafolder.retention import is_retention_due, remove_expired_sessi
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
 from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
-from tidegate.disk.folder import session_file_key
+from tidegate.disk.folder import CachedFolder, session_file_key
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import parse_model_note
@@ -105,9 +106,12 @@ class DataFolder(FolderContents):
         """Return whether the session was stored before, and the session."""
         key, log = session_file_key(name), self.open_log(name)
         known = log.head > 0
+        files = self.session_files(name)
+        if isinstance(files, CachedFolder):
+            files.refresh_cache()  # another host may have written some
         storage = SessionStorage(
             log,
-            DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
+            DataFolderEffects(files, self.notes, name, self.mask),
             self.mask,
             self.snapshots.load(key, log, policy.meter) if known else None,
         )

@@ -9,7 +9,7 @@ plan leaves the view unchanged. Both may be repeated: after a crash it is unknow
 from tidegate.core.errors import BadInput
 from tidegate.core.outcome import Effect, Flush, Spill
 from tidegate.core.text.secrets import SecretMask
-from tidegate.disk.folder import Folder
+from tidegate.disk.folder import TextFolder
 from tidegate.memory.notes import NoteEffects, Notes
 
 _MAX_FILES_BYTES = 2 << 30
@@ -18,7 +18,7 @@ _MAX_FILES_BYTES = 2 << 30
 
 class DataFolderEffects:
     def __init__(
-        self, folder: Folder, notes: Notes, session: str, mask: SecretMask, *, max_session: int = _MAX_FILES_BYTES
+        self, folder: TextFolder, notes: Notes, session: str, mask: SecretMask, *, max_session: int = _MAX_FILES_BYTES
     ) -> None:
         self.folder = folder
         self.mask = mask

@@ -4,6 +4,9 @@ All locks are in one file, `locks/open`: a session is one byte at a place derive
 file descriptor for any number of open sessions. The locks belong to the open file (OFD locks), so two `SessionLocks` of
 one process exclude each other, which ordinary POSIX locks do not. Within one the holders are counted. On a system
 without OFD locks, each open session has its own file and descriptor.
+
+With a shared store an exclusive lock is also taken there, for the length of the change, so that no other host makes
+one. Sessions that other hosts have open are not locked: their next append finds that the head has moved.
 """
 
 import fcntl
@@ -12,13 +15,14 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.disk.atomic_files import make_folder, make_write_error
 from tidegate.disk.folder import session_file_key
+from tidegate.store.store import SharedStore
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, process
@@ -28,8 +32,9 @@ _HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8
 class SessionLocks:
     """Locks per session: shared by all processes that have it open, exclusive for one that removes or repairs it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shared: SharedStore | None = None) -> None:
         self._folder = folder
+        self._shared = shared
         self._mutex = Lock()
         self._file: int | None = None  # open while something is locked
         self._holders: Counter[str] = Counter()
@@ -41,8 +46,10 @@ class SessionLocks:
         """Mark the session as in use. NotKept while it is being removed."""
         key = session_file_key(name)
         if not self._acquire(key, exclusive=False):
-            raise NotKept(f"Session {name!r} is being removed.", "Try again in a moment.")
+            raise _make_removed_error(name)
         try:
+            if self._shared is not None and self._shared.is_session_locked(key):
+                raise _make_removed_error(name)
             yield
         finally:
             self._release(key)
@@ -62,7 +69,8 @@ class SessionLocks:
             yield False
             return
         try:
-            yield True
+            with nullcontext(True) if self._shared is None else self._shared.lock_session(key) as acquired:
+                yield acquired
         finally:
             self._release(key)
 
@@ -142,6 +150,10 @@ class SessionLocks:
         except FileNotFoundError:
             make_folder(self._folder)
             return os.open(path, _OPEN, 0o600)
+
+
+def _make_removed_error(name: str) -> NotKept:
+    return NotKept(f"Session {name!r} is being removed.", "Try again in a moment.")
 
 
 def _describe_byte(key: str, kind: int) -> bytes:

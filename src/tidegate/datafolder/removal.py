@@ -5,7 +5,6 @@ Before anything is deleted, the retention mark of the session becomes an intent,
 interrupted.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -26,7 +25,6 @@ BEING_REMOVED = -1
 FORGOTTEN_REASON = "forgotten"
 INTERRUPTED_REASON = "a removal that was cut short"
 _REMOVALS_FILE = "removed.jsonl"
-_MAX_REMOVALS_BYTES = 256 * 1024 * 1024
 
 StepCallback = Callable[[str], None]
 """Called after each durable step of a long change, with its name. The crash tests kill the process there."""
@@ -74,14 +72,21 @@ def retention_mark_file(name: str) -> str:
 
 def read_retention_mark(contents: FolderContents, file: str) -> RetentionMark | None:
     """The mark in this file. One that cannot be read counts as none, so that its session is kept."""
-    if not os.path.lexists(f"{contents.retention_folder.root}/{file}"):  # the usual case, made cheap
+    if not contents.retention_folder.has(file):  # the usual case, made cheap
         return None
     try:
         text = contents.retention_folder.read(file)
-        mark = None if text is None else msgspec.json.decode(text, type=RetentionMark)
-    except (BadInput, msgspec.DecodeError):
+    except BadInput:
         return None
-    return mark if mark is not None and retention_mark_file(mark.session) == file else None
+    return parse_retention_mark(file, text or "")
+
+
+def parse_retention_mark(file: str, text: str) -> RetentionMark | None:
+    try:
+        mark = msgspec.json.decode(text, type=RetentionMark)
+    except msgspec.DecodeError:
+        return None
+    return mark if retention_mark_file(mark.session) == file else None
 
 
 def write_retention_mark(contents: FolderContents, mark: RetentionMark) -> None:
@@ -176,7 +181,7 @@ def _delete_session_data(contents: FolderContents, mark: RetentionMark, step: St
     step("log removed")
     try:
         _remove_files(contents, name)
-        if os.path.isdir(contents.workspaces.root):
+        if contents.workspaces.has():
             contents.workspaces.remove(session_file_key(name))
         step("files removed")
         contents.trace_path(name).unlink(missing_ok=True)
@@ -225,7 +230,11 @@ def _cancel_removal(contents: FolderContents, mark: RetentionMark) -> None:
 
 
 def _remove_files(contents: FolderContents, name: str) -> None:
-    root = contents.session_files(name).root
+    files = contents.session_files(name)
+    if not isinstance(files, Folder):
+        for file in files.names():
+            files.remove(file)
+    root = files.root
     if root.is_symlink():
         root.unlink()
     with suppress(FileNotFoundError):
@@ -240,5 +249,4 @@ def _sync_existing_folder(folder: Path) -> None:
 
 def _log_removal(contents: FolderContents, removed: RemovedSession) -> None:
     """Append a line to `removed.jsonl`, durably. After a crash it may be appended again."""
-    line = msgspec.json.encode(removed).decode() + "\n"
-    Folder(contents.root, max_file=_MAX_REMOVALS_BYTES).append(_REMOVALS_FILE, line)
+    contents.state_folder.append(_REMOVALS_FILE, msgspec.json.encode(removed).decode() + "\n")

@@ -5,7 +5,6 @@ removed. The mark belongs to the session, not to the folder: the policy of one s
 """
 
 import math
-import os
 from contextlib import ExitStack, nullcontext
 
 from tidegate.core.errors import BadInput, TidegateError
@@ -20,6 +19,7 @@ from tidegate.datafolder.removal import (
     clean_up_once,
     finish_removals,
     ignore_step,
+    parse_retention_mark,
     read_retention_mark,
     retention_mark_file,
     write_retention_mark,
@@ -27,6 +27,7 @@ from tidegate.datafolder.removal import (
 from tidegate.store.store import SessionInfo
 
 DAY_SECONDS = 86_400.0
+_MAX_REMOVED_AT_ONCE = 500
 _EXPIRED_REASON = "kept for {days} days"
 _LAST_CHECK_FILE = "looked"
 _MAX_PAUSE_SECONDS = 366 * DAY_SECONDS
@@ -51,7 +52,7 @@ def set_retention(contents: FolderContents, name: str, days: int) -> None:
 
 def is_retention_due(contents: FolderContents) -> bool:
     """Whether the last check is a day old. A folder without marks is never due."""
-    if not os.path.isdir(contents.retention_folder.root):
+    if not contents.retention_folder.has():
         return False
     return not 0 <= contents.clock() - _read_last_check(contents) < DAY_SECONDS
 
@@ -68,35 +69,33 @@ def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ig
     """Remove the sessions whose days are over and finish interrupted removals. A session in use is kept.
 
     If the clock jumped since the last check, nothing expires this time: a wrong clock must not remove sessions.
-    A session that cannot be removed now keeps its mark, and the next opening of any session tries again.
+    A session that cannot be removed now keeps its mark, and the next opening of any session tries again. One call
+    removes a bounded number of sessions, the oldest first; the next opening goes on.
     """
-    marks = [
-        mark
-        for file in contents.retention_folder.names()
-        if file.endswith(".json")
-        if (mark := read_retention_mark(contents, file))
-    ]
+    files = ((file, text) for file, text in contents.retention_folder.read_all() if file.endswith(".json"))
+    marks = [mark for file, text in files if (mark := parse_retention_mark(file, text))]
     infos = {info.name: info for info in contents.store.sessions()} if marks else {}
     removed: list[RemovedSession] = []
-    failed = False
     clock_jumped = _MAX_PAUSE_SECONDS < contents.clock() - _read_last_check(contents) < math.inf
     expired = [
         mark
         for mark in marks
         if mark.days == BEING_REMOVED or (not clock_jumped and _is_expired(contents, mark, infos.get(mark.session)))
     ]
+    expired.sort(key=lambda mark: infos[mark.session].used if mark.session in infos else 0.0)
+    is_unfinished = len(expired) > _MAX_REMOVED_AT_ONCE
     try:
         with clean_up_once(contents.store) if expired else nullcontext():
-            for mark in expired:
+            for mark in expired[:_MAX_REMOVED_AT_ONCE]:
                 try:
                     session = _remove_expired(contents, mark, infos.get(mark.session), step)
                     removed += [session] if session else []
                 except TidegateError:
-                    failed = True
+                    is_unfinished = True
         finish_removals(contents, [session.session for session in removed], step)
     except TidegateError:
-        failed = True
-    if not failed:
+        is_unfinished = True
+    if not is_unfinished:
         contents.retention_folder.update(_LAST_CHECK_FILE, lambda _: f"{contents.clock()}")
         step("looked")
     return removed

@@ -4,14 +4,12 @@ A note is a file in `unfinished/`, which is empty while nothing is going on. To 
 step of it can be repeated. The note of a phrase that is being forgotten contains the phrase until it is forgotten.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
 import msgspec
 
-from tidegate.core.errors import BadInput
 from tidegate.datafolder.contents import FolderContents
 from tidegate.disk.folder import session_file_key
 
@@ -44,12 +42,12 @@ def end_change(contents: FolderContents, session: str, act: str) -> None:
 
 def list_unfinished(contents: FolderContents) -> list[UnfinishedChange]:
     """The changes that are noted: interrupted ones, and those that other processes are making now."""
-    if not os.path.isdir(contents.unfinished_folder.root):  # the usual case, made cheap
+    if not contents.unfinished_folder.has():  # the usual case, made cheap
         return []
     found: list[UnfinishedChange] = []
-    for file in contents.unfinished_folder.names():
-        with suppress(BadInput, msgspec.DecodeError):
-            change = msgspec.json.decode(contents.unfinished_folder.read(file) or "", type=UnfinishedChange)
+    for file, text in contents.unfinished_folder.read_all():
+        with suppress(msgspec.DecodeError):
+            change = msgspec.json.decode(text, type=UnfinishedChange)
             found += [change] if file == _file_name(change.session, change.act) else []
     return found
 

@@ -10,7 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_folder, make_write_error, sync_folder
@@ -25,6 +27,41 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
 _PLAIN_KEY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,79}").fullmatch
 
 _TextChange = Callable[[str | None], str | None]
+_SETTLE_SECONDS = 2.0
+"""Seconds. A file modified more recently than this before it was read may change again without changing its stamp."""
+
+
+class TextFolder(Protocol):
+    """Text files by name: a folder on disk, or one that several hosts share. `root` is where files are on this host."""
+
+    root: Path
+    ending: str
+    max_file: int
+
+    def names(self) -> list[str]: ...
+
+    def has(self, name: str = "") -> bool:
+        """Whether there is this file; without a name, whether anything was ever written here. Cheap."""
+
+    def list_stamps(self, now: float) -> dict[str, str]:
+        """A stamp for each file, which changes with it; empty if it cannot be trusted."""
+
+    def size(self, name: str = "") -> int: ...
+
+    def read(self, name: str) -> str | None: ...
+
+    def read_raw(self, name: str) -> bytes | None: ...
+
+    def read_all(self) -> Iterator[tuple[str, str]]:
+        """The name and text of every file. Files that cannot be read are left out."""
+
+    def update(self, name: str, change: _TextChange) -> bool: ...
+
+    def write(self, name: str, text: str) -> bool: ...
+
+    def append(self, name: str, text: str) -> bool: ...
+
+    def remove(self, name: str) -> bool: ...
 
 
 def session_file_key(session: str) -> str:
@@ -42,17 +79,29 @@ def session_file_key(session: str) -> str:
 def safe_join(root: Path, name: str, ending: str = "") -> Path:
     """The real path of a file in the folder. BadInput if the name or a link would lead outside."""
     parts = name.split("/")
+    check_file_name(name, ending)
+    home = os.path.realpath(root)
+    real = os.path.realpath(os.path.join(home, *parts))
+    if os.path.commonpath([home, real]) != home or real == home:
+        raise BadInput(f"{name!r} is a link that leads out of the folder.", "Put the file itself there.")
+    return Path(real)
+
+
+def check_file_name(name: str, ending: str = "") -> None:
     if not _is_name(name, ending):
         raise BadInput(
             f"{name[:80]!r} is not a name for a {_KIND_WORDS.get(ending, 'file')}.",
             f"Give a relative path{f' that ends in {ending}' if ending else ''}, of at most {_MAX_NAME_PARTS} parts,"
             " none of which begins with a dot.",
         )
-    home = os.path.realpath(root)
-    real = os.path.realpath(os.path.join(home, *parts))
-    if os.path.commonpath([home, real]) != home or real == home:
-        raise BadInput(f"{name!r} is a link that leads out of the folder.", "Put the file itself there.")
-    return Path(real)
+
+
+def check_file_size(name: str, size: int, most: int, ending: str = "") -> None:
+    if size > most:
+        raise BadInput(
+            f"{name} would have {size:,} bytes, more than {most:,}; nothing was written.",
+            f"Move older parts of it to another {_KIND_WORDS.get(ending, 'file')}, or raise max_file.",
+        )
 
 
 def _is_name(name: str, ending: str) -> bool:
@@ -63,6 +112,14 @@ def _is_name(name: str, ending: str) -> bool:
 
 def _is_plain_part(part: str) -> bool:
     return bool(part.strip()) and not part.startswith(".") and len(part.encode("utf-8", "replace")) <= 200
+
+
+@runtime_checkable
+class CachedFolder(Protocol):
+    """A folder whose files are elsewhere, with copies of them in `root`."""
+
+    def refresh_cache(self) -> None:
+        """Make the copies equal to the files."""
 
 
 class Folder:
@@ -77,6 +134,26 @@ class Folder:
     def names(self) -> list[str]:
         """The names of the files, sorted, without hidden files, other endings and links that lead outside."""
         return sorted(self._walk(""))
+
+    def has(self, name: str = "") -> bool:
+        """Whether there is this file; without a name, whether there is the folder. The name is not checked."""
+        return os.path.lexists(f"{self.root}/{name}" if name else self.root)
+
+    def list_stamps(self, now: float) -> dict[str, str]:
+        """A stamp for each file, which changes with it; empty if it cannot be trusted.
+
+        Two changes within one tick of the file system's clock look alike, so a file that has just changed has none.
+        The stamp includes ctime because an editor can reset mtime.
+        """
+        return {name: self._make_stamp(name, now) for name in self.names()}
+
+    def _make_stamp(self, name: str, now: float) -> str:
+        try:
+            status = os.stat(self.root / name)
+        except OSError:
+            return ""
+        look = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return " ".join(map(str, look)) if now - status.st_ctime > _SETTLE_SECONDS else ""
 
     def size(self, name: str = "") -> int:
         """The size of a file in bytes, 0 if it does not exist; without a name, of all files."""
@@ -115,6 +192,18 @@ class Folder:
         """The text of a file, or None if it does not exist. Bytes that are not UTF-8 become U+FFFD."""
         data = self._read(safe_join(self.root, name, self.ending), name)
         return None if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def read_raw(self, name: str) -> bytes | None:
+        """The bytes of a file, or None if it does not exist."""
+        return self._read(safe_join(self.root, name, self.ending), name)
+
+    def read_all(self) -> Iterator[tuple[str, str]]:
+        """The name and text of every file. Files that cannot be read are left out."""
+        for name in self.names():
+            with suppress(BadInput):
+                text = self.read(name)
+                if text is not None:
+                    yield name, text
 
     def _read(self, path: Path, name: str) -> bytes | None:
         try:
@@ -195,7 +284,7 @@ class Folder:
             raise BadInput(f"{name} is not a file.", "Put a plain text file there.")
         size = status.st_size
         tail = os.pread(file, max(1, len(data)), max(0, size - max(1, len(data))))
-        there = _overlap(tail, data)
+        there = find_overlap(tail, data)
         rest = data[there:]
         if not rest:
             return False
@@ -214,11 +303,7 @@ class Folder:
         return True
 
     def _check_size(self, name: str, size: int) -> None:
-        if size > self.max_file:
-            raise BadInput(
-                f"{name} would have {size:,} bytes, more than {self.max_file:,}; nothing was written.",
-                f"Move older parts of it to another {_KIND_WORDS.get(self.ending, 'file')}, or raise max_file.",
-            )
+        check_file_size(name, size, self.max_file, self.ending)
 
     def remove(self, name: str) -> bool:
         with hold_lock(self.root / _LOCK):
@@ -269,7 +354,7 @@ def _make_in_use_error(name: str) -> NotKept:
     return NotKept(f"{name} is being changed by someone else.", "Close it in the editor and try again.")
 
 
-def _overlap(tail: bytes, data: bytes) -> int:
+def find_overlap(tail: bytes, data: bytes) -> int:
     """Return how many bytes of `data` are already at the end of a file, whose last bytes are `tail`.
 
     An overlap shorter than the first line counts as 0.

@@ -1,6 +1,6 @@
 """A copy of an answer for the log, assembled while the answer is passed on. It never disturbs the answer itself."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -8,7 +8,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.units import read_reply
+from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
 from tidegate.wire.streaming.reply import Reply
 
@@ -17,6 +17,15 @@ _OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "
 
 
 _ERROR_TYPES: Final = frozenset(("error", "response.failed"))
+
+
+class CopiedAnswer(NamedTuple):
+    """An answer for the log, and as the client would send it back. `asks_for_calls`: it ends with calls."""
+
+    message: Message | None
+    usage: JsonObject
+    client_messages: list[JsonObject]
+    asks_for_calls: bool
 
 
 class AnswerCopy:
@@ -78,10 +87,13 @@ class AnswerCopy:
             if delta.kind == "text":
                 self._texts.append(delta.text)
 
-    def read(self) -> tuple[Message | None, JsonObject]:
+    def read(self) -> CopiedAnswer:
         """The answer and its usage. TidegateError if it is not whole."""
         reply: Reply = self._assembler.finish()
-        return read_reply(self._dialect, reply.messages), reply.usage
+        message = read_reply(self._dialect, reply.messages)
+        return CopiedAnswer(
+            message, reply.usage, to_client_messages(self._dialect, reply.messages), reply.stop == "calls"
+        )
 
     def read_partial(self) -> Message | None:
         """The text that arrived of an answer that was cut off."""

@@ -7,66 +7,87 @@ acknowledges. If a client hangs up, the upstream is cancelled, and what had arri
 """
 
 import asyncio
-import hmac
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx
 
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.answer_copy import AnswerCopy
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OpenResponse, OwnPage
-from tidegate.gateway.conversations import Conversation, Conversations
+from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
+from tidegate.gateway.hidden_recall import (
+    HiddenRecall,
+    make_client_stream,
+    offer_recall,
+    restore_hidden_exchanges,
+)
 from tidegate.gateway.http_body import (
     BodyTooLarge,
     ClientGone,
-    RawHeaders,
     Receive,
     Send,
     answer_headers,
     decompress,
-    forward_headers,
     read_body,
 )
-from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request
+from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request, write_view
 from tidegate.gateway.metrics import Metrics
-from tidegate.gateway.routing import Route, find_client_id, find_id_in_body, find_route
-from tidegate.gateway.settings import GatewaySettings, Upstream, complete_upstreams, is_loopback
+from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
+from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
+from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
+from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
-from tidegate.models.http.endpoints import choose_tls, is_loopback_url
 from tidegate.models.token_counters import create_counter
-from tidegate.session.following import FollowedRequest, Shown
+from tidegate.session.following import FollowedRequest
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
 from tidegate.wire.usage import read_usage
 
-_KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 _MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
 
 
-class _Request(NamedTuple):
-    """A request as it came in, with its body read."""
+class SentRequest(NamedTuple):
+    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
 
-    route: Route
-    method: str
-    query: bytes
-    headers: dict[str, str]
-    raw_headers: RawHeaders
-    body: bytes
-    scope: str
+    `saved_tokens` is by how much it is smaller than the client's own request.
+    """
+
+    session: str
+    parent: str
+    tokens: int
+    saved_tokens: int
+
+
+WatchRequest = Callable[[SentRequest], None]
 
 
 class _Exchange:
-    """A managed request on its way: the conversation, the view that was sent, and whether the answer is logged."""
+    """A managed request on its way: the conversation, the view that was sent, and whether the answer is logged.
 
-    def __init__(self, conversation: Conversation, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
+    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        client: ClientRequest,
+        followed: FollowedRequest[HostUnit],
+        own_text: bytes,
+        recall: HiddenRecall | None,
+    ) -> None:
         self.conversation = conversation
+        self.own_text = own_text
+        self.recall = recall
+        self.stream = make_client_stream(recall)
+        self.start_round(client, followed)
+
+    def start_round(self, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
         self.client = client
         self.followed = followed
         self.is_recorded = False
@@ -74,17 +95,30 @@ class _Exchange:
 
 
 class Gateway:
-    """An ASGI application. `log_line` gets one line per request, without content and without keys."""
+    """An ASGI application. `log_line` gets one line per request, without content and without keys.
 
-    def __init__(self, settings: GatewaySettings, data: DataFolder, log_line: LogLine = lambda line: None) -> None:
+    `watch` gets every managed request; what `make_watcher` returns for a session gets its events.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        data: DataFolder,
+        log_line: LogLine = lambda line: None,
+        watch: WatchRequest = lambda sent: None,
+        make_watcher: MakeWatcher | None = None,
+    ) -> None:
         self._settings = settings
+        self._watch = watch
         self._data = data
         self._log_line = log_line
         self._upstreams = complete_upstreams(settings.upstreams)
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._upstream_clients = UpstreamClients(settings, log_line)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
-        self._conversations = Conversations(data, settings, self.metrics)
+        self.activity = SessionActivity()
+        self.page: Page | None = None
+        self._conversations = Conversations(data, settings, self.metrics, self.activity, make_watcher)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -103,9 +137,7 @@ class Gateway:
                 return
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        await self._upstream_clients.close()
         for failure in self._conversations.close():
             self._log_line(f"closing a session failed: {type(failure).__name__}")
 
@@ -116,9 +148,13 @@ class Gateway:
         self.metrics.running_requests += 1
         label = "none"
         try:
-            request = await self._read_request(scope, receive)
-            label = request.route.dialect or "proxy"
-            await self._run_until_disconnect(self._dispatch(request, answer), receive)
+            if self.page is not None and is_page_path(scope["path"]):
+                label = "page"
+                await self._serve_page(self.page, scope, receive, answer)
+            else:
+                request = await self._read_request(scope, receive)
+                label = request.route.dialect or "proxy"
+                await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except GatewayRefusal as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
         except OwnPage as page:
@@ -155,17 +191,24 @@ class Gateway:
             with suppress(asyncio.CancelledError, Exception):
                 await watcher
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> _Request:
-        raw_headers: RawHeaders = scope["headers"]
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
-        self._check_host(headers)
-        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
-        if sum(len(name) + len(value) for name, value in raw_headers) > self._settings.max_header_bytes:
+    async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
+        request = await read_page_request(scope, self._read_headers(scope), receive)
+        await self._run_until_disconnect(page.answer(request, answer), receive)
+
+    def _read_headers(self, scope: dict[str, Any]) -> dict[str, str]:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        check_host(self._settings, headers)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
+        return headers
+
+    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> IncomingRequest:
+        headers = self._read_headers(scope)
+        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
         if path == "/healthz":
             raise OwnPage("ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
-        token = self._check_token(headers, route.upstream)
+        token = check_token(self._settings, headers, route.upstream)
         if path == "/metrics":
             raise OwnPage(self.metrics.render())
         if headers.get("upgrade", "").lower() == "websocket":
@@ -177,41 +220,21 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        scope_name = f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
-        return _Request(route, scope["method"], scope["query_string"], headers, raw_headers, body, scope_name)
+        query = scope["query_string"]
+        scope_name = scope_of_token(token)
+        return IncomingRequest(route, scope["method"], query, headers, scope["headers"], body, scope_name)
 
-    def _check_host(self, headers: dict[str, str]) -> None:
-        """Without a token only this machine may ask, and no web page that points its own name at this machine."""
-        name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if not self._settings.tokens and name and not is_loopback(name) and name != self._settings.host:
-            raise GatewayRefusal(
-                403, "permission_error", "Address the gateway as localhost or 127.0.0.1, or set a token."
-            )
-
-    def _check_token(self, headers: dict[str, str], upstream: Upstream) -> str:
-        """The token of the client. The client's key header may carry it only if the gateway has the upstream's key."""
-        if not self._settings.tokens:
-            return ""
-        given = [headers.get("x-tidegate-token", "")]
-        if upstream.key:
-            given += [headers.get(name, "").removeprefix("Bearer ") for name in _KEY_HEADERS]
-        for shown in given:
-            for token in self._settings.tokens:
-                if hmac.compare_digest(shown.encode(), token.encode()):
-                    return token
-        raise GatewayRefusal(401, "authentication_error", "The gateway wants its token in the header x-tidegate-token.")
-
-    async def _dispatch(self, request: _Request, answer: ClientAnswer) -> None:
+    async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
         client = self._read_client_request(request) if route.handling != "proxy" else None
         if client is None:
             await self._proxy(request, answer, request.body)
         elif route.handling == "count":
-            await self._proxy(request, answer, self._write_preview(request, client))
+            await self._proxy(request, answer, await self._write_preview(request, client))
         else:
             await self._manage(request, client, answer)
 
-    def _read_client_request(self, request: _Request) -> ClientRequest | None:
+    def _read_client_request(self, request: IncomingRequest) -> ClientRequest | None:
         encoding = request.headers.get("content-encoding", "")
         try:
             text = decompress(request.body, encoding, self._settings.max_body) if encoding else request.body
@@ -226,7 +249,7 @@ class Gateway:
     # --- managed requests -----------------------------------------------------------------------------------------
 
     def _find_conversation(
-        self, request: _Request, client: ClientRequest, *, create: bool = True
+        self, request: IncomingRequest, client: ClientRequest, *, create: bool = True
     ) -> Conversation | None:
         named = find_client_id(request.headers, request.route.session)
         if not named.name and (own := find_id_in_body(client.body)):
@@ -241,18 +264,22 @@ class Gateway:
             create=create,
         )
 
-    def _write_preview(self, request: _Request, client: ClientRequest) -> bytes:
+    async def _write_preview(self, request: IncomingRequest, client: ClientRequest) -> bytes:
         """A request to count tokens, for the view that would be sent. Nothing is logged."""
         try:
             conversation = self._find_conversation(request, client, create=False)
+            if conversation is not None:
+                client = await self._add_recall(conversation, client)
+            elif self._settings.recall:
+                client = offer_recall(client)
             shown = conversation.following.preview(client.items) if conversation else None
             if shown is not None and any(each.state != "kept" for each in shown):
-                return write_messages(client.dialect, client.text, _to_units(shown), client.host.fixed_items)
+                return write_view(client, shown)
         except TidegateError as failure:
             self._log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
 
-    async def _manage(self, request: _Request, client: ClientRequest, answer: ClientAnswer) -> None:
+    async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
         if exchange is None:
             await self._proxy(request, answer, request.body)
@@ -263,7 +290,7 @@ class Gateway:
         finally:
             exchange.conversation.users -= 1
 
-    async def _prepare(self, request: _Request, client: ClientRequest) -> _Exchange | None:
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | None:
         """Log the request and compute its view. None: forward it unmanaged."""
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
@@ -274,8 +301,13 @@ class Gateway:
             if conversation is None:
                 return None
             conversation.users += 1
+            own_text = client.text
             try:
+                client = await self._add_recall(conversation, client)
                 followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+            except SessionNotFound:
+                self._conversations.drop(conversation)
+                raise
             finally:
                 conversation.users -= 1
         except TooSmall as small:
@@ -290,24 +322,54 @@ class Gateway:
             return None
         if followed.branched:
             self.metrics.count("branches")
-        return _Exchange(conversation, client, followed)
+        self._watch(SentRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
+        recall = HiddenRecall(client.dialect) if client.offers_recall else None
+        return _Exchange(conversation, client, followed, own_text, recall)
 
-    async def _exchange(self, request: _Request, exchange: _Exchange, answer: ClientAnswer) -> None:
-        """Send the view; if the upstream finds it too long, shrink it and send it again."""
+    async def _add_recall(self, conversation: Conversation, client: ClientRequest) -> ClientRequest:
+        """The request with the hidden exchanges so far, and with the tool if it is switched on."""
+        client = await restore_hidden_exchanges(conversation, client)
+        return offer_recall(client) if self._settings.recall else client
+
+    async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:
+        """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
             body = self._write_body(request, exchange)
-            async with await self._send(request, body) as response:
+            async with await self._upstream_clients.send(request, body) as response:
                 failure: bytes | None = None
                 if response.status_code >= 400:
                     failure = await _read_bounded(response)
                     if self._shrink(exchange, response.status_code, failure, dict(response.headers)):
                         continue
-                    await answer.send_whole(response.status_code, answer_headers(response.headers.raw), failure)
+                    await self._pass_on_failure(answer, response, failure)
                     return
                 if await self._pass_on(exchange, response, answer):
                     return
+            if exchange.recall is not None and exchange.recall.merged.goes_on:
+                await self._continue(exchange, exchange.recall)
 
-    def _write_body(self, request: _Request, exchange: _Exchange) -> bytes:
+    async def _pass_on_failure(self, answer: ClientAnswer, response: httpx.Response, failure: bytes) -> None:
+        if answer.status:  # the client already has the beginning of an answer with hidden calls
+            self._log_line(f"the upstream refused to continue an answer: {response.status_code}")
+            answer.is_broken = True
+            await answer.finish()
+        await answer.send_whole(response.status_code, answer_headers(response.headers.raw), failure)
+
+    async def _continue(self, exchange: _Exchange, recall: HiddenRecall) -> None:
+        """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
+        conversation = exchange.conversation
+        try:
+            client = await recall.continue_request(conversation, exchange.client)
+            if client is None:
+                raise BadInput("A continued request cannot be read.", "Report this defect.")
+            followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+        except (TidegateError, OSError) as failure:
+            self._log_line(f"an answer with hidden calls was not continued: {type(failure).__name__}")
+            raise GatewayRefusal(502, "api_error", "The gateway could not continue an answer.") from failure
+        self.metrics.count("recalls", dialect=client.dialect)
+        exchange.start_round(client, followed)
+
+    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> bytes:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
@@ -315,10 +377,9 @@ class Gateway:
             self.metrics.count("defects", dialect=client.dialect)
             self._log_line(f"a defect: {defect.args[0]}")
             return request.body
-        if text == client.text:
-            return request.body
-        self.metrics.count("edited_requests", dialect=client.dialect)
-        return text
+        if text != client.text:
+            self.metrics.count("edited_requests", dialect=client.dialect)
+        return request.body if text == exchange.own_text else text
 
     def _shrink(self, exchange: _Exchange, status: int, body: bytes, headers: dict[str, str]) -> bool:
         """Whether the request was refused for its length, and is shorter now."""
@@ -330,7 +391,7 @@ class Gateway:
         try:
             following.session.recovery.learn_limits(window, tokens)
             if window:
-                self._conversations.learned_windows[exchange.client.host.model] = window
+                self._conversations.learn_window(exchange.client.host.model, window)
             exchange.followed = following.shrink(exchange.client.items)
         except (GiveUp, TooSmall, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
@@ -341,13 +402,15 @@ class Gateway:
     async def _pass_on(self, exchange: _Exchange, response: httpx.Response, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream)
+        copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
+        stream.start(is_stream=is_stream)
         held: list[bytes] = []
         try:
-            async for piece in self._pieces(response):
+            async for piece in self._upstream_clients.read_pieces(response):
                 copy.feed(piece)
+                shown = stream.feed(piece)
                 if not answer.status:
-                    held.append(piece)
+                    held.append(shown)
                     if copy.error is not None and copy.error.kind == "overflow":
                         error = copy.error
                         if self._shrink_for(exchange, error.window, error.prompt_tokens):
@@ -355,21 +418,27 @@ class Gateway:
                     if not is_stream or not (copy.has_begun or copy.error):
                         continue
                     await answer.start(response.status_code, answer_headers(response.headers.raw))
-                    piece = b"".join(held)
+                    shown = b"".join(held)
                 await self._record_if_whole(exchange, copy)
-                await answer.send_piece(piece)
+                await answer.send_piece(shown)
             copy.end()
+            rest = stream.end()
             await self._record_if_whole(exchange, copy)
         except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
             self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
             answer.is_broken = True
+            rest = b""
         finally:
             await asyncio.shield(self._record_rest(exchange, copy))
+        if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
+            return False
         if not answer.status:
-            await answer.send_whole(response.status_code, answer_headers(response.headers.raw), b"".join(held))
+            body = b"".join([*held, rest])
+            await answer.send_whole(response.status_code, answer_headers(response.headers.raw), body)
         else:
+            await answer.send_piece(rest)
             await answer.finish()
         return True
 
@@ -378,13 +447,15 @@ class Gateway:
         if exchange.is_recorded or not copy.is_whole:
             return
         try:
-            reply, usage = copy.read()
+            copied = copy.read()
         except TidegateError:
             return
+        usage = copied.usage
+        reply, notes = exchange.recall.take_answer(copied) if exchange.recall else (copied.message, [])
         exchange.is_recorded = True
         exchange.has_usage = bool(usage)
         try:
-            await exchange.conversation.following.record_reply_async(exchange.followed, reply, usage)
+            await exchange.conversation.following.record_reply_async(exchange.followed, reply, usage, notes=notes)
         except (TidegateError, OSError) as failure:
             self._log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")
@@ -410,73 +481,21 @@ class Gateway:
 
     # --- the upstream ---------------------------------------------------------------------------------------------
 
-    async def _proxy(self, request: _Request, answer: ClientAnswer, body: bytes) -> None:
+    async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
-        async with await self._send(request, body) as response:
+        async with await self._upstream_clients.send(request, body) as response:
             await answer.start(response.status_code, answer_headers(response.headers.raw))
             try:
-                async for piece in self._pieces(response):
+                async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
             except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
                 self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
 
-    async def _send(self, request: _Request, body: bytes) -> OpenResponse:
-        upstream = request.route.upstream
-        without = ["content-encoding"] if body is not request.body else []
-        headers = forward_headers(request.raw_headers, without=[*without, *(_KEY_HEADERS if upstream.key else ())])
-        if upstream.key:
-            name, value = upstream.key_header
-            headers.append((name.encode(), value.encode()))
-        query = b"?" + request.query if request.query else b""
-        url = httpx.URL(request.route.path + query.decode("latin-1"))
-        client = self._client_for(upstream)
-        sent = client.build_request(request.method, url, headers=headers, content=body or None)
-        try:
-            response = await client.send(sent, stream=True)
-        except (httpx.HTTPError, OSError) as failure:
-            self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
-            text = f"The upstream {upstream.name} did not answer ({type(failure).__name__})."
-            raise GatewayRefusal(502, "api_error", text) from None
-        if 300 <= response.status_code < 400:
-            await response.aclose()
-            raise GatewayRefusal(
-                502, "api_error", f"The upstream {upstream.name} answered with a redirect; none is followed."
-            )
-        return OpenResponse(response)
-
-    def _client_for(self, upstream: Upstream) -> httpx.AsyncClient:
-        client = self._clients.get(upstream.name)
-        if client is None:
-            settings = self._settings
-            client = self._clients[upstream.name] = httpx.AsyncClient(
-                follow_redirects=False,
-                verify=choose_tls(upstream.url),
-                trust_env=not is_loopback_url(upstream.url),
-                timeout=httpx.Timeout(settings.answer_timeout, connect=settings.connect_timeout),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            )
-        return client
-
-    async def _pieces(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        size = 0
-        async for piece in response.aiter_raw():
-            size += len(piece)
-            if size > self._settings.max_answer:
-                raise BodyTooLarge
-            yield piece
-
 
 def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
-
-
-def _to_units(shown: list[Shown[HostUnit]]) -> list[ShownUnit]:
-    return [
-        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
-        for each in shown
-    ]
 
 
 async def _read_bounded(response: httpx.Response) -> bytes:

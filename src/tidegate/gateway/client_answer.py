@@ -51,8 +51,9 @@ class ClientAnswer:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send_piece(self, piece: bytes) -> None:
-        self.sent += len(piece)
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        if piece:
+            self.sent += len(piece)
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def finish(self) -> None:
         """End the answer. One that broke off is not ended properly: the client must notice."""

@@ -6,15 +6,19 @@ session gave. So two conversations with the same first message stay two sessions
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
+from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.presets import load
@@ -25,15 +29,23 @@ _MAX_ALIKE: Final = 64
 """Sessions whose first requests are the same; beyond that the newest is not told apart any more."""
 _MAX_KNOWN_CHAINS: Final = 20_000
 PARENT_TOPIC: Final = "parent"
+_WINDOWS_FILE: Final = "gateway-windows.json"
+MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 
 class Conversation:
-    """An open session of a client. `users` counts the requests that are using it now."""
+    """An open session of a client. `users` counts the requests that are using it now.
+
+    `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
+    does not know, as far as they were needed.
+    """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
         self.name = name
         self.dialect = dialect
         self.following = following
+        self.parent = ""
+        self.hidden_messages: dict[str, Message] = {}
         self.users = 0
 
     @property
@@ -42,13 +54,38 @@ class Conversation:
 
 
 class Conversations:
-    def __init__(self, data: DataFolder, settings: GatewaySettings, metrics: Metrics) -> None:
+    """`make_watcher`, called with the name of a session that is opened, returns what is to see its events."""
+
+    def __init__(
+        self,
+        data: DataFolder,
+        settings: GatewaySettings,
+        metrics: Metrics,
+        activity: SessionActivity,
+        make_watcher: MakeWatcher | None = None,
+    ) -> None:
         self._data = data
+        self._make_watcher = make_watcher
+        self._activity = activity
+        activity.list_running = self._list_running
         self._settings = settings
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
-        self.learned_windows: dict[str, int] = {}
+
+    def learn_window(self, model: str, window: int) -> None:
+        """Store a window that an upstream named, for all workers. If that fails, it is learned again."""
+
+        def change(text: str | None) -> str:
+            return msgspec.json.encode(_parse_windows(text) | {model: window}).decode()
+
+        with suppress(TidegateError):
+            self._data.state_folder.update(_WINDOWS_FILE, change)
+
+    def _find_learned_window(self, model: str) -> int | None:
+        with suppress(TidegateError):
+            return _parse_windows(self._data.state_folder.read(_WINDOWS_FILE)).get(model)
+        return None
 
     def find(
         self,
@@ -71,6 +108,7 @@ class Conversations:
         if not client.is_explicit and not has_tools and not self._shares_prefix(name, model, dialect, keys):
             return None
         conversation = self._get(name, model, dialect, client.client)
+        conversation.parent = scope + client.parent if client.parent else ""
         if client.parent and conversation.following.session.log.head <= 2:
             conversation.following.session.history.add_note(PARENT_TOPIC, scope + client.parent)
         return conversation
@@ -147,14 +185,20 @@ class Conversations:
             name,
             model,
             policy=policy,
-            window=settings.window_for(model) or self.learned_windows.get(model),
+            window=settings.window_for(model) or self._find_learned_window(model),
             wire=dialect,
             restore=False,
         )
+        session.history.observe(lambda event: self._activity.note_change(name))
+        if self._make_watcher is not None:
+            session.history.observe(self._make_watcher(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()
         return conversation
+
+    def _list_running(self) -> set[str]:
+        return {name for name, conversation in self._open.copy().items() if conversation.users}
 
     def _close_idle(self) -> None:
         """Close the sessions that were not used for the longest time. What is open never grows without bound."""
@@ -168,6 +212,11 @@ class Conversations:
     def _close(self, name: str) -> None:
         self._open.pop(name).following.session.close()
 
+    def drop(self, conversation: Conversation) -> None:
+        """Close a conversation that was removed by another worker: the next request opens it anew."""
+        if self._open.get(conversation.name) is conversation:
+            self._close(conversation.name)
+
     def close(self) -> list[TidegateError]:
         """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""
         failed: list[TidegateError] = []
@@ -177,6 +226,14 @@ class Conversations:
             except TidegateError as failure:
                 failed.append(failure)
         return failed
+
+
+def _parse_windows(text: str | None) -> dict[str, int]:
+    """The learned windows by model; none if the file is missing or damaged."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, int])
+    except msgspec.MsgspecError:
+        return {}
 
 
 def chain_keys(start: str, keys: Sequence[str]) -> list[str]:

@@ -1,12 +1,15 @@
 """A request of a client with the view of its conversation: what is sent in its place."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tidegate.core.errors import BadRequest
-from tidegate.session.following import FixedPart, FollowedRequest, HostItem, make_host_item
+from tidegate.core.ledger.recall_pointers import omit_recall_pointers
+from tidegate.core.messages import Message, Part, Result, Text
+from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
@@ -17,13 +20,17 @@ _MIN_OUTPUT = 256
 
 
 class ClientRequest(NamedTuple):
-    """A request as the client sent it: its bytes (not compressed), its JSON, and its messages."""
+    """A request as the client sent it: its bytes (not compressed), its JSON, and its messages.
+
+    With `offers_recall`, `text` has the tool `recall` beside the client's own.
+    """
 
     dialect: str
     text: bytes
     body: JsonObject
     host: HostRequest
     items: list[HostItem[HostUnit]]
+    offers_recall: bool = False
 
     @property
     def fixed_part(self) -> FixedPart:
@@ -51,16 +58,34 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     """
     text = client.text
     if not followed.is_unchanged:
-        shown = [
-            ShownUnit(
-                each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed
-            )
-            for each in followed.shown
-        ]
-        text = write_messages(client.dialect, text, shown, client.host.fixed_items)
+        text = write_view(client, followed.shown)
     if window:
         text = lower_output(client.dialect, text, client.body, max(window - followed.tokens, _MIN_OUTPUT))
     return text if followed.is_unchanged else _check_edited(client, text)
+
+
+def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes:
+    """The client's bytes with the edits of the view."""
+    units = [
+        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
+        for each in shown
+    ]
+    if not client.offers_recall:
+        units = [each._replace(message=_omit_pointers(each.message)) if each.message else each for each in units]
+    return write_messages(client.dialect, client.text, units, client.host.fixed_items)
+
+
+def _omit_pointers(message: Message) -> Message:
+    return msgspec.structs.replace(message, parts=tuple(map(_omit_pointers_of, message.parts)))
+
+
+def _omit_pointers_of(part: Part) -> Part:
+    if isinstance(part, Text):
+        text = omit_recall_pointers(part.text)
+        return part if text == part.text else msgspec.structs.replace(part, text=text)
+    if isinstance(part, Result):
+        return msgspec.structs.replace(part, parts=tuple(map(_omit_pointers_of, part.parts)))
+    return part
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:

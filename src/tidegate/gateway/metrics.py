@@ -9,6 +9,7 @@ _HELP: Final = {
     "tidegate_overflows_total": "Refusals of an upstream for length that were retried inside the gateway.",
     "tidegate_unlogged_requests_total": "Requests that were forwarded although they could not be logged.",
     "tidegate_defects_total": "Edited requests that broke a rule of their provider and were not sent.",
+    "tidegate_recalls_total": "Answers that were continued after calls of the hidden tool.",
     "tidegate_branches_total": "Conversations that continued from an earlier message.",
     "tidegate_input_tokens_total": "Input tokens that upstreams reported.",
     "tidegate_output_tokens_total": "Output tokens that upstreams reported.",
@@ -23,6 +24,10 @@ class Metrics:
 
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         self._counts[f"tidegate_{name}_total", tuple(sorted(labels.items()))] += amount
+
+    def read(self, name: str) -> int:
+        """The sum of a counter over its labels."""
+        return sum(amount for (known, _), amount in self._counts.items() if known == f"tidegate_{name}_total")
 
     def render(self) -> str:
         lines: list[str] = []

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tidegate.gateway.settings import Family, Upstream
+from tidegate.gateway.settings import CHATGPT_UPSTREAM, Family, Upstream
 
 Handling = Literal["manage", "count", "proxy"]
 
@@ -38,6 +38,9 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
     upstream = next((each for each in upstreams if each.name == first), None)
     if upstream is not None:
         path = "/" + rest
+    elif "chatgpt-account-id" in headers:  # the login of a ChatGPT subscription, which only this address accepts
+        upstream = next(each for each in upstreams if each.name == CHATGPT_UPSTREAM)
+        path = path.removeprefix("/v1")
     else:
         family = _guess_family(path, headers)
         upstream = next((each for each in upstreams if each.family == family), upstreams[0])
@@ -96,24 +99,41 @@ class ClientId(NamedTuple):
     is_explicit: bool = False
 
 
+class _OwnIds(NamedTuple):
+    """The ids in a client's headers. `agent` is a sub-agent, and `above` the sub-agent that started it."""
+
+    client: str = ""
+    main: str = ""
+    agent: str = ""
+    above: str = ""
+
+
+def _read_own_ids(headers: Mapping[str, str]) -> _OwnIds:
+    def read(*names: str) -> str:
+        return next((found for name in names if (found := clean_id(headers.get(name, "")))), "")
+
+    if main := read("x-claude-code-session-id"):
+        return _OwnIds("claude", main, read("x-claude-code-agent-id"), read("x-claude-code-parent-agent-id"))
+    if main := read("session-id", "session_id"):
+        thread = read("thread-id", "conversation_id")
+        return _OwnIds("codex", main, thread if thread != main else "")
+    main = read("x-session-id")
+    return _OwnIds("opencode", main) if main else _OwnIds()
+
+
 def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
-    """The conversation that the path, our header or the headers of a known client name; an empty one if none does."""
-    if chosen := session or clean_id(headers.get("x-tidegate-session", "")):
-        return ClientId("", chosen, "", True)
-    if main := clean_id(headers.get("x-claude-code-session-id", "")):
-        agent = clean_id(headers.get("x-claude-code-agent-id", ""))
-        if not agent:
-            return ClientId("claude", f"claude-{main}")
-        above = clean_id(headers.get("x-claude-code-parent-agent-id", ""))
-        return ClientId("claude", f"claude-{main}.{agent}", f"claude-{main}.{above}" if above else f"claude-{main}")
-    if main := clean_id(headers.get("session-id", headers.get("session_id", ""))):
-        thread = clean_id(headers.get("thread-id", headers.get("conversation_id", "")))
-        if not thread or thread == main:
-            return ClientId("codex", f"codex-{main}")
-        return ClientId("codex", f"codex-{main}.{thread}", f"codex-{main}")
-    if main := clean_id(headers.get("x-session-id", "")):
-        return ClientId("opencode", f"opencode-{main}")
-    return ClientId()
+    """The conversation that the path, our header or the headers of a known client name; an empty one if none does.
+
+    With a chosen name, the sub-agents of a known client still have sessions of their own.
+    """
+    chosen = session or clean_id(headers.get("x-tidegate-session", ""))
+    own = _read_own_ids(headers)
+    if not own.client:
+        return ClientId("", chosen, "", bool(chosen))
+    main = chosen or f"{own.client}-{own.main}"
+    if not own.agent:
+        return ClientId(own.client, main)
+    return ClientId(own.client, f"{main}.{own.agent}", f"{main}.{own.above}" if own.above else main)
 
 
 def clean_id(text: str) -> str:

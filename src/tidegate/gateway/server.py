@@ -2,10 +2,11 @@
 
 import asyncio
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import uvicorn
@@ -17,6 +18,7 @@ from tidegate.gateway.settings import GatewaySettings
 
 _HEADER_TIMEOUT: Final = 15.0
 _KEEP_ALIVE: Final = 75
+_BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 131_072
 
 
@@ -64,11 +66,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server that ends normally after a signal, so that sessions and the store are closed."""
+    """A server that ends normally after a signal, so that sessions and the store are closed.
+
+    Without `takes_signals`, the caller handles them and ends the server with `should_exit`.
+    """
+
+    takes_signals = True
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
+        if not self.takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -78,8 +89,13 @@ class GatewayServer(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._gateway.page is not None:
+            self._gateway.page.end_streams()
+        await super().shutdown(sockets)
 
-def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvicorn.Server:
+
+def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
     config = uvicorn.Config(
         gateway,
         **{
@@ -95,22 +111,56 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> uvi
             "proxy_headers": False,
             "timeout_keep_alive": _KEEP_ALIVE,
             "timeout_graceful_shutdown": int(settings.shutdown_timeout),
-            "backlog": 512,
+            "backlog": _BACKLOG,
             **more,
         },
     )
-    return GatewayServer(config)
+    return GatewayServer(config, gateway)
 
 
-def run_gateway(gateway: Gateway, settings: GatewaySettings) -> None:
-    """Serve until a signal; running answers are finished first. BadInput if the address is taken."""
+@asynccontextmanager
+async def serve_in_background(gateway: Gateway, settings: GatewaySettings) -> AsyncIterator[str]:
+    """Serve in the running event loop, until the block ends. The value is the address, also for port 0."""
+    server = make_server(gateway, settings, loop="none")
+    server.takes_signals = False
+    task = asyncio.ensure_future(server.serve())
     try:
-        make_server(gateway, settings).run()
+        while not server.started:
+            if task.done():
+                await task
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://{settings.host}:{port}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+def run_gateway(gateway: Gateway, settings: GatewaySettings, listener: socket.socket | None = None) -> None:
+    """Serve until a signal; running answers are finished first. BadInput if the address is taken.
+
+    With `listener`, which several workers may share, connections are accepted there.
+    """
+    try:
+        make_server(gateway, settings).run([listener] if listener else None)
     except SystemExit as failure:  # uvicorn ends the process if it cannot listen
-        raise BadInput(
-            f"The gateway cannot listen on {settings.host}:{settings.port}.",
-            "Another program may use the port; choose another one with --port.",
-        ) from failure
+        raise _make_listen_error(settings) from failure
+
+
+def _make_listen_error(settings: GatewaySettings) -> BadInput:
+    return BadInput(
+        f"The gateway cannot listen on {settings.host}:{settings.port}.",
+        "Another program may use the port; choose another one with --port.",
+    )
+
+
+def open_listener(settings: GatewaySettings) -> socket.socket:
+    """The socket that several workers accept connections on; the kernel gives each connection to one of them."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as failure:
+        raise _make_listen_error(settings) from failure
 
 
 def print_log_line(line: str) -> None:

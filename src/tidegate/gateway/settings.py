@@ -1,6 +1,7 @@
 """The settings of the gateway, from the command line or from the `gateway:` section of tidegate.yaml."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from ipaddress import ip_address
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ KEY_HEADERS: Final[Mapping[Family, str]] = {
     "openai": "authorization",
     "gemini": "x-goog-api-key",
 }
+CHATGPT_UPSTREAM: Final = "openai-chatgpt"
+CHATGPT_URL: Final = "https://chatgpt.com/backend-api/codex"
 DEFAULT_PORT: Final = 8484
 
 
@@ -45,6 +48,7 @@ class Upstream(msgspec.Struct, frozen=True):
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
 
+    `recall`: offer the model a tool to read back what left the view, which the client does not see.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
     """
 
@@ -57,6 +61,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     policies: Mapping[str, str] = {}
     tokens: tuple[str, ...] = ()
     on_store_failure: StoreFailure = "forward"
+    recall: bool = True
     retention_days: int = 0
     max_body: int = 64_000_000
     max_answer: int = 64_000_000
@@ -107,8 +112,10 @@ def check_upstream_url(url: str) -> str:
 
 def complete_upstreams(given: Sequence[Upstream]) -> tuple[Upstream, ...]:
     """The given upstreams, and the providers themselves for the families that have none."""
+    defaults = [Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES]
+    defaults.append(Upstream(CHATGPT_UPSTREAM, "openai", CHATGPT_URL))
     named = {upstream.name for upstream in given}
-    return (*given, *(Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES if name not in named))
+    return (*given, *(each for each in defaults if each.name not in named))
 
 
 def check_settings(settings: GatewaySettings) -> None:
@@ -127,3 +134,8 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def scope_of_token(token: str) -> str:
+    """The beginning of the names of a token's sessions: sessions of different tokens are apart."""
+    return f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""

@@ -1,4 +1,8 @@
-"""Spread work over processes, one a core, and stop cleanly when interrupted."""
+"""Where the lab's work runs: an engine takes tasks and yields their outcomes as they are finished.
+
+`ProcessEngine` uses processes of this machine, one a core, and stops cleanly when interrupted. `lab/dask_engine.py` has
+the engine of a cluster.
+"""
 
 import multiprocessing
 import signal
@@ -8,25 +12,43 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidegate.core.errors import TidegateError
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 StopCheck = Callable[[], bool]
-_Work = Callable[[_T, StopCheck], _R]
+Work = Callable[[_T, StopCheck], _R]
 """A function of a module: it travels to other processes by its name."""
 
 _STOP_SECONDS = 5.0
 """Seconds a worker has to notice that it is to stop."""
 
 
+class Engine(Protocol):
+    is_remote: bool
+    """Whether tasks run on machines without our files: then a task must contain all that it needs."""
+
+    def run(self, work: Work[_T, _R], tasks: Sequence[_T]) -> Generator[_R, None, None]:
+        """Yield the outcome of each task as it is finished. Closing the iterator early stops the work."""
+
+
+class ProcessEngine:
+    is_remote = False
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+
+    def run(self, work: Work[_T, _R], tasks: Sequence[_T]) -> Generator[_R, None, None]:
+        return run_in_processes(work, tasks, self._jobs)
+
+
 def never_stop() -> bool:
     return False
 
 
-def run_in_processes(work: _Work[_T, _R], tasks: Sequence[_T], jobs: int) -> Generator[_R, None, None]:
+def run_in_processes(work: Work[_T, _R], tasks: Sequence[_T], jobs: int) -> Generator[_R, None, None]:
     """Yield the outcome of each task as it is finished. Closing the iterator early stops the processes.
 
     Tasks are started in order: put the longest first, so that all processes finish at about the same time.
@@ -68,5 +90,5 @@ def _start_worker(stop: Event) -> None:
     _stop_events.append(stop)
 
 
-def _run_task(work: _Work[_T, _R], task: _T) -> _R:
+def _run_task(work: Work[_T, _R], task: _T) -> _R:
     return work(task, _stop_events[0].is_set)

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidegate.memory.passages import (
     BLOCK_DECODE_ERRORS,
@@ -30,7 +30,7 @@ from tidegate.memory.passages import (
     unpack_spans,
     unpack_text,
 )
-from tidegate.memory.words import extract_words
+from tidegate.memory.words import QueryUnit, build_match_expression, extract_words
 
 # Raise the number when words or tables change. Python's Unicode tables decide what a letter is.
 _INDEX_VERSION = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
@@ -95,6 +95,36 @@ class _OpenBlock(NamedTuple):
     number: int | None
     text: str
     spans: list[PassageSpan]
+
+
+class PassageIndex(Protocol):
+    """An index of passages. `SearchIndex` is one in a file; one in a database can be shared by several hosts."""
+
+    def close(self) -> None: ...
+
+    def indexed_notes(self) -> dict[str, IndexedNote]: ...
+
+    def indexed_sessions(self) -> list[str]: ...
+
+    def set_file_stamp(self, name: str, seen: str) -> None: ...
+
+    def indexed_head(self, name: str) -> int: ...
+
+    def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None: ...
+
+    def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int: ...
+
+    def remove_source(self, kind: SourceKind, name: str) -> None: ...
+
+    def purge(self) -> None: ...
+
+    def find_passages(
+        self, units: Sequence[QueryUnit], most: int, kind: str = "", name: str = "", *, prefix: bool, every: bool
+    ) -> Iterator[RankedPassage]:
+        """Passages with these words, best first; the newest first among equals."""
+
+    def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
+        """Passages that contain all needles, newest first, reading about `chars` characters at most."""
 
 
 class SearchIndex:
@@ -254,12 +284,14 @@ class SearchIndex:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    def match_passages(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
-        """Return passages by rank, best first; the newest first among equals."""
-        rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most))
-        return [PassageMatch(ident, -score) for ident, score in rows]
+    def find_passages(
+        self, units: Sequence[QueryUnit], most: int, kind: str = "", name: str = "", *, prefix: bool, every: bool
+    ) -> Iterator[RankedPassage]:
+        match = build_match_expression(units, prefix=prefix, every=every)
+        rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most)).fetchall()
+        return self._load_passages(PassageMatch(ident, -score) for ident, score in rows)
 
-    def load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
+    def _load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
         """Load the matched passages that still exist. Matches cluster in few blocks; each is unpacked once."""
         blocks: dict[int, _UnpackedBlock | None] = {}
         for ident, score in found:
@@ -281,9 +313,9 @@ class SearchIndex:
         )
         for its_kind, its_name, spans, data in blocks:
             text = unpack_text(data)
-            if _contains_all(text, needles):
+            if contains_all(text, needles):
                 passages = (make_passage(its_kind, its_name, text, span) for span in reversed(unpack_spans(spans)))
-                yield from (passage for passage in passages if _contains_all(passage.text, needles))
+                yield from (passage for passage in passages if contains_all(passage.text, needles))
             chars -= len(text)
             if chars <= 0:
                 return
@@ -317,7 +349,7 @@ def is_index_damaged(failure: Exception) -> bool:
     return isinstance(failure, BLOCK_DECODE_ERRORS)
 
 
-def _contains_all(text: str, needles: Sequence[str]) -> bool:
+def contains_all(text: str, needles: Sequence[str]) -> bool:
     text = text.casefold()
     return all(needle in text for needle in needles)
 

@@ -22,12 +22,12 @@ from tidegate.core.outcome import Effect, Flush
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.disk.folder import Folder
+from tidegate.disk.folder import Folder, TextFolder
 from tidegate.wire.parsing import repair_unicode
 
 INDEX_NOTE = "MEMORY.md"
 _MAX_ENTRY_BYTES = 64_000
-_MAX_NOTE_BYTES = 2_000_000
+MAX_NOTE_BYTES = 2_000_000
 _DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md").fullmatch
 _HEADING = re.compile(r"^## (\d{2}:\d{2}(?::\d{2})?)(?:$| · ([^·\n]*)(?: · (.*))?$)", re.MULTILINE)
 _LIKE_HEADING = re.compile(r"^(\\*)(?=## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
@@ -54,15 +54,17 @@ class Notes:
 
     def __init__(
         self,
-        folder: Path | str,
+        folder: TextFolder | Path | str,
         *,
         max_entry: int = _MAX_ENTRY_BYTES,
-        max_file: int = _MAX_NOTE_BYTES,
+        max_file: int = MAX_NOTE_BYTES,
         zone: tzinfo | None = None,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.folder = Folder(folder, max_file=max_file, ending=".md")
+        self.folder: TextFolder = (
+            Folder(folder, max_file=max_file, ending=".md") if isinstance(folder, Path | str) else folder
+        )
         self.max_entry = max_entry
         self._zone = zone
         self._mask = mask

@@ -15,12 +15,10 @@ triples would cost several times the rest and still not find a Chinese word of t
 """
 
 import hashlib
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
@@ -28,11 +26,18 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.memory.index import IndexedNote, RankedPassage, SearchIndex, delete_index_files, is_index_damaged
+from tidegate.memory.index import (
+    IndexedNote,
+    PassageIndex,
+    RankedPassage,
+    SearchIndex,
+    delete_index_files,
+    is_index_damaged,
+)
 from tidegate.memory.log_lines import LogLine, LogLineSource
 from tidegate.memory.notes import Notes
 from tidegate.memory.passages import BLOCK_DECODE_ERRORS, SourceKind, TextPiece, split_sections
-from tidegate.memory.words import build_match_expression, cut_snippet, find_match_offset, parse_query
+from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.wire.parsing import repair_unicode
 
 _MAX_QUERY_CHARS = 400
@@ -40,8 +45,6 @@ _MAX_QUERY_UNITS = 16
 _MAX_HITS = 100
 _MAX_SCANNED_CHARS = 8_000_000
 _BATCH = 256
-_SETTLE_SECONDS = 2.0
-"""Seconds. A file modified more recently than this before it was read may change again without changing its stamp."""
 
 _T = TypeVar("_T")
 
@@ -75,7 +78,9 @@ class _IndexRebuilt(Exception):
 
 
 class Search:
-    """Full-text search. The index is at `path`, or in memory. Thread-safe. `mask` hides secrets from the index."""
+    """Full-text search. The index is at `path`, or a given `index`, or in memory. Thread-safe. `mask` hides secrets
+    from the index.
+    """
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class Search:
         logs: LogLineSource | None = None,
         *,
         path: Path | None = None,
+        index: PassageIndex | None = None,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
         lock_timeout: float = 10.0,
@@ -95,7 +101,7 @@ class Search:
         self._clock = clock
         self._lock = threading.RLock()
         self.rebuild_count = 0
-        self._index = self._open_index()
+        self._index: PassageIndex = index or self._open_index()
 
     def _open_index(self) -> SearchIndex:
         try:
@@ -126,13 +132,13 @@ class Search:
 
         def act() -> None:
             self._use_index(lambda index: index.remove_source("session", repair_unicode(session)))
-            self._use_index(SearchIndex.purge)
+            self._use_index(lambda index: index.purge())
 
         self._retry_after_rebuild(act)
 
     def indexed_sessions(self) -> list[str]:
         """Return all indexed sessions, including those whose log is gone; `forget_session` removes one."""
-        return self._retry_after_rebuild(lambda: self._use_index(SearchIndex.indexed_sessions))
+        return self._retry_after_rebuild(lambda: self._use_index(lambda index: index.indexed_sessions()))
 
     def _refresh(self) -> IndexUpdate:
         notes = self._refresh_notes() if self._notes else IndexUpdate()
@@ -140,39 +146,40 @@ class Search:
 
     def _refresh_notes(self) -> IndexUpdate:
         assert self._notes is not None
-        known = self._use_index(SearchIndex.indexed_notes)
+        known = self._use_index(lambda index: index.indexed_notes())
         changed: list[str] = []
         skipped: list[str] = []
         gone = set(known)
-        for name in self._notes.names():
+        for name, stamp in self._notes.folder.list_stamps(self._clock()).items():
             try:
-                if self._index_note(name, known.get(name)):
+                if self._index_note(name, stamp, known.get(name)):
                     changed.append(name)
             except BadInput as bad:
                 skipped.append(f"{name}: {bad}")
             else:
                 gone.discard(name)
         for name in sorted(gone):
-            self._use_index(partial(SearchIndex.remove_source, kind="note", name=name))
+            self._remove_source("note", name)
         return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
-    def _index_note(self, name: str, known: IndexedNote | None) -> bool:
+    def _remove_source(self, kind: SourceKind, name: str) -> None:
+        self._use_index(lambda index: index.remove_source(kind, name))
+
+    def _index_note(self, name: str, seen: str, known: IndexedNote | None) -> bool:
         """Index a note if its file and text changed. Return whether it did. The file is read only if its stamp
         differs.
         """
         assert self._notes is not None
-        seen = _file_stamp(self._notes.folder.root / name, self._clock())
         if known and seen and seen == known.file_stamp:
             return False
         text = repair_unicode(self._notes.read(name))
         now = IndexedNote(hashlib.sha256(text.encode()).digest(), seen)
         if known is None or known.digest != now.digest:
-            self._use_index(
-                partial(SearchIndex.replace_note, name=name, known=now, pieces=list(split_sections(self._mask(text))))
-            )
+            pieces = list(split_sections(self._mask(text)))
+            self._use_index(lambda index: index.replace_note(name, now, pieces))
             return True
         if seen:
-            self._use_index(partial(SearchIndex.set_file_stamp, name=name, seen=seen))
+            self._use_index(lambda index: index.set_file_stamp(name, seen))
         return False
 
     def _refresh_logs(self) -> int:
@@ -194,8 +201,8 @@ class Search:
             lines += self._add(line for line in batch if line.session not in afresh)
         if afresh:
             for session in afresh:
-                self._use_index(partial(SearchIndex.remove_source, kind="session", name=repair_unicode(session)))
-            self._use_index(SearchIndex.purge)
+                self._remove_source("session", repair_unicode(session))
+            self._use_index(lambda index: index.purge())
             lines += self._refresh_logs()
         return lines
 
@@ -203,8 +210,11 @@ class Search:
         new = 0
         for session, some in groupby(lines, key=lambda line: line.session):
             pieces = [TextPiece(line.seq, self._mask(repair_unicode(line.text))) for line in some]
-            new += self._use_index(partial(SearchIndex.extend_session, name=repair_unicode(session), pieces=pieces))
+            new += self._extend_session(repair_unicode(session), pieces)
         return new
+
+    def _extend_session(self, name: str, pieces: list[TextPiece]) -> int:
+        return self._use_index(lambda index: index.extend_session(name, pieces))
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -229,11 +239,11 @@ class Search:
 
     # --- the index behind it --------------------------------------------------------------------------------------
 
-    def _use_index(self, act: Callable[[SearchIndex], _T]) -> _T:
+    def _use_index(self, act: Callable[[PassageIndex], _T]) -> _T:
         try:
             return act(self._index)
         except (sqlite3.Error, *BLOCK_DECODE_ERRORS) as failure:
-            if not is_index_damaged(failure):
+            if not is_index_damaged(failure) or not isinstance(self._index, SearchIndex):
                 raise _search_unavailable(failure) from failure
             self._index.close_and_delete()
             self._index = self._open_index()
@@ -257,22 +267,7 @@ def _search_unavailable(failure: Exception) -> SearchUnavailable:
     )
 
 
-def _file_stamp(path: Path, now: float) -> str:
-    """Return a stamp that changes with the file; empty if it cannot be trusted.
-
-    Two changes within one tick of the file system's clock look alike, so a file that has just changed is read again.
-    The stamp includes ctime because an editor can reset mtime.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ""
-    settled = now - status.st_ctime > _SETTLE_SECONDS
-    look = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return " ".join(map(str, look)) if settled else ""
-
-
-def _find_hits(index: SearchIndex, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[SearchHit]:
+def _find_hits(index: PassageIndex, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[SearchHit]:
     """Yield the hits of all steps in order, each place once."""
     units = parse_query(query, _MAX_QUERY_UNITS)
     seen: set[tuple[str, str, int]] = set()
@@ -285,8 +280,7 @@ def _find_hits(index: SearchIndex, query: str, limit: int, kind: str, name: str,
         elif not worded:
             continue
         else:
-            match = build_match_expression(worded, prefix=step > 1, every=step < 4)
-            found = index.load_passages(index.match_passages(match, limit * 4, kind, name))
+            found = index.find_passages(worded, limit * 4, kind, name, prefix=step > 1, every=step < 4)
         for passage, score in found:
             at = find_match_offset(passage.text, units)
             line = passage.text.count("\n", 0, at) if passage.kind == "note" else 0

@@ -102,23 +102,50 @@ def _parse_unit(piece: str) -> QueryUnit:
     return QueryUnit(piece, tuple(phrases), wholes[0] if alone else "")
 
 
-def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
-    """Build an FTS5 expression of quoted words, which consist of letters and digits only."""
-    star = " *" if prefix else ""
-    terms: list[str] = []
+class QueryPhrase(NamedTuple):
+    """Words that follow each other. `is_prefix`: the last one may be the beginning of a word."""
+
+    words: tuple[str, ...]
+    is_prefix: bool
+
+
+def list_query_terms(
+    units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True
+) -> list[list[list[QueryPhrase]]]:
+    """The terms of a query, each a list of alternatives, each a list of phrases that must all be there.
+
+    With `every` a term is a unit of the query, otherwise a single word of it.
+    """
+    terms: list[list[list[QueryPhrase]]] = []
     for unit in units:
         if every:
-            held = " AND ".join(_phrase(phrase, star) for phrase in unit.phrases)
-            terms.append(f'(({held}) OR "{unit.whole}"{star})' if unit.whole else f"({held})")
+            whole = [[QueryPhrase((unit.whole,), prefix)]] if unit.whole else []
+            terms.append([[_make_phrase(phrase, prefix) for phrase in unit.phrases], *whole])
         else:
-            terms += [_phrase((word,), star) for phrase in unit.phrases for word in phrase]
+            terms += [[[_make_phrase((word,), prefix)]] for phrase in unit.phrases for word in phrase]
+    return terms
+
+
+def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
+    """Build an FTS5 expression of quoted words, which consist of letters and digits only."""
+    terms: list[str] = []
+    for alternatives in list_query_terms(units, prefix=prefix, every=every):
+        (first, *others) = (" AND ".join(map(_write_fts5_phrase, some)) for some in alternatives)
+        if every:
+            terms.append("((" + first + ") OR " + others[0] + ")" if others else f"({first})")
+        else:
+            terms.append(first)
     return (" AND " if every else " OR ").join(dict.fromkeys(terms))
 
 
-def _phrase(words: Sequence[str], star: str) -> str:
+def _write_fts5_phrase(phrase: QueryPhrase) -> str:
+    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.is_prefix else "")
+
+
+def _make_phrase(words: tuple[str, ...], prefix: bool) -> QueryPhrase:
     alone = len(words) == 1 and len(words[0]) == 1 and not words[0].isascii()
     short = len(words[-1]) < 3 and words[-1].isascii()
-    return f'"{" ".join(words)}"' + (" *" if alone else "" if short else star)
+    return QueryPhrase(words, alone or (prefix and not short))
 
 
 def normalize_text(text: str) -> str:

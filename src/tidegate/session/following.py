@@ -20,57 +20,26 @@ that arrives when the conversation has meanwhile gone another way is kept in the
 
 import asyncio
 import threading
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, Event, EventPayload, HostMessageAdded, HostNote, MessageAdded
-from tidegate.core.messages import INTERRUPTED, Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
+from tidegate.core.messages import INTERRUPTED, Call, Message, Text, Thinking, Tool
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
+from tidegate.session.host_tree import ROOT, HostTree, hash_message
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
 
 HostObject = TypeVar("HostObject")
-_ROOT = ""
 
 
-# --- recognizing messages -----------------------------------------------------------------------------------------
-
-
-def hash_message(message: Message) -> str:
-    """The key of a message by its content.
-
-    Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
-    two requests. Calls and results count with their ids.
-    """
-    found = [message.role, *filter(None, map(_describe_part, message.parts))]
-    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
-
-
-def _describe_part(part: Part) -> list[object] | None:
-    if isinstance(part, Text):
-        text = part.text.strip()
-        return ["text", text] if text else None
-    if isinstance(part, Image):
-        return ["image", part.data or part.url]
-    if isinstance(part, Call):
-        return ["call", part.id, part.name, _canonical_json(part.arguments)]
-    if isinstance(part, Result):
-        return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
-    return None
-
-
-def _canonical_json(text: str) -> bytes:
-    try:
-        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return text.encode("utf-8", "surrogatepass")
+# --- the host's list and the fixed part ---------------------------------------------------------------------------
 
 
 class HostItem(NamedTuple, Generic[HostObject]):
@@ -84,64 +53,6 @@ class HostItem(NamedTuple, Generic[HostObject]):
 def make_host_item(host: HostObject, message: Message, key: str = "") -> HostItem[HostObject]:
     """An item of the host's list. Without a `key` the content of the message identifies it."""
     return HostItem(host, message, key or hash_message(message))
-
-
-class _Node(NamedTuple):
-    """A message in the tree of branches: its id in the log."""
-
-    id: str
-    seq: int
-
-
-class HostTree:
-    """All branches of a log as a tree of messages, and where the conversation is now.
-
-    Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
-    """
-
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._children: dict[tuple[str, str], _Node] = {}
-        self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
-        self._turns: list[int] = [0]  # the events after which the tip is another
-        self._tips: list[str] = [_ROOT]
-        for event in events:
-            self.feed(event)
-
-    @property
-    def tip(self) -> str:
-        """The id of the last message of the current branch; empty before the first."""
-        return self._tips[-1]
-
-    def feed(self, event: Event) -> None:
-        what = event.payload
-        if isinstance(what, HostMessageAdded):
-            parent = self.tip
-            self._resume.setdefault(parent, event.seq - 1)
-            self._children.setdefault((parent, what.key), _Node(what.message.id, event.seq))
-            self._move(event.seq, what.message.id)
-        elif isinstance(what, BranchStarted):
-            self._resume.setdefault(self.tip, event.seq - 1)
-            self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
-
-    def _move(self, seq: int, tip: str) -> None:
-        self._turns.append(seq)
-        self._tips.append(tip)
-
-    def match(self, keys: Sequence[str]) -> list[str]:
-        """The ids of the messages that these keys name from the start on, as far as any branch has them."""
-        found: list[str] = []
-        at = _ROOT
-        for key in keys:
-            node = self._children.get((at, key))
-            if node is None:
-                break
-            at = node.id
-            found.append(at)
-        return found
-
-    def resume_seq(self, ident: str) -> int:
-        """The event after which a new branch continues that follows this message."""
-        return self._resume[ident]
 
 
 class FixedPart(NamedTuple):
@@ -168,7 +79,10 @@ class Shown(NamedTuple, Generic[HostObject]):
 
 
 class FollowedRequest(NamedTuple, Generic[HostObject]):
-    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else."""
+    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else.
+
+    `saved_tokens` is by how much the view is smaller than the host's list.
+    """
 
     shown: list[Shown[HostObject]]
     is_unchanged: bool
@@ -177,6 +91,11 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     measured: tuple[int, int]
     branched: bool
     new_messages: int
+    saved_tokens: int
+
+
+class _ConversationMoved(Exception):
+    """Another process appended messages to the conversation: look again what is new."""
 
 
 class FollowingSession(Generic[HostObject]):
@@ -215,12 +134,17 @@ class FollowingSession(Generic[HostObject]):
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
         """
         with self._lock:
-            self.session.history.refresh()
-            known = self._tree.match([item.key for item in items])
-            if branch := self._find_branch(known):
-                self.session._append_all(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                self.session._append_all(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._tree.match([item.key for item in items])
+                try:
+                    if branch := self._find_branch(known):
+                        self.session._append_all(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        self.session._append_all(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             self.session.fit(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
@@ -233,33 +157,52 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            self.session.history.refresh()
-            known = self._tree.match([item.key for item in items])
-            if branch := self._find_branch(known):
-                await self.session._append_all_async(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                await self.session._append_all_async(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._tree.match([item.key for item in items])
+                try:
+                    if branch := self._find_branch(known):
+                        await self.session._append_all_async(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        await self.session._append_all_async(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             await self.session.fit_async(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
+
+    def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
+        """The payloads for the place where the conversation is now. If another process moved it on before they were
+        appended, they are not appended after its messages: they may be the same ones.
+        """
+        tip, complete = self._tree.tip, _complete(payloads)
+
+        def make(first: int) -> Sequence[EventPayload]:
+            if self._tree.tip != tip:
+                raise _ConversationMoved
+            return complete(first)
+
+        return make
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
         """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
         ids = self._tree.match([item.key for item in items])
         if not ids or ids[-1] != self._tree.tip:
             return None
-        shown = arrange_view(self.session.view.items, dict(zip(ids, items, strict=False)))
+        shown = arrange_view(self.session.view.items, dict(zip(ids, items, strict=False)), self._tree.hidden)
         return shown + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
     def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
         """The view after a provider refused the last request as too long. GiveUp after the policy's last attempt."""
         with self._lock:
-            self.session.shrink()
+            self.session.recovery.shrink()
             return self._build_request(items, False, 0)
 
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
         """The branch event that leads to the last known message, unless the conversation is there already."""
-        last = known[-1] if known else _ROOT
-        return None if last == self._tree.tip else BranchStarted(text=str(self._tree.resume_seq(last)))
+        last = known[-1] if known else ROOT
+        is_there = last == self._tree.tip and not self._tree.is_left
+        return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
 
     def _new_events(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> list[EventPayload]:
         notes = self._fixed_part_notes(fixed_part) if fixed_part else []
@@ -277,7 +220,7 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         session = self.session
         ids = self._tree.match([item.key for item in items])
-        shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)))
+        shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
         unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
         return FollowedRequest(
             shown,
@@ -287,6 +230,7 @@ class FollowingSession(Generic[HostObject]):
             session._last_request,
             branched,
             new_messages,
+            max(0, self._tree.tokens - session.view.tokens),
         )
 
     def record_reply(
@@ -296,12 +240,16 @@ class FollowingSession(Generic[HostObject]):
         usage: Mapping[str, object] | None = None,
         *,
         key: str = "",
+        notes: Sequence[NoteAdded] = (),
         partial: bool = False,
     ) -> None:
-        """Append the answer to a request, and its usage. A `partial` answer is kept, but is not part of the list."""
+        """Append the answer to a request, notes about it, and its usage.
+
+        A `partial` answer is kept, but is not part of the list.
+        """
         with self._lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, partial):
-                self.session._append_all(_complete(payloads))
+            if reply is not None or usage or notes:
+                self.session._append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
     async def record_reply_async(
         self,
@@ -310,12 +258,31 @@ class FollowingSession(Generic[HostObject]):
         usage: Mapping[str, object] | None = None,
         *,
         key: str = "",
+        notes: Sequence[NoteAdded] = (),
         partial: bool = False,
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, partial):
-                await self.session._append_all_async(_complete(payloads))
+            if reply is not None or usage or notes:
+                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+
+    def _make_reply(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None,
+        key: str,
+        notes: Sequence[NoteAdded],
+        partial: bool,
+    ) -> MakePayloads:
+        """The payloads of a reply, made again for every attempt: another process may have recorded its own answer to
+        the same request, and then this one is not shown.
+        """
+
+        def make(first: int) -> Sequence[EventPayload]:
+            return _complete(self._reply_payloads(request, reply, usage, key, notes, partial))(first)
+
+        return make
 
     def _reply_payloads(
         self,
@@ -323,6 +290,7 @@ class FollowingSession(Generic[HostObject]):
         reply: Message | None,
         usage: Mapping[str, object] | None,
         key: str,
+        notes: Sequence[NoteAdded],
         partial: bool,
     ) -> list[EventPayload]:
         payloads: list[EventPayload] = []
@@ -330,7 +298,7 @@ class FollowingSession(Generic[HostObject]):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))
         elif reply is not None:
-            payloads.append(self._make_payload(reply, key or hash_message(reply)))
+            payloads += [self._make_payload(reply, key or hash_message(reply)), *notes]
         if usage:
             payloads.append(self.session.build_usage_report(usage, request.measured))
         return payloads
@@ -369,22 +337,30 @@ def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
     return make
 
 
-def arrange_view(view_items: Sequence[Item], host_items: Mapping[str, HostItem[HostObject]]) -> list[Shown[HostObject]]:
+def arrange_view(
+    view_items: Sequence[Item],
+    host_items: Mapping[str, HostItem[HostObject]],
+    hidden: AbstractSet[str] = frozenset(),
+) -> list[Shown[HostObject]]:
     """The items of a view in the order of the host's list; those of the engine stay after the item they follow.
 
     `host_items` are the host's messages by their ids in the log, in the host's order. The engine moves a late result
-    behind its call; the host's own order is kept where it has one.
+    behind its call; the host's own order is kept where it has one. Messages that are `hidden` from the host are left
+    out if the host did not put them back into its list, and with them what was signed after them.
     """
     own: dict[str, Shown[HostObject]] = {}
     inserted: dict[str, list[Shown[HostObject]]] = {}
     after = ""
+    signed = True
     for item in view_items:
         ident = item.message.id
         host = host_items.get(ident)
-        if host is None:
+        if host is None and ident in hidden:
+            signed = False
+        elif host is None:
             inserted.setdefault(after, []).append(Shown("inserted", None, item.message, item.signed))
         else:
-            own[ident] = Shown("replaced" if item.edited else "kept", host, item.message, item.signed)
+            own[ident] = Shown("replaced" if item.edited else "kept", host, item.message, item.signed and signed)
             after = ident
     found = list(inserted.get("", ()))
     for ident in host_items:

@@ -1,7 +1,7 @@
 """Recall: reading messages that left the view from the log, by id, by range or by words, in bounded pieces."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.log_fold import iterate_current_branch
-from tidegate.core.messages import Message
+from tidegate.core.messages import Message, calls_of, result_of
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query
 from tidegate.session.message_text import render_message_text
@@ -25,6 +25,8 @@ MIN_RECALL_CHARS = 400
 _MAX_RECALL_HITS = 100
 MAX_QUERY_WORDS = 16
 EXCERPT_CHARS = 240
+_MAX_SEARCH_PAGES = 3
+_SEARCH_PAGE_CHARS = 60_000
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
 _RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
 _CONTINUATION = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
@@ -195,20 +197,64 @@ def _make_log_scan(log: LogReader) -> LogSearch:
     return find
 
 
-def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
-    """Return the edit that the next undo reverts, or that the next redo repeats."""
-    made: list[int] = []
-    undone: list[int] = []
-    for event in iterate_current_branch(log.read):
+def make_log_search(log: LogReader, search_tools: Collection[str]) -> LogSearch:
+    """Return a search that skips the calls and results of earlier searches, which contain all the words."""
+
+    def find(words: str, most: int) -> list[int]:
+        own = find_search_messages(log, search_tools)
+        found: list[int] = []
+        offset = 0
+        for _ in range(_MAX_SEARCH_PAGES):
+            page = recall_text(log, words, max_chars=_SEARCH_PAGE_CHARS, offset=offset)
+            found += [seq for seq in (int(ident[1:]) for ident in page.ids) if seq not in own]
+            offset = page.next_offset
+            if len(found) >= most or not page.next_query:
+                break
+        return found[:most]
+
+    return find
+
+
+def find_search_messages(log: LogReader, search_tools: Collection[str]) -> set[int]:
+    """Return the seqs of messages that only searched, and of their results."""
+    seqs: set[int] = set()
+    ids: set[str] = set()
+    for event in log.read():
+        message = event.payload.message if isinstance(event.payload, MessageAdded) else None
+        if message is None:
+            continue
+        calls, result = calls_of(message), result_of(message)
+        searches = [call.id for call in calls if call.name in search_tools]
+        ids.update(searches)
+        if (searches and len(searches) == len(calls)) or (result is not None and result.call_id in ids):
+            seqs.add(event.seq)
+    return seqs
+
+
+class EditStack:
+    """The edits of a branch that can be undone, and those that were undone: fed with its events in order."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.undone: list[int] = []
+
+    def feed(self, event: Event) -> None:
         what = event.payload
         if isinstance(what, ViewEdited):
-            made.append(event.seq)
-            undone.clear()
-        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in made:
-            made.remove(what.edit)
-            undone.append(what.edit)
-        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in undone:
-            undone.remove(what.edit)
-            made.append(what.edit)
-    stack = made if topic == "undo" else undone
+            self.made.append(event.seq)
+            self.undone.clear()
+        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in self.made:
+            self.made.remove(what.edit)
+            self.undone.append(what.edit)
+        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in self.undone:
+            self.undone.remove(what.edit)
+            self.made.append(what.edit)
+
+
+def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
+    """Return the edit that the next undo reverts, or that the next redo repeats."""
+    edits = EditStack()
+    for event in iterate_current_branch(log.read):
+        edits.feed(event)
+    stack = edits.made if topic == "undo" else edits.undone
     return stack[-1] if stack else None

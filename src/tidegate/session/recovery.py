@@ -7,8 +7,10 @@ from tidegate.core.edits import Replace
 from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result, Text
+from tidegate.core.plan import Decision
 from tidegate.core.view import View
 from tidegate.session.policy_runner import PolicyRunner
+from tidegate.session.summaries.drivers import run_steps
 
 _OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
 
@@ -35,6 +37,12 @@ class Recovery:
             head, counted = self._conversation._last_request
             text = f"{head} {counted} {self._conversation.model}"
             self._conversation._append(NoteAdded("weighed", text, tokens))
+
+    def shrink(self) -> list[Decision]:
+        """Everything `overflowed` does except rendering the request."""
+        decisions = run_steps(self._runner.shrink_steps(), None, self._runner.note_summary_failure)
+        self._conversation._remember_request()
+        return decisions
 
     def lower_output(self, most: int) -> bool:
         """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""

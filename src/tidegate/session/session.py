@@ -169,12 +169,6 @@ class Session(LiveConversation):
         run_steps(self._runner.shrink_steps(), summarise, self._runner.note_summary_failure)
         return self.render_request()
 
-    def shrink(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Everything `overflowed` does except rendering the request."""
-        decisions = run_steps(self._runner.shrink_steps(), summarise, self._runner.note_summary_failure)
-        self._remember_request()
-        return decisions
-
     async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`overflowed` for async code."""
         await self._run_async(self._runner.shrink_steps(), summarise)

@@ -8,9 +8,12 @@ Every backend passes `tidegate.store.conformance`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
+
+from tidegate.disk.folder import TextFolder
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -73,3 +76,19 @@ class RewritableStore(Protocol):
 
         A number outside the log is BadInput. Damaged records may be replaced, too.
         """
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """A store for workers on several hosts. It also holds what is in files of the data folder otherwise."""
+
+    def open_folder(
+        self, name: str, root: Path, *, max_file: int, ending: str = "", is_cached: bool = False
+    ) -> TextFolder:
+        """A folder of files that all hosts see. `is_cached`: copies of them are in the local folder `root`."""
+
+    def lock_session(self, key: str) -> AbstractContextManager[bool]:
+        """Lock a session against all other hosts within this context. Yields False if another one has it locked."""
+
+    def is_session_locked(self, key: str) -> bool:
+        """Whether another host has the session locked now."""

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
-from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
@@ -57,32 +57,48 @@ class RequestHistory(msgspec.Struct, frozen=True):
     side_spending: SideSpending
 
 
-def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
-    """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
-    requests: list[RequestRecord] = []
-    side_spending = SideSpending()
-    for event in log.read():
+class RequestReader:
+    """Collects the requests of a log as its events are read; more events may be fed at any time."""
+
+    def __init__(self, prices: Mapping[str, ModelInfo] | None = None) -> None:
+        self.requests: list[RequestRecord] = []
+        self.side_spending = SideSpending()
+        self._prices = prices
+        self._models: dict[str, ModelInfo | None] = {}
+
+    def feed(self, event: Event) -> None:
         payload = event.payload
         if isinstance(payload, UsageReported):
-            _add_report(requests, event, payload)
+            _add_report(self.requests, event, payload, self._price(payload))
         elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
-            _add_answer(requests, event)
+            _add_answer(self.requests, event)
         elif isinstance(payload, NoteAdded) and payload.topic == SPENT_TOPIC:
-            _add_side_cost(side_spending, payload, prices)
-    for each in requests:
-        each.cost = _price_request(each.used, prices)
-    return RequestHistory(sorted(requests, key=lambda each: each.head), side_spending)
+            _add_side_cost(self.side_spending, payload, self._prices)
+
+    def _price(self, used: UsageReported) -> RequestBill:
+        if used.model not in self._models:
+            self._models[used.model] = find_model(used.model, self._prices)
+        paid = compute_model_cost(usage_or_estimate(used), self._models[used.model])
+        return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
-def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
+def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
+    """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
+    reader = RequestReader(prices)
+    for event in log.read():
+        reader.feed(event)
+    return RequestHistory(sorted(reader.requests, key=lambda each: each.head), reader.side_spending)
+
+
+def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported, cost: RequestBill) -> None:
     """Add a usage report. It may come before the answer or after it; then the request is known already."""
     last = requests[-1] if requests else None
     if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
-        last.head, last.time, last.used = used.log_head, event.time, used
+        last.head, last.time, last.used, last.cost = used.log_head, event.time, used, cost
     elif last is not None and last.used is None and not used.log_head:
-        last.time, last.used = event.time, used
+        last.time, last.used, last.cost = event.time, used, cost
     else:
-        requests.append(RequestRecord(used.log_head, event.time, 0, used))
+        requests.append(RequestRecord(used.log_head, event.time, 0, used, cost))
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
@@ -102,11 +118,6 @@ def usage_or_estimate(used: UsageReported | None) -> Usage:
     if used is None:
         return _NO_USAGE
     return Usage(used.input_tokens or used.counted_tokens, used.output_tokens, used.cache_read, used.cache_write)
-
-
-def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] | None) -> RequestBill:
-    paid = compute_model_cost(usage_or_estimate(used), used.model, prices) if used is not None else None
-    return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
 def _add_side_cost(spending: SideSpending, noted: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:

@@ -17,6 +17,7 @@ from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS
 from tidegate.lab.comparison.runner import ComparisonPlan, run_comparison
 from tidegate.lab.comparison.session_sources import merge_scans, scan_sources
+from tidegate.lab.worker_pool import ProcessEngine
 
 STORED = Path(__file__).with_name("result_versions.json")
 WINDOW = 2000
@@ -34,7 +35,7 @@ def measure_figures(folder: Path) -> dict[str, Any]:
         *find_peer_contenders(["masking"]).contenders,
     )
     terms = ComparisonTerms("chars/4", "", (), str(cache))
-    results = run_comparison(ComparisonPlan(tuple(sources), contenders, (WINDOW,), terms), 1)
+    results = run_comparison(ComparisonPlan(tuple(sources), contenders, (WINDOW,), terms), ProcessEngine(1))
     assert not results.failures
     figures = {
         contender.key: {

@@ -209,10 +209,10 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
 
 
 class GatewayFileSettings(msgspec.Struct, frozen=True):
-    """`tidegate serve`. Keys of `upstreams` are path prefixes; `windows` are by model, `policies` by model or client.
+    """The gateway. Keys of `upstreams` are path prefixes. `windows` are by model, `policies` by model or client.
 
-    `token_envs` name environment variables with the tokens that clients must show. `retention_days` is how long
-    sessions are kept; 0 keeps them.
+    `token_envs` name environment variables with the tokens that clients must show. `recall` offers models a hidden tool
+    to read back what left the view. `retention_days` is how long sessions are kept; 0 keeps them.
     """
 
     host: str = "127.0.0.1"
@@ -223,6 +223,7 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     policy: str = ""
     policies: dict[str, str] = {}
     token_envs: tuple[VariableName, ...] = ()
+    recall: bool = True
     on_store_failure: Literal["forward", "refuse"] = "forward"
     retention_days: NonNegativeInt = 0
     max_body: PositiveInt = 64_000_000

@@ -8,17 +8,13 @@ from msgspec import Meta
 
 from tidegate.agent.skills import Skills
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolData, ToolFailed, ToolResult
-from tidegate.core.events import MessageAdded
-from tidegate.core.messages import calls_of, result_of
 from tidegate.memory.search import SearchHit
-from tidegate.session.recall import LogSearch, recall_text
-from tidegate.store.log import Log
+from tidegate.session.recall import find_search_messages, make_log_search, recall_text
 
 _DEFAULT_RECALL_CHARS = 8_000
 """Characters of the log in one result, by default."""
 _MAX_RECALL_CHARS = 60_000
 _MAX_HITS = 10
-_MAX_PAGES = 3
 _SEARCH_TOOL_NAMES = frozenset({"recall", "memory_search"})
 
 
@@ -70,7 +66,7 @@ async def _run_memory_search(arguments: MemorySearchArguments, context: ToolCont
     if not arguments.words.strip():
         return ToolResult(data.notes.render_index() or "[the memory is empty]")
     hits = await asyncio.to_thread(lambda: data.open_search().search(arguments.words, 3 * _MAX_HITS))
-    own = await asyncio.to_thread(_find_search_messages, context.session.log)
+    own = await asyncio.to_thread(find_search_messages, context.session.log, _SEARCH_TOOL_NAMES)
     others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
     return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
 
@@ -88,44 +84,9 @@ async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolR
         arguments.what,
         max_chars=arguments.max_chars,
         offset=arguments.offset,
-        search=_make_log_search(log),
+        search=make_log_search(log, _SEARCH_TOOL_NAMES),
     )
     return ToolResult(found.text)
-
-
-def _make_log_search(log: Log) -> LogSearch:
-    """Return a search that skips the calls and results of earlier searches, which contain all the words."""
-
-    def find(words: str, most: int) -> list[int]:
-        own = _find_search_messages(log)
-        found: list[int] = []
-        offset = 0
-        for _ in range(_MAX_PAGES):
-            page = recall_text(log, words, max_chars=_MAX_RECALL_CHARS, offset=offset)
-            found += [seq for seq in (int(ident[1:]) for ident in page.ids) if seq not in own]
-            offset = page.next_offset
-            if len(found) >= most or not page.next_query:
-                break
-        return found[:most]
-
-    return find
-
-
-def _find_search_messages(log: Log) -> set[int]:
-    """Return the seqs of messages that only searched, and of their results."""
-    seqs: set[int] = set()
-    ids: set[str] = set()
-    for event in log.read():
-        message = event.payload.message if isinstance(event.payload, MessageAdded) else None
-        if message is None:
-            continue
-        calls, result = calls_of(message), result_of(message)
-        if calls and all(call.name in _SEARCH_TOOL_NAMES for call in calls):
-            ids.update(call.id for call in calls)
-            seqs.add(event.seq)
-        elif result is not None and result.call_id in ids:
-            seqs.add(event.seq)
-    return seqs
 
 
 async def _run_compact(arguments: CompactArguments, context: ToolContext) -> ToolResult:

@@ -56,6 +56,30 @@ def strip_recall_line(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not _SAID.fullmatch(line))
 
 
+# --- texts for a model that has no tool to recall --------------------------------------------------------------------
+
+_TARGET: Final = r"[me]\d+(?:\.\d+)?(?:\.\.[me]?\d+)?"
+_WITHOUT_TOOL: Final = (
+    (re.compile(r" recall shows what was said, by an id \(m4\), a range \(m2\.\.m59\) or words\]"), "]"),
+    (re.compile(r"\(data; recall shows it by id\)"), "(data)"),
+    (re.compile(r"^- recall .* has all that was said there, shown here or not\n?", re.M), ""),
+    (re.compile(rf"\[recall {_TARGET} has what (?:was said|is not shown)\]"), "[Earlier messages are not shown.]"),
+    (re.compile(r"^\[Left the view, and can be had back: "), "[Left the view: "),
+    (re.compile(rf"To see more: recall {_TARGET}, use"), "To see more: use"),
+    (re.compile(rf"\n?\[recall {_TARGET} has all of it\]"), ""),
+    (re.compile(rf"(?:[;:] |, or | or |\b)recall {_TARGET}(?: has all of it)?"), ""),
+)
+
+
+def omit_recall_pointers(text: str) -> str:
+    """A text of the engine for a model that cannot recall: what was left out is still named, but not how to read it."""
+    if "recall" not in text:
+        return text
+    for pattern, instead in _WITHOUT_TOOL:
+        text = pattern.sub(instead, text)
+    return text if text.strip() else "[shortened]"
+
+
 # --- the note, if no summary or ledger names the range ----------------------------------------------------------------
 
 

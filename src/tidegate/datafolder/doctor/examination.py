@@ -23,7 +23,7 @@ from tidegate.core.view import View
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
-from tidegate.datafolder.doctor.finding import Finding, Severity
+from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding, Severity
 from tidegate.datafolder.doctor.session_log import (
     LOST_TOPIC,
     LogSurvey,
@@ -314,11 +314,15 @@ class _SessionExamination:
         told = _find_traced_seq(path)
         if told == log.head:
             return
+        is_behind = 0 <= told < log.head  # a process was killed between its log and its trace
+        if is_behind and not self._repair:
+            self._add("Its trace is behind its log.", "unfinished", COMPLETED_LATER)
+            return
         if self._repair:
             if not files.is_regular_file(path):
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
-            trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
+            trace.append_missing(log) if is_behind else trace.rewrite(log)
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 
@@ -337,7 +341,9 @@ def _find_traced_seq(path: Path) -> int:
         return -1
     with path.open("rb") as file:
         for data in file:
-            line = decode_trace_line(data) if data.endswith(b"\n") else None
+            if not data.endswith(b"\n"):  # the process was killed while it wrote this line
+                return last
+            line = decode_trace_line(data)
             if line is None or line.seq not in (last, last + 1):
                 return -1
             last = line.seq

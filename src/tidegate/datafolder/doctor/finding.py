@@ -1,11 +1,12 @@
 """The findings of the doctor."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from tidegate.core.text.terminal_text import clean_line
 
+COMPLETED_LATER: Final = "It is completed at the next opening, or now with --repair."
 Severity = Literal["fine", "mended", "unfinished", "broken", "lost"]
 
 

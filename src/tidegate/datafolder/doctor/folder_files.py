@@ -18,7 +18,7 @@ import msgspec
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.datafolder.completion import complete_change
 from tidegate.datafolder.contents import FolderContents
-from tidegate.datafolder.doctor.finding import Finding
+from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding
 from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark
 from tidegate.datafolder.unfinished import UnfinishedChange, list_unfinished
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
@@ -100,9 +100,7 @@ def check_unfinished_changes(data: FolderContents, repair: bool) -> Iterator[Fin
     for change in found:
         what = _INTERRUPTED[change.act]
         if not repair:
-            yield Finding(
-                change.session, what, "unfinished", "It is completed at the next opening, or now with --repair."
-            )
+            yield Finding(change.session, what, "unfinished", COMPLETED_LATER)
             continue
         try:
             complete_change(data, change)

@@ -13,7 +13,7 @@ from tidegate.core.stages.summary import render_transcript
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_folder
-from tidegate.disk.folder import Folder, safe_join
+from tidegate.disk.folder import TextFolder
 from tidegate.memory.notes import Notes, clean_note_text, make_note_title, parse_note_entries
 
 _LOCK_NAME = ".lock"  # of `Folder`
@@ -23,7 +23,7 @@ FileChange = Callable[[str, str], str | None]
 """Called with the name and the text of a file; returns the new text, or None to remove the file."""
 
 
-def rewrite_files(folder: Folder, change: FileChange, rename: Callable[[str], str] = str) -> tuple[str, ...]:
+def rewrite_files(folder: TextFolder, change: FileChange, rename: Callable[[str], str] = str) -> tuple[str, ...]:
     """Change or remove files and return their names. Notes that others write meanwhile are kept."""
     touched: list[str] = []
     for name in folder.names():
@@ -47,19 +47,19 @@ def _apply_change(change: FileChange, name: str, text: str | None, *_: object) -
     return None if text is None else change(name, text)
 
 
-def _text(folder: Folder, name: str) -> str:
+def _text(folder: TextFolder, name: str) -> str:
     """Decode and encode like `Folder.update`: bytes that are not UTF-8 are preserved."""
     return _raw(folder, name).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
 
 
-def _raw(folder: Folder, name: str) -> bytes:
-    try:
-        return safe_join(folder.root, name, folder.ending).read_bytes()
-    except OSError as failure:
-        raise BadInput(f"{name} cannot be read: {failure.strerror}.", "Look at its rights and kind.") from failure
+def _raw(folder: TextFolder, name: str) -> bytes:
+    data = folder.read_raw(name)
+    if data is None:
+        raise BadInput(f"{name} cannot be read: it is gone.", "Try again.")
+    return data
 
 
-def _remove_temporary_files(folder: Folder) -> None:
+def _remove_temporary_files(folder: TextFolder) -> None:
     """Remove unfinished files of killed writers: they may hold anything. A working writer holds the lock."""
     if not folder.root.is_dir():
         return
@@ -87,7 +87,7 @@ def list_damaged_pieces(data: Path) -> tuple[str, ...]:
     return tuple(sorted(f"damaged/{path.name}" for path in (data / "damaged").glob("*")))
 
 
-def map_changed_hashes(folder: Folder, words: PhraseRemover) -> dict[str, str]:
+def map_changed_hashes(folder: TextFolder, words: PhraseRemover) -> dict[str, str]:
     """Return the old and the new hashes of the files that will change."""
     found: dict[str, str] = {}
     for name in folder.names():

@@ -105,11 +105,7 @@ class _LogChanges(NamedTuple):
 
 def forget_session(data: FolderContents, name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
     """Remove a session with all that belongs to it. The notes it wrote are kept, and listed in the report."""
-    if not (
-        data.store.head(name)
-        or get_retention_days(data, name) == BEING_REMOVED
-        or data.session_files(name).root.exists()
-    ):
+    if not (data.store.head(name) or get_retention_days(data, name) == BEING_REMOVED or data.session_files(name).has()):
         raise session_not_found(name)
     removed = remove_session(data, name, FORGOTTEN_REASON, step=step)
     return ForgetReport(

@@ -76,7 +76,7 @@ def store_common_names(names: frozenset[str], cache: Path) -> str:
 
 
 @lru_cache(maxsize=2)
-def _load_common_names(key: str, cache: str) -> frozenset[str]:
+def load_common_names(key: str, cache: str) -> frozenset[str]:
     return frozenset(ResultCache(Path(cache)).get(key, list[str]) or ())
 
 
@@ -142,7 +142,7 @@ def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
         recording.messages,
         create_unit_counter(terms.count),
         cell.window,
-        _load_common_names(terms.common_names_key, terms.cache_folder),
+        load_common_names(terms.common_names_key, terms.cache_folder),
     )
     gauge = RequestScorer(task, InputBill(terms.rates, times))
     elsewhere = run_contender(cell, recording, gauge.add_request, stopped)

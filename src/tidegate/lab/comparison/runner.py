@@ -10,12 +10,13 @@ import msgspec
 from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms, measure_cell
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.remote_cells import measure_remotely
 from tidegate.lab.comparison.report.findings import ResampledUnit
 from tidegate.lab.comparison.result_cache import ResultCache
 from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
 from tidegate.lab.peers.process import close_peer_process
 from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.worker_pool import run_in_processes
+from tidegate.lab.worker_pool import Engine, ProcessEngine
 
 DEFAULT_MIN_WINDOWS: Final = 1.5
 """Sessions longer than so many windows are measured: shorter ones hardly need managing."""
@@ -113,13 +114,24 @@ def _list_missing_cells(results: ComparisonResults) -> list[ComparisonCell]:
 
 
 def run_comparison(
-    plan: ComparisonPlan, jobs: int, on_progress: Callable[[int], None] = lambda _: None
+    plan: ComparisonPlan, engine: Engine, on_progress: Callable[[int], None] = lambda _: None
 ) -> ComparisonResults:
-    """Measure all cells of the plan. After KeyboardInterrupt the finished cells are in the cache."""
+    """Measure all cells of the plan. After KeyboardInterrupt the finished cells are in the cache.
+
+    The cells of peers are measured here, whatever the engine: only this machine has their environments.
+    """
     results = load_cached_results(plan)
     on_progress(results.cached_cells)
+    missing = _list_missing_cells(results)
+    own = [cell for cell in missing if not cell.contender.peer_name]
     try:
-        with closing(run_in_processes(measure_cell, _list_missing_cells(results), jobs)) as stream:
+        if engine.is_remote:
+            with closing(measure_remotely(engine, own)) as stream:
+                for measured in stream:
+                    results.add_result(measured)
+                    on_progress(1)
+            missing, engine = [cell for cell in missing if cell.contender.peer_name], ProcessEngine(1)
+        with closing(engine.run(measure_cell, missing)) as stream:
             for measured in stream:
                 results.add_result(measured)
                 on_progress(1)

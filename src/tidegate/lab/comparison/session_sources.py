@@ -21,6 +21,8 @@ from tidegate.lab.worker_pool import StopCheck, run_in_processes
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.parsing import encode_json_text, repair_json_unicode, require_object
 
+SHIPPED_SUFFIX: Final = ".recording"
+"""A file with one recording as it is, which a worker of a cluster was sent."""
 COMMON_NAME_PROJECTS: Final = 4
 """A name that the calls of so many projects use says nothing of memory: README.md, package.json, console.log."""
 
@@ -180,6 +182,8 @@ def read_clean_file(path: Path) -> Read:
 @lru_cache(maxsize=8)
 def load_recording(path: str, place: int) -> Recording:
     """Load a recording. Cells of one recording follow each other, so its file is read once."""
+    if path.endswith(SHIPPED_SUFFIX):
+        return msgspec.msgpack.decode(Path(path).read_bytes(), type=Recording)
     return read_clean_recordings(Path(path))[place]
 
 

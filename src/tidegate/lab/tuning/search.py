@@ -23,6 +23,7 @@ from tidegate.lab.comparison.session_sources import SessionSource
 from tidegate.lab.scoring.measures import FIDELITY_KEYS, MEASURES_BY_KEY
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.tuning.settings import TunableSetting
+from tidegate.lab.worker_pool import ProcessEngine
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -167,7 +168,7 @@ class SettingsSearch:
         plan = ComparisonPlan(
             tuple(sources), tuple(contenders), (self._window,), self._plan.terms, self._plan.min_windows
         )
-        return run_comparison(plan, self._jobs)
+        return run_comparison(plan, ProcessEngine(self._jobs))
 
     def _measure_changes(self, settings: SettingOverrides) -> list[MeasureChange]:
         """Measure the changes on the held-out part only."""

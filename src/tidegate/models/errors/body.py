@@ -41,6 +41,7 @@ _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 _TAGS: Final = re.compile(
     r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
+_WORD_BREAK: Final = re.compile(r"[_-]+|(?<=[a-z])(?=[A-Z])")
 _HTML: Final = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
 _DURATION_NUMBER: Final = r"(\d{1,7}(?:\.\d{1,9})?)\s?"
 _WAIT_SENTENCE: Final = re.compile(
@@ -52,16 +53,25 @@ _WAIT_SENTENCE: Final = re.compile(
 
 
 class ErrorBody(msgspec.Struct):
-    """`sentences` are for people, `codes` for programs, `counts` are numbers under a known name."""
+    """`sentences` are for people, `codes` for programs, `counts` are numbers under a known name.
+
+    `status` is the HTTP status that a gateway put into the body.
+    """
 
     sentences: list[str] = []
     codes: list[str] = []
     counts: dict[str, int] = {}
+    status: int | None = None
     retry_after: float | None = None
 
     @property
     def lines(self) -> list[str]:
         return [*self.sentences, *self.codes]
+
+    @property
+    def codes_as_words(self) -> list[str]:
+        """`message_too_big` and `MessageTooBig` as "message too big"."""
+        return [_WORD_BREAK.sub(" ", code) for code in self.codes]
 
 
 def parse_error_body(body: object) -> ErrorBody:
@@ -127,6 +137,8 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
         code = fields.get(key)
         if isinstance(code, str):
             _append_unique(said.codes, code[:200], _MAX_LINES)
+        elif isinstance(code, int) and 400 <= code < 600 and said.status is None:
+            said.status = code
     for key in _NESTED_KEYS:
         _read_value(fields.get(key), said, depth - 1)
     for key in _COUNT_KEYS:

@@ -201,6 +201,8 @@ def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Provid
 
 def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
     row = match_error(said.lines, status)
+    if row is None and not said.sentences:
+        row = match_error(said.codes_as_words, status)
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is None:
@@ -215,7 +217,9 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
 
 
 def _find_status(said: ErrorBody) -> int | None:
-    """Return a status that is only in the text, where a client dropped the real one."""
+    """Return a status that is only in the body, where a client dropped the real one."""
+    if said.status is not None:
+        return said.status
     found = (_STATUS_IN_TEXT.search(line) for line in said.sentences)
     return next((int(match[1]) for match in found if match is not None), None)
 

@@ -170,7 +170,8 @@ ERROR_TABLE: Final = (
         r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
         timed? ?out|deadline|context cancell?ed
-        premature[ _]close|connection was closed|stream has been cancell?ed|^terminated$
+        premature[ _]close|connection (?:was|is) (?:\w+ )?(?:closed|aborted)|forcibly closed|wsa(?:send|recv)\b
+        stream has been cancell?ed|^terminated$
         fetch failed|error (?:sending request|decoding response)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
         enotfound|eai_again|name resolution|certificate

@@ -1,17 +1,18 @@
-"""Connections of the PostgreSQL store: the address, settings, tables and errors."""
+"""Connections of the PostgreSQL store: the address, settings and errors."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from select import POLLIN, poll
+from typing import Any
 
 import psycopg
-from psycopg import Connection, errors
+from psycopg import Connection, IsolationLevel, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.errors import DamagedData, StoreUnreachable
+from tidegate.store.postgres.statements import DURABLE, MAX_IDLE
 
 Link = Connection[TupleRow]
 
@@ -26,39 +27,26 @@ SETTINGS: dict[str, int | str] = {
 }
 
 
-def create_tables(link: Link) -> None:
-    link.execute(
-        "create table tidegate_sessions ("
-        " id bigint generated always as identity primary key, name bytea not null unique,"
-        " head bigint not null check (head >= 0), size bigint not null,"
-        " created timestamptz not null, used timestamptz not null)"
-    )
-    # The database itself ensures that a number is used once, and that no record outlives its session.
-    link.execute(
-        "create table tidegate_records ("
-        " session bigint not null references tidegate_sessions on delete cascade,"
-        " seq bigint not null check (seq > 0), data bytea not null, primary key (session, seq))"
-    )
-
-
-MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables,)
-"""The migrations in order. A released migration is never changed; a new one is added after it."""
-MIGRATION_LOCK = 0x7469646567617465
-"""The number of our advisory lock in the database."""
-
-END_PROCESS = (
-    "select pg_terminate_backend(pid) from pg_stat_activity"
-    " where pid = %s and usename = session_user and datname = current_database()"
-)
+CONNECTION_KEYWORDS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
+"""A pooler in transaction mode may run two transactions of a connection on two server processes. So nothing depends on
+the state of one: no prepared statements, no settings, no locks that outlive a transaction.
+"""
 
 
 def configure(link: Link) -> None:
-    """Set what durability depends on, regardless of the defaults of the server, the database or the role."""
-    link.execute(
-        "select set_config('synchronous_commit', 'on', false)"
-        " where current_setting('synchronous_commit') in ('off', 'local', 'remote_write')"
-    )
-    link.execute("set default_transaction_isolation = 'read committed'")
+    """Let transactions that we begin say their isolation level. This is a setting of the client; nothing is sent."""
+    link.isolation_level = IsolationLevel.READ_COMMITTED
+
+
+@contextmanager
+def durable_transaction(link: Link, max_idle: float = 30) -> Iterator[None]:
+    """A transaction that is on disk once it is committed, whatever the server, database or role defaults to.
+
+    The server aborts it if it hears nothing for `max_idle` seconds: a host that vanished must not keep its locks.
+    """
+    with link.transaction():
+        link.execute(f"select {DURABLE}, {MAX_IDLE}", (f"{max_idle:.0f}s",))
+        yield
 
 
 def is_disconnected(link: Link) -> bool:
@@ -66,39 +54,6 @@ def is_disconnected(link: Link) -> bool:
     ready = poll()
     ready.register(link.fileno(), POLLIN)
     return bool(ready.poll(0))
-
-
-def has_ended(link: Link, process: int, patience: float = 10) -> bool:
-    """Return whether the server process of another connection of this role has ended, so that its last statement is
-    either done or will never be. A process that still runs is terminated. False if this cannot be found out, for
-    example with a pooler, whose processes are not those of the server.
-    """
-    if link.execute("select pg_backend_pid()").fetchone() != (link.info.backend_pid,):
-        return False
-    end = time.monotonic() + patience
-    while link.execute(END_PROCESS, (process,)).fetchone():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def migrate(link: Link) -> None:
-    with link.transaction():
-        link.execute("set local lock_timeout = '60s'")
-        link.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        # Asked first: even `if not exists` wants the right to create, which a role for daily work need not have.
-        if link.execute("select to_regclass('tidegate_migrations')").fetchone() == (None,):
-            link.execute("create table tidegate_migrations (name text primary key, applied timestamptz default now())")
-        applied = {row[0] for row in link.execute("select name from tidegate_migrations")}
-        unknown = applied - {step.__name__ for step in MIGRATIONS}
-        if unknown:
-            cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
-            raise DamagedData(cause, "Upgrade tidegate.")
-        for step in MIGRATIONS:
-            if step.__name__ not in applied:
-                step(link)
-                link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
 
 
 def parse_url(url: str) -> str:

@@ -5,21 +5,25 @@ expects it, and inserts the records. The lock on the row makes the order of a se
 the head has moved and is refused. Names and records are bytea, so that the encoding of the database does not matter.
 Threads may share a store; forked processes must open their own.
 
-If a connection drops during an append, it is not known whether the append was done. The store then waits until the
-server has ended the first connection, and checks over another one. That answer is final, so an append is never written
-twice.
+If a connection drops during an append, it is not known whether the append was done. The store then repeats it over
+another connection. Whichever of the two arrives second finds that the head has moved and writes nothing, even if it
+arrives late; and if the head has moved, the store compares the records after it with those of the append. So an append
+is never written twice, and no answer depends on which process of the server, or of a pooler, executed it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.errors import DamagedData, SessionNotFound, StoreUnreachable
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
+from tidegate.store.group_commit import Append, GroupCommit
 from tidegate.store.memory import (
     check_fork_request,
     check_record_numbers,
@@ -28,32 +32,41 @@ from tidegate.store.memory import (
     stale_head_error,
 )
 from tidegate.store.postgres.connection import (
+    CONNECTION_KEYWORDS,
     Link,
     configure,
     describe_server,
-    has_ended,
+    durable_transaction,
     is_disconnected,
-    migrate,
     parse_url,
     translate_errors,
 )
+from tidegate.store.postgres.folder import PostgresFolder
+from tidegate.store.postgres.migrations import migrate
 from tidegate.store.postgres.statements import (
     APPEND_FIRST,
+    APPEND_MANY,
     APPEND_NEXT,
     BATCH_BYTES,
     BEHIND,
     FORK,
+    HEAD,
+    HEADS,
     LANDED,
+    LOCK_SESSION,
     PAGE,
     RESIZE,
     REST,
     REWRITE,
     SESSIONS,
+    TRY_LOCK,
+    TRY_SHARED_LOCK,
 )
 from tidegate.store.store import SessionInfo
 
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""
+_UNKNOWN_APPEND = "It is not known whether the records were written: read from your last record on."
 OPENING = "Check that the server runs, and the host, user, password and database of the address."
 
 
@@ -70,16 +83,18 @@ class PostgresStore:
 
         A long read that is not finished occupies one.
         """
-        conninfo = parse_url(url)
-        self._where = describe_server(conninfo)
+        self._conninfo = parse_url(url)
+        self._where = describe_server(self._conninfo)
         self._timeout = timeout
         # First without the pool, whose timeout would hide the reason.
-        with translate_errors(self._where, OPENING), psycopg.connect(conninfo, autocommit=True) as link:
-            configure(link)
+        with translate_errors(self._where, OPENING), self._connect() as link:
             migrate(link)
+            isolation = link.execute("select current_setting('default_transaction_isolation')").fetchone()
+        self._needs_begin = isolation != ("read committed",)  # else one statement without a transaction is enough
+        self._commits = GroupCommit(RLock(), self._write_group)
         self._pool: ConnectionPool[Link] = ConnectionPool(
-            conninfo,
-            kwargs={"autocommit": True},
+            self._conninfo,
+            kwargs=CONNECTION_KEYWORDS,
             min_size=1,
             max_size=connections,
             timeout=timeout,
@@ -87,29 +102,81 @@ class PostgresStore:
             open=True,
         )
 
+    def _connect(self) -> Link:
+        link = psycopg.connect(self._conninfo, **CONNECTION_KEYWORDS)
+        configure(link)
+        return link
+
     def __repr__(self) -> str:
         return f"PostgresStore({self._where})"
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """If the connection drops, check whether the records were stored. StoreUnreachable if that fails."""
+        """If the connection drops, the append is repeated once. StoreUnreachable if that fails, too."""
         check_session_name(session)
         batches = list(_batches(records))
-        process = 0
+        is_connected = False
         try:
-            with self._connection(
-                "It is not known whether the records were written: read from your last record on."
-            ) as link:
-                process = link.info.backend_pid
+            with self.connection(_UNKNOWN_APPEND) as link:
+                is_connected = True
                 return self._append(link, session, after, batches)
         except StoreUnreachable as lost:
-            if not process:  # there was no connection
+            if not is_connected:
                 raise NotKept(str(lost.args[0]), lost.remedy) from lost
-            if self._was_stored(session, after, batches, process, lost):
-                return after + sum(map(len, batches))
-            raise NotKept(f"{lost.args[0]} Nothing was written.", "Try again.") from lost
+            return self._append_again(session, after, batches, lost)
+
+    async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """Append without blocking the event loop. Waiting tasks share a statement, and the queue is bounded."""
+        check_session_name(session)
+        return await self._commits.commit_async(Append(session, after, list(map(bytes, records)), 0.0))
+
+    def _write_group(self, group: list[Append]) -> None:
+        """Write appends of many sessions. What one statement cannot hold, or a refused one, is appended by itself."""
+        together, alone = _split_group(group)
+        try:
+            if len(together) > 1:
+                self._append_many(together)
+            else:
+                alone = [*together, *alone]
+        except StoreUnreachable as lost:
+            for append in together:
+                append.outcome = _outcome(self._append_again, append.session, append.after, [append.records], lost)
+        except NotKept:  # for example a deadlock with another process: nothing was written
+            alone = [*together, *alone]
+        for append in alone:
+            append.outcome = _outcome(self.append, append.session, append.after, append.records)
+
+    def _append_many(self, group: list[Append]) -> None:
+        names = [_encode_name(append.session) for append in group]
+        numbered = [
+            (name, append.after + place, record)
+            for name, append in zip(names, group, strict=True)
+            for place, record in enumerate(append.records, 1)
+        ]
+        values = {
+            "names": names,
+            "afters": [append.after for append in group],
+            "counts": [len(append.records) for append in group],
+            "sizes": [sum(map(len, append.records)) for append in group],
+            "record_names": [name for name, _, _ in numbered],
+            "seqs": [seq for _, seq, _ in numbered],
+            "records": [record for _, _, record in numbered],
+        }
+        with self.connection(_UNKNOWN_APPEND) as link:
+            with link.transaction() if self._needs_begin else nullcontext():
+                kept = {row[0] for row in link.execute(APPEND_MANY, values)}
+            refused = [name for name in names if name not in kept]
+            heads = dict(link.execute(HEADS, (refused,)).fetchall()) if refused else {}
+        for name, append in zip(names, group, strict=True):
+            is_kept = name in kept
+            append.outcome = (
+                append.after + len(append.records)
+                if is_kept
+                else stale_head_error(append.session, append.after, heads.get(name, 0))
+            )
 
     def _append(self, link: Link, session: str, after: int, batches: list[list[bytes]]) -> int:
-        whole: AbstractContextManager[Any] = link.transaction() if len(batches) > 1 else nullcontext()
+        is_large = len(batches) > 1 or self._needs_begin
+        whole: AbstractContextManager[Any] = durable_transaction(link, self._timeout) if is_large else nullcontext()
         with whole:
             head = after
             for batch in batches:
@@ -118,25 +185,25 @@ class PostgresStore:
                 head += len(batch)
         return head
 
-    def _was_stored(
-        self, session: str, after: int, batches: list[list[bytes]], process: int, lost: StoreUnreachable
-    ) -> bool:
-        """Return whether these records were stored. Call it only after the server process of the lost connection has
-        ended: until then it may still execute the append.
-        """
+    def _append_again(self, session: str, after: int, batches: list[list[bytes]], lost: StoreUnreachable) -> int:
+        """Repeat an append whose connection was lost. If it was done, the second one finds that the head has moved."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
-            with self._connection("Look again.") as link:
-                if not has_ended(link, process):
-                    raise lost
-                rows = link.execute(LANDED, (_encode_name(session), after, after + len(hashes)), binary=True).fetchall()
+            with self.connection("Look again.") as link:
+                try:
+                    return self._append(link, session, after, batches)
+                except StaleHead:
+                    values = (_encode_name(session), after, after + len(hashes))
+                    rows = link.execute(LANDED, values, binary=True).fetchall()
+                    if not rows or rows != list(enumerate(hashes, after + 1)):
+                        raise
         except StoreUnreachable:
             raise lost from None
-        return bool(rows) and rows == list(enumerate(hashes, after + 1))
+        return after + len(hashes)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         start = max(1, start)
-        with self._connection("Read again.") as link:
+        with self.connection("Read again.") as link:
             rows = link.execute(PAGE, {"name": _encode_name(session), "start": start}, binary=True).fetchall()
         if not rows:
             raise session_not_found(session)
@@ -162,7 +229,7 @@ class PostgresStore:
         raise self._make_gap_error(session, due, head)
 
     def _make_gap_error(self, session: str, first: int, head: int) -> DamagedData:
-        with self._connection("Read again.") as link:
+        with self.connection("Read again.") as link:
             values = (_encode_name(session), first, head)
             row = link.execute(BEHIND, values).fetchone()
         last = row[0] - 1 if row and row[0] else head
@@ -175,17 +242,17 @@ class PostgresStore:
         )
 
     def _read_rest(self, place: int, start: int, head: int, page: int) -> Iterator[tuple[int, bytes]]:
-        with self._connection("Read again.") as link, link.transaction(), link.cursor("tidegate_read") as cursor:
+        with self.connection("Read again.") as link, link.transaction(), link.cursor("tidegate_read") as cursor:
             cursor.itersize = page
             cursor.execute(REST, (place, start, head), binary=True)
             yield from cursor
 
     def head(self, session: str) -> int:
-        with self._connection("Ask again.") as link:
+        with self.connection("Ask again.") as link:
             return _head(link, _encode_name(session))
 
     def sessions(self) -> list[SessionInfo]:
-        with self._connection("Ask again.") as link:
+        with self.connection("Ask again.") as link:
             rows = link.execute(SESSIONS, binary=True).fetchall()
         return [
             SessionInfo(name.decode("utf-8", "replace"), head, created, used, size)
@@ -195,7 +262,8 @@ class PostgresStore:
     def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
         values = {"name": _encode_name(session), "at": at, "new": _encode_name(new)}
-        with self._connection("It is not known whether the fork was made: look before you try again.") as link:
+        remedy = "It is not known whether the fork was made: look before you try again."
+        with self.connection(remedy) as link, durable_transaction(link):
             found = link.execute(FORK, values).fetchone()
         if found is None:
             raise session_not_found(session)
@@ -204,7 +272,7 @@ class PostgresStore:
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."
-        with self._connection(remedy) as link, link.transaction():
+        with self.connection(remedy) as link, durable_transaction(link):
             place, found = _lock_session(link, session)
             if head is not None and head != found:
                 raise stale_head_error(session, head, found)
@@ -217,10 +285,10 @@ class PostgresStore:
         """
         numbers = sorted(changes)
         batches = list(_batches([changes[number] for number in numbers]))
-        with self._connection(
+        with self.connection(
             "It is not known whether the records were rewritten: read them before you try again."
         ) as link:
-            with link.transaction():
+            with durable_transaction(link):
                 place, head = _lock_session(link, session)
                 check_record_numbers(session, numbers, head)
                 done = 0
@@ -232,11 +300,32 @@ class PostgresStore:
             with suppress(psycopg.Error):  # the records are rewritten even if this fails
                 link.execute("vacuum (skip_locked) tidegate_records")
 
+    # --- what else workers share ----------------------------------------------------------------------------------
+
+    def open_folder(
+        self, name: str, root: Path, *, max_file: int, ending: str = "", is_cached: bool = False
+    ) -> PostgresFolder:
+        return PostgresFolder(self.connection, name, root, max_file=max_file, ending=ending, is_cached=is_cached)
+
+    @contextmanager
+    def lock_session(self, key: str) -> Iterator[bool]:
+        """The lock is that of a transaction, which lasts as long as this context, on a connection of its own."""
+        with translate_errors(self._where, "Try again."), self._connect() as link, link.transaction():
+            yield link.execute(TRY_LOCK, (key.encode(),)).fetchone() == (True,)
+
+    def is_session_locked(self, key: str) -> bool:
+        with self.connection("Ask again.") as link:
+            return link.execute(TRY_SHARED_LOCK, (key.encode(),)).fetchone() != (True,)
+
     def close(self) -> None:
+        self._commits.close()
         self._pool.close()
 
     @contextmanager
-    def _connection(self, remedy: str) -> Iterator[Link]:
+    def connection(self, remedy: str) -> Iterator[Link]:
+        """A connection for one transaction, or for statements that do not depend on each other. `remedy` is for a lost
+        one.
+        """
         try:
             link = self._get_live_connection()
             try:
@@ -271,17 +360,38 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
     return link.execute(APPEND_NEXT if after else APPEND_FIRST, values).fetchone() is not None
 
 
+def _split_group(group: list[Append]) -> tuple[list[Append], list[Append]]:
+    """The appends that one statement can hold, one for each session, and the others."""
+    together: dict[str, Append] = {}
+    alone: list[Append] = []
+    size = 0
+    for append in group:
+        size += sum(map(len, append.records))
+        fits = append.records and append.session not in together and size <= BATCH_BYTES
+        if fits:
+            together[append.session] = append
+        else:
+            alone.append(append)
+    return list(together.values()), alone
+
+
+def _outcome(act: Callable[..., int], *arguments: Any) -> int | BaseException:
+    try:
+        return act(*arguments)
+    except Exception as error:  # noqa: BLE001 - raised in the task that waits
+        return error
+
+
 def _lock_session(link: Link, session: str) -> _LockedSession:
     """Lock the row of a session, so that no other transaction can append to it."""
-    found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_encode_name(session),))
-    row = found.fetchone()
+    row = link.execute(LOCK_SESSION, (_encode_name(session),)).fetchone()
     if row is None:
         raise session_not_found(session)
     return _LockedSession(*row)
 
 
 def _head(link: Link, name: bytes) -> int:
-    row = link.execute("select head from tidegate_sessions where name = %b", (name,)).fetchone()
+    row = link.execute(HEAD, (name,)).fetchone()
     return 0 if row is None else int(row[0])
 
 

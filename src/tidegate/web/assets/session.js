@@ -1,8 +1,5 @@
 /* The page of a session. */
 
-const tint = (category) => (category === 'tools' ? 'tools-share' : category);
-const tintOf = { system: 'system', user: 'user', assistant: 'assistant', tool: 'results' };
-
 async function show() {
   const data = await unpack('main');
   const { requests, changes, points } = data;
@@ -59,13 +56,15 @@ function library(data) {
     }
     return list;
   }
-  return {
+  const found = {
     text,
     places,
     all: (list) => Promise.all(list.map(text)),
     head: (state) => text(data.states[state][0]),
     key: (state) => data.states[state][1],
+    compare: (change) => difference(found, places(change.was), places(change.now)),
   };
+  return found;
 }
 
 function foot(data) {

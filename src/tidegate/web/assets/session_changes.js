@@ -55,7 +55,13 @@ function changeSection(page, data, texts, choose, listeners) {
         'header',
         {},
         el('h3', {}, change.what.replaceAll('_', ' ') + (change.undone ? ' (undone later)' : '')),
-        el('div', { class: 'tools' }, step(-1, 'The change before'), step(1, 'The next change')),
+        el(
+          'div',
+          { class: 'tools' },
+          texts.tools && texts.tools(change),
+          step(-1, 'The change before'),
+          step(1, 'The next change'),
+        ),
       ),
       change.why && el('p', {}, change.why),
       facts([
@@ -70,7 +76,7 @@ function changeSection(page, data, texts, choose, listeners) {
     ]);
     if (change.was < 0) body.append(el('p', { class: 'note' }, 'The texts of this change are left out here.'));
     else {
-      const nodes = await difference(texts, texts.places(change.was), texts.places(change.now));
+      const nodes = await texts.compare(change);
       if (shown === place) body.append(...nodes);
     }
   });

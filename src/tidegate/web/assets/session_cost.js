@@ -137,5 +137,3 @@ function costSection(page, data, at, choose, listeners) {
     ),
   );
 }
-const share = (request) => (request.input ? request.read / request.input : 0);
-const cost = (request) => (request.priced ? dollars(sumOf(request.paid)) : '–');

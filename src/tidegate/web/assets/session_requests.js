@@ -1,5 +1,10 @@
 /* Every request. */
 
+const tint = (category) => (category === 'tools' ? 'tools-share' : category);
+const tintOf = { system: 'system', user: 'user', assistant: 'assistant', tool: 'results' };
+const share = (request) => (request.input ? request.read / request.input : 0);
+const cost = (request) => (request.priced ? dollars(sumOf(request.paid)) : '–');
+
 function requestSection(page, data, texts, choose, listeners, used) {
   const { requests } = data;
   const side = el('div', { class: 'side' }),

@@ -3,9 +3,8 @@
 A response without an id answers the first open call of its name; a call without an id takes its name as id.
 """
 
-import re
-
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.wire.gemini.field_names import get_field, with_camel_case
 from tidegate.wire.parsing import (
     ParsedRequest,
     abbreviate_value,
@@ -30,7 +29,6 @@ from tidegate.wire.rendering.blocks import JsonObject
 FAMILY = "gemini"
 SIGNATURE_PLACEHOLDER = "skip_thought_signature_validator"
 _RESPONSE_KEYS = ("output", "error", "result", "content")
-_UPPERCASE, _UNDERSCORED = re.compile(r"[A-Z]"), re.compile(r"_([a-z])")
 
 
 def parse_message(obj: object) -> list[Message]:
@@ -46,26 +44,17 @@ def _read_content(obj: object, pending: list[Call]) -> list[Message]:
         return [Message("assistant", tuple(map(read_model_part, parts)), origin=FAMILY)]
     if role not in ("user", "function", "system"):
         raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use user or model.")
-    results = [read_response(part, pending) for part in parts if _get_field(part, "functionResponse") is not None]
-    rest = tuple(read_user_part(part) for part in parts if _get_field(part, "functionResponse") is None)
+    results = [read_response(part, pending) for part in parts if get_field(part, "functionResponse") is not None]
+    rest = tuple(read_user_part(part) for part in parts if get_field(part, "functionResponse") is None)
     if rest or not results:
         results.append(Message("system" if role == "system" else "user", rest))
     return results
 
 
-def _get_field(part: JsonObject, key: str) -> object:
-    """Return a field by its JSON name or by its name in Google's Python package."""
-    return part.get(key, part.get(_UPPERCASE.sub(lambda letter: "_" + letter[0].lower(), key)))
-
-
-def _to_camel_case(part: JsonObject) -> JsonObject:
-    return {_UNDERSCORED.sub(lambda found: found[1].upper(), key): value for key, value in part.items()}
-
-
 def read_model_part(part: JsonObject) -> Part:
-    signature = read_optional_text(_get_field(part, "thoughtSignature"), "A thoughtSignature")
+    signature = read_optional_text(get_field(part, "thoughtSignature"), "A thoughtSignature")
     signature = "" if signature == SIGNATURE_PLACEHOLDER else signature
-    called = _get_field(part, "functionCall")
+    called = get_field(part, "functionCall")
     if called is not None:
         call = require_object(called, "A functionCall")
         name = require_field(call, "name", "A functionCall")
@@ -75,27 +64,27 @@ def read_model_part(part: JsonObject) -> Part:
         return Thinking(read_optional_text(part.get("text"), "A thought"))
     if not part.get("thought") and isinstance(part.get("text"), str):
         return Text(require_text(part["text"], "A text"), signature)
-    if _get_field(part, "inlineData") is not None or _get_field(part, "fileData") is not None:
+    if get_field(part, "inlineData") is not None or get_field(part, "fileData") is not None:
         return read_user_part(part)
-    return Thinking(block=encode_json_text(_to_camel_case(part)))
+    return Thinking(block=encode_json_text(with_camel_case(part)))
 
 
 def read_user_part(part: JsonObject) -> Part:
     if isinstance(part.get("text"), str):
         return Text(require_text(part["text"], "A text"))
-    inline, stored = _get_field(part, "inlineData"), _get_field(part, "fileData")
+    inline, stored = get_field(part, "inlineData"), get_field(part, "fileData")
     found = require_object(inline or stored or {}, "An image")
-    media = read_optional_text(_get_field(found, "mimeType"), "A mimeType") or "image/png"
+    media = read_optional_text(get_field(found, "mimeType"), "A mimeType") or "image/png"
     if inline is not None and media.startswith("image/"):
         return image_from_base64(require_field(found, "data", "inlineData"), media)
     if stored is not None and media.startswith("image/"):
-        uri = require_text(_get_field(found, "fileUri"), "A fileUri")
+        uri = require_text(get_field(found, "fileUri"), "A fileUri")
         return Image(media=media, url=uri)
     raise unknown_part_error(next(iter(part), None) if not found else media, "the content")
 
 
 def read_response(part: JsonObject, pending: list[Call]) -> Message:
-    given = require_object(_get_field(part, "functionResponse"), "A functionResponse")
+    given = require_object(get_field(part, "functionResponse"), "A functionResponse")
     name = require_field(given, "name", "A functionResponse")
     call_id = read_optional_text(given.get("id"), "The id of a functionResponse")
     answered = next((call for call in pending if call_id == call.id or (not call_id and call.name == name)), None)
@@ -126,7 +115,7 @@ def parse_body(body: object) -> ParsedRequest:
             if message.role == "assistant":
                 pending = [part for part in message.parts if isinstance(part, Call)]
     system = ""
-    given = _get_field(request, "systemInstruction")
+    given = get_field(request, "systemInstruction")
     if given is not None:
         parts = require_list(require_object(given, "systemInstruction").get("parts"), "The parts of systemInstruction")
         system = join_text_parts(read_user_part(require_object(part, "A part")) for part in parts)
@@ -136,12 +125,12 @@ def parse_body(body: object) -> ParsedRequest:
 def read_tools(value: object) -> list[Tool]:
     found: list[Tool] = []
     for each in require_list(value or [], "tools"):
-        listed = _get_field(require_object(each, "A tool"), "functionDeclarations")
+        listed = get_field(require_object(each, "A tool"), "functionDeclarations")
         if listed is None:
             raise_bad_input("A tool has no functionDeclarations.", "Only function tools are known.")
         for declared in require_list(listed, "functionDeclarations"):
             tool = require_object(declared, "A function declaration")
-            schema = _get_field(tool, "parametersJsonSchema") or tool.get("parameters")
+            schema = get_field(tool, "parametersJsonSchema") or tool.get("parameters")
             found.append(
                 build_tool(require_field(tool, "name", "A function declaration"), tool.get("description"), schema)
             )

@@ -248,7 +248,12 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
     if isinstance(given, str):
         units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
     stored, fixed = False, 0
+    tools = _list_of(body, "tools")
     for place, item in enumerate(given if isinstance(given, list) else []):
+        if isinstance(item, dict) and item.get("type") == "additional_tools" and not units:  # Codex with newer models
+            fixed += 1
+            tools = [*tools, *_list_of(item, "tools")]
+            continue
         message = _read_responses_item(item)
         stored = stored or (isinstance(item, dict) and item.get("type") == "item_reference")
         origins = (PartOrigin(place),) * max(1, len(message.parts))
@@ -261,8 +266,8 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
             units.append(HostUnit(message, origins, True))
     kept = stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
-    tools = _read_tool_list(body.get("tools"), lambda tool: [openai_responses.read_tool(tool)])
-    return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
+    read = _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
+    return HostRequest(tuple(units), "\n\n".join(system), read, _model(body), reason, fixed)
 
 
 def _join_units(unit: HostUnit, message: Message, origins: tuple[PartOrigin, ...]) -> HostUnit:
@@ -387,9 +392,13 @@ READERS: dict[str, Callable[[JsonObject], HostRequest]] = {
 def read_reply(dialect: str, messages: Sequence[JsonObject]) -> Message | None:
     """The answer of a provider as it will be read when the client sends it back; None for an empty one."""
     key = {"gemini": "contents", "openai_responses": "input"}.get(dialect, "messages")
-    values = [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
-    units = READERS[dialect]({key: values}).units
+    units = READERS[dialect]({key: to_client_messages(dialect, messages)}).units
     return units[0].message if units else None
+
+
+def to_client_messages(dialect: str, messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """An answer of a provider as a client sends it back."""
+    return [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
 
 
 def _without_made_up_ids(content: JsonObject) -> JsonObject:

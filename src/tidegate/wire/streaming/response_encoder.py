@@ -4,6 +4,7 @@ For scripted providers and fake servers. An assembler reads the same answer back
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ _CHUNK_CHARS = 16
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the model answers. `signature` signs the thinking. Without `stop` the ordinary stop reason is used;
-    without `usage` none is reported.
+    without `usage` none is reported. `number` makes the ids of the answer unique in a conversation.
     """
 
     text: str = ""
@@ -31,6 +32,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopReason | None = None
     usage: Usage | None = None
     model: str = ""
+    number: int = 0
 
     @property
     def effective_stop(self) -> StopReason:
@@ -85,7 +87,12 @@ def _chat_usage(usage: Usage) -> JsonObject:
 
 
 def _chat_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
-    top: JsonObject = {"id": "chatcmpl-0", "object": "chat.completion.chunk", "created": 0, "model": spoken.model}
+    top: JsonObject = {
+        "id": f"chatcmpl-{spoken.number}",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": spoken.model,
+    }
 
     def chunk(delta: JsonObject, finish: str | None = None) -> JsonObject:
         return {**top, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
@@ -113,7 +120,12 @@ def _chat_body(spoken: ScriptedAnswer) -> JsonObject:
             for call in spoken.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _CHAT_STOPS.get(spoken.effective_stop, "stop")}
-    found: JsonObject = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": spoken.model}
+    found: JsonObject = {
+        "id": f"chatcmpl-{spoken.number}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": spoken.model,
+    }
     return {**found, "choices": [choice], **({"usage": _chat_usage(spoken.usage)} if spoken.usage else {})}
 
 
@@ -140,7 +152,7 @@ def _anthropic_blocks(spoken: ScriptedAnswer) -> list[JsonObject]:
 def _anthropic_body(spoken: ScriptedAnswer) -> JsonObject:
     usage = spoken.usage or Usage(0, 0, 0, 0)
     return {
-        "id": "msg_0",
+        "id": f"msg_{spoken.number}",
         "type": "message",
         "role": "assistant",
         "model": spoken.model,
@@ -184,23 +196,26 @@ def _anthropic_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
 
 
 def _response_items(spoken: ScriptedAnswer) -> list[JsonObject]:
+    said = [str(spoken.number), spoken.text, spoken.thinking, spoken.signature, *(call.id for call in spoken.calls)]
+    tag = blake2b(msgspec.msgpack.encode(said), digest_size=6).hexdigest()  # ids differ between answers
     found: list[JsonObject] = []
     if spoken.thinking or spoken.signature:
         summary = [{"type": "summary_text", "text": spoken.thinking}] if spoken.thinking else []
         sealed = {"encrypted_content": spoken.signature} if spoken.signature else {}
-        found.append({"type": "reasoning", "id": "rs_0", "summary": summary, **sealed})
+        found.append({"type": "reasoning", "id": f"rs_{tag}", "summary": summary, **sealed})
     if spoken.text:
         content = [{"type": "output_text", "text": spoken.text, "annotations": []}]
-        found.append({"type": "message", "id": "msg_0", "status": "completed", "role": "assistant", "content": content})
+        shown = {"type": "message", "id": f"msg_{tag}", "status": "completed", "role": "assistant"}
+        found.append({**shown, "content": content})
     for n, call in enumerate(spoken.calls):
         named = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-        found.append({"type": "function_call", "id": f"fc_{n}", "status": "completed", **named})
+        found.append({"type": "function_call", "id": f"fc_{tag}{n}", "status": "completed", **named})
     return found
 
 
 def _response_body(spoken: ScriptedAnswer) -> JsonObject:
     reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(spoken.effective_stop)
-    found: JsonObject = {"id": "resp_0", "object": "response", "created_at": 0, "model": spoken.model}
+    found: JsonObject = {"id": f"resp_{spoken.number}", "object": "response", "created_at": 0, "model": spoken.model}
     found |= {"status": "incomplete" if reason else "completed", "output": _response_items(spoken), "error": None}
     found |= {"incomplete_details": {"reason": reason} if reason else None, "parallel_tool_calls": True}
     found |= {"tool_choice": "auto", "tools": []}

@@ -1,0 +1,273 @@
+"""`tidegate wrap`: a client started behind a gateway of its own, in one command."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from tidegate.cli.extras import require_packages
+from tidegate.cli.options import Subparsers, add_command, add_data_options
+from tidegate.cli.serve import add_gateway_options
+from tidegate.cli.wrapped_clients import (
+    CLIENTS,
+    WrappedClient,
+    find_user_upstreams,
+    make_client_setup,
+    make_resume_arguments,
+)
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.datafolder.data_folder import DataFolder
+    from tidegate.gateway.app import Gateway, SentRequest
+    from tidegate.gateway.settings import GatewaySettings
+
+_ABOUT = """\
+Start a client behind a gateway: the whole conversation is kept in a log, and the provider gets a view of it that fits
+the window. The client keeps its own login or key. Only its environment, its arguments and temporary files change; your
+own files are not edited. At the end, a summary says what was kept, what left the view, and what was saved.
+"""
+_EPILOG = f"""\
+clients: {", ".join(CLIENTS)}
+
+Everything after -- is passed to the client. Requests go where the client would send them without tidegate: to the
+address in its environment (such as ANTHROPIC_BASE_URL), else to the provider; --upstream sets another one.
+
+With --session or --last, a client with sessions of its own (claude, codex, opencode) continues the one that it had, if
+you give it no arguments; else name it to the client yourself, as in -- --resume ID.
+
+status: the client's own; 128 + N if signal N ended it; 2 wrong usage, or the client is not installed
+
+examples:
+  tidegate wrap claude
+  tidegate wrap claude --window 32000 -- -p "fix the failing test"
+  tidegate wrap codex --last
+  tidegate wrap aider --upstream openai=http://127.0.0.1:8080/v1 -- --model openai/qwen3
+"""
+_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
+"""A terminal sends these to the client as well; without a terminal they are forwarded."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    def run_parsed(options: argparse.Namespace) -> int:
+        return run(_read_later_options(parser, options))
+
+    parser = add_command(
+        subparsers,
+        "wrap",
+        run_parsed,
+        summary="start a client such as Claude Code or Codex behind a gateway",
+        description=_ABOUT,
+        epilog=_EPILOG,
+    )
+    parser.usage = "tidegate wrap CLIENT [options] [-- ARGS]"
+    parser.add_argument(
+        "command",
+        nargs=argparse.PARSER,  # the client and everything after it, also options
+        choices=tuple(CLIENTS),
+        metavar="CLIENT",
+        help="one of: " + ", ".join(CLIENTS),
+    )
+    _add_options(parser)
+    parser.set_defaults(host="127.0.0.1", port=0, token_env=[], on_store_failure=None)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--session", default="", metavar="NAME", help="use this session (default: one per conversation)"
+    )
+    parser.add_argument("--last", action="store_true", help="use the session that was last used in this folder")
+    parser.add_argument("--log", default="", metavar="FILE", help="append the gateway's lines to this file")
+    parser.add_argument("--quiet", action="store_true", help="no summary at the end")
+    add_gateway_options(parser)
+    add_data_options(parser)
+
+
+def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options may also come after the client: everything before `--` is ours."""
+    client, *given = options.command
+    place = given.index("--") if "--" in given else len(given)
+    if place:
+        later = argparse.ArgumentParser(parser.prog, add_help=False)
+        _add_options(later)
+        options, unknown = later.parse_known_args(given[:place], options)
+        if {"-h", "--help"} & {*unknown}:
+            parser.print_help()
+            parser.exit()
+        if unknown:
+            parser.error(f"unrecognized arguments: {' '.join(unknown)} (put -- before the arguments of the client)")
+    options.client, options.arguments = client, given[place + 1 :]
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    require_packages("uvicorn", "httptools", "zstandard")
+
+    from tidegate.cli.chat import find_last_session
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.gateway.app import Gateway
+
+    client = CLIENTS[options.client]
+    program = shutil.which(client.program) or _refuse_missing(client)
+    config = load_gateway_config(options)
+    settings = make_gateway_settings(options, config.settings.gateway, find_user_upstreams(client, os.environ))
+    settings = msgspec.structs.replace(settings, tokens=())  # the client has no way to send one
+    check_policies(settings)
+    secrets = [*keys_of(os.environ), *(each.key for each in settings.upstreams if each.key)]
+    with open_data_folder(options, create=True, secrets=secrets) as data:
+        session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")
+        arguments = options.arguments or make_resume_arguments(client, session)
+        watch = _RunWatch(data, Path.cwd())
+        with _LogFile(options.log) as log_file:
+            gateway = Gateway(settings, data, log_file.write_line, watch.add)
+            status = asyncio.run(_run_client(gateway, settings, client, [program, *arguments], session))
+        if not options.quiet:
+            sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests")))
+    return status
+
+
+def _refuse_missing(client: WrappedClient) -> NoReturn:
+    from tidegate.core.errors import BadInput
+
+    raise BadInput(
+        f"{client.title} is not installed: there is no command {client.program!r} in your PATH.",
+        f"Install it with: {client.install}",
+    )
+
+
+class _LogFile:
+    """The file for the gateway's lines; nothing is written if it has no name. The terminal belongs to the client."""
+
+    def __init__(self, name: str) -> None:
+        self._file = open(name, "a", encoding="utf-8") if name else None  # noqa: SIM115 - closed by the with block
+
+    def __enter__(self) -> "_LogFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
+
+    def write_line(self, line: str) -> None:
+        if self._file:
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+async def _run_client(
+    gateway: "Gateway", settings: "GatewaySettings", client: WrappedClient, command: Sequence[str], session: str
+) -> int:
+    """Run the client until it ends, with the gateway beside it. Return its exit status."""
+    from tidegate.gateway.server import serve_in_background
+
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        async with serve_in_background(gateway, settings) as url:
+            setup = make_client_setup(client, f"{url}/s/{session}" if session else url, os.environ, Path(folder))
+            for path, text in setup.files.items():
+                path.write_text(text, encoding="utf-8")
+            process = await asyncio.create_subprocess_exec(
+                command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
+            )
+            _forward_signals(process)
+            status = await process.wait()
+    return 128 - status if status < 0 else status
+
+
+def _make_environment(changed: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment with the client's settings. A proxy must not stand between the client and the gateway."""
+    direct = {
+        name: ",".join(filter(None, [os.environ.get(name, ""), "127.0.0.1", "localhost"]))
+        for name in ("NO_PROXY", "no_proxy")
+    }
+    return {**os.environ, **direct, **changed}
+
+
+def _forward_signals(process: asyncio.subprocess.Process) -> None:
+    loop = asyncio.get_running_loop()
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+
+    def forward(number: int) -> None:
+        if process.returncode is None:
+            process.send_signal(number)
+
+    for number in _FORWARDED_SIGNALS:
+        loop.add_signal_handler(number, forward, number)
+    for number in _TERMINAL_SIGNALS:
+        loop.add_signal_handler(number, (lambda _: None) if has_terminal else forward, number)
+
+
+class _SessionSum(msgspec.Struct):
+    """What was sent for one session in this run."""
+
+    parent: str
+    requests: int = 0
+    tokens: int = 0
+    saved_tokens: int = 0
+
+
+class _RunWatch:
+    """What the client did in this run, for the summary at its end."""
+
+    def __init__(self, data: "DataFolder", workspace: Path) -> None:
+        self._data = data
+        self._workspace = workspace
+        self._sums: dict[str, _SessionSum] = {}
+
+    def add(self, sent: "SentRequest") -> None:
+        from tidegate.datafolder.workspaces import note_workspace
+
+        if sent.session not in self._sums and not sent.parent:
+            note_workspace(self._data, sent.session, self._workspace)
+        found = self._sums.setdefault(sent.session, _SessionSum(sent.parent))
+        found.requests += 1
+        found.tokens += sent.tokens
+        found.saved_tokens += sent.saved_tokens
+
+    def describe(self, client: WrappedClient, unlogged: int) -> str:
+        lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
+        if not lines:
+            lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
+        if unlogged:
+            lines.append(f"  not logged  {unlogged:,} requests; see `tidegate doctor`")
+        return "\n".join(lines) + "\n"
+
+    def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
+        kept, left = self._count_messages(name)
+        whole = found.tokens + found.saved_tokens
+        share = f" ({found.saved_tokens / whole:.0%} of the client's own requests)" if found.saved_tokens else ""
+        lines = [
+            f"tidegate: session {name}, {found.requests:,} requests" + (" of a sub-agent" if found.parent else ""),
+            f"  kept           {kept[0]:,} messages, about {kept[1]:,} tokens",
+            f"  left the view  {left[0]:,} messages, about {left[1]:,} tokens",
+            f"  saved          about {found.saved_tokens:,} input tokens{share}",
+        ]
+        if left[0]:
+            lines.append(f"  read them with `tidegate recall {name} WORDS` or `tidegate show {name}`")
+        return lines
+
+    def _count_messages(self, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Count the messages in the log and those that left the view, each with its tokens."""
+        from tidegate.core.events import MessageAdded
+        from tidegate.core.log_fold import iterate_current_branch
+
+        log = self._data.open_log(name)
+        whole = {item.message.id for item in self._data.open_conversation(name).view.items if not item.edited}
+        kept = [event.payload.tokens for event in log.read() if isinstance(event.payload, MessageAdded)]
+        left = [
+            event.payload.tokens
+            for event in iterate_current_branch(log.read)
+            if isinstance(event.payload, MessageAdded)
+            and event.payload.message.agent_visible
+            and event.payload.message.id not in whole
+        ]
+        return (len(kept), sum(kept)), (len(left), sum(left))

@@ -1,0 +1,177 @@
+"""The clients that `tidegate wrap` can start: how each is pointed at a gateway without editing the user's files."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.gateway.settings import Family
+
+
+class WrappedClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client. `{url}` in its settings is the gateway's address, `{file}` the temporary file with `file_text`.
+
+    `environment`: variables to set. `json_environment`: a variable with a JSON configuration, into which this is
+    merged. `arguments` are put before the user's own. `file_name`: a temporary file that the arguments name.
+    `upstream_variables`: variables with the address that the user's client would use; the gateway forwards to it.
+    `session_prefix`: how the gateway names the client's sessions, if the client sends ids; `resume` makes the client
+    continue the session `{id}`. `by_hand` is what to do without `wrap` where variables are not enough.
+    """
+
+    program: str
+    title: str
+    install: str
+    environment: Mapping[str, str] = {}
+    json_environment: Mapping[str, Mapping[str, Any]] = {}
+    arguments: Sequence[str] = ()
+    file_name: str = ""
+    file_text: str = ""
+    upstream_variables: Mapping[str, "Family"] = {}
+    session_prefix: str = ""
+    resume: Sequence[str] = ()
+    by_hand: str = ""
+
+
+class ClientSetup(msgspec.Struct, frozen=True):
+    """A client for one gateway: the variables to set, the arguments before the user's own, and the files to write."""
+
+    environment: dict[str, str]
+    arguments: list[str]
+    files: dict[Path, str]
+
+
+_OPENCODE_PROVIDERS: Final[Mapping[str, Any]] = {
+    "provider": {
+        "anthropic": {"options": {"baseURL": "{url}/anthropic/v1"}},
+        "openai": {"options": {"baseURL": "{url}/openai/v1"}},
+        "google": {"options": {"baseURL": "{url}/gemini/v1beta"}},
+    }
+}
+_PI_EXTENSION: Final = """\
+export default function (pi) {
+  pi.registerProvider("anthropic", { baseUrl: "{url}/anthropic" });
+  pi.registerProvider("openai", { baseUrl: "{url}/openai/v1" });
+  pi.registerProvider("google", { baseUrl: "{url}/gemini/v1beta" });
+}
+"""
+_CODEX_PROVIDER: Final = (
+    'model_providers.tidegate={name="tidegate",base_url="{url}/v1",wire_api="responses",{codex_key}}'
+)
+
+CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
+    {
+        "claude": WrappedClient(
+            program="claude",
+            title="Claude Code",
+            install="npm install -g @anthropic-ai/claude-code",
+            environment={"ANTHROPIC_BASE_URL": "{url}"},
+            upstream_variables={"ANTHROPIC_BASE_URL": "anthropic"},
+            session_prefix="claude-",
+            resume=("--resume", "{id}"),
+        ),
+        "codex": WrappedClient(
+            program="codex",
+            title="Codex",
+            install="npm install -g @openai/codex",
+            arguments=("-c", 'model_provider="tidegate"', "-c", _CODEX_PROVIDER),
+            upstream_variables={"OPENAI_BASE_URL": "openai"},
+            session_prefix="codex-",
+            resume=("resume", "{id}"),
+        ),
+        "opencode": WrappedClient(
+            program="opencode",
+            title="OpenCode",
+            install="npm install -g opencode-ai",
+            json_environment={"OPENCODE_CONFIG_CONTENT": _OPENCODE_PROVIDERS},
+            session_prefix="opencode-",
+            resume=("--session", "{id}"),
+        ),
+        "gemini": WrappedClient(
+            program="gemini",
+            title="Gemini CLI",
+            install="npm install -g @google/gemini-cli",
+            environment={"GOOGLE_GEMINI_BASE_URL": "{url}"},
+            upstream_variables={"GOOGLE_GEMINI_BASE_URL": "gemini"},
+        ),
+        "pi": WrappedClient(
+            program="pi",
+            title="pi",
+            install="npm install -g @mariozechner/pi-coding-agent",
+            arguments=("--extension", "{file}"),
+            file_name="tidegate.js",
+            file_text=_PI_EXTENSION,
+            by_hand='in ~/.pi/agent/models.json: {"providers": {"anthropic": {"baseUrl": "{url}/anthropic"}}}',
+        ),
+        "qwen": WrappedClient(
+            program="qwen",
+            title="Qwen Code",
+            install="npm install -g @qwen-code/qwen-code",
+            environment={"OPENAI_BASE_URL": "{url}/v1"},
+            upstream_variables={"OPENAI_BASE_URL": "openai"},
+        ),
+        "aider": WrappedClient(
+            program="aider",
+            title="aider",
+            install="python -m pip install aider-chat",
+            environment={
+                "OPENAI_API_BASE": "{url}/openai/v1",
+                "AIDER_OPENAI_API_BASE": "{url}/openai/v1",
+                "ANTHROPIC_API_BASE": "{url}/anthropic",
+            },
+            upstream_variables={"OPENAI_API_BASE": "openai", "ANTHROPIC_API_BASE": "anthropic"},
+        ),
+    }
+)
+
+
+def find_user_upstreams(client: WrappedClient, environment: Mapping[str, str]) -> dict[str, str]:
+    """The addresses that the user's environment gives the client, by the gateway's name for the upstream."""
+    found = {family: environment.get(name, "") for name, family in client.upstream_variables.items()}
+    return {name: url for name, url in found.items() if url}
+
+
+def make_client_setup(
+    client: WrappedClient, url: str, environment: Mapping[str, str], folder: Path = Path()
+) -> ClientSetup:
+    """What points the client at the gateway with this address. `folder` is for temporary files."""
+    file = folder / client.file_name
+    values = {"{url}": url, "{file}": str(file), "{codex_key}": _describe_codex_key(environment)}
+
+    def fill(text: str) -> str:
+        for name, value in values.items():
+            text = text.replace(name, value)
+        return text
+
+    changed = {name: fill(text) for name, text in client.environment.items()}
+    for name, settings in client.json_environment.items():
+        own = json.loads(environment.get(name) or "{}")
+        changed[name] = json.dumps(_merge(own, json.loads(fill(json.dumps(settings)))))
+    return ClientSetup(
+        changed, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
+    )
+
+
+def _describe_codex_key(environment: Mapping[str, str]) -> str:
+    """Codex uses its own login if it has one, else the key in the environment."""
+    home = Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or Path.home()) / ".codex")
+    if environment.get("OPENAI_API_KEY") and not os.path.exists(home / "auth.json"):
+        return 'env_key="OPENAI_API_KEY"'
+    return "requires_openai_auth=true"
+
+
+def _merge(one: Any, other: Any) -> Any:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one | {key: _merge(one.get(key), value) for key, value in other.items()}
+    return other
+
+
+def make_resume_arguments(client: WrappedClient, session: str) -> list[str]:
+    """The arguments with which the client continues this session; none if it is not one of the client's own."""
+    if not client.session_prefix or not session.startswith(client.session_prefix):
+        return []
+    return [each.replace("{id}", session.removeprefix(client.session_prefix)) for each in client.resume]

@@ -1,0 +1,190 @@
+"""Recall that the client does not see: the gateway offers the model a tool and answers its calls itself.
+
+The tool is appended to the client's own tools. An answer that only recalls is continued: the results are sent, and the
+client gets the next answer as the rest of the first. If an answer also has calls for the client, the results wait for
+the client's. The log has every exchange, and each later request gets them back at their places.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from tidegate.core.events import NoteAdded
+from tidegate.core.messages import Call, Message, Tool, calls_of, result_of, text_of
+from tidegate.gateway.answer_copy import CopiedAnswer
+from tidegate.gateway.client_stream import ClientStream
+from tidegate.gateway.conversations import Conversation
+from tidegate.gateway.managed_request import ClientRequest, read_client_request
+from tidegate.session.host_tree import encode_hidden_calls
+from tidegate.session.recall import make_log_search, recall_message, recall_text
+from tidegate.wire.parsing import decode_object
+from tidegate.wire.splicing.hidden_exchanges import (
+    HiddenAnswer,
+    HiddenCall,
+    HiddenResult,
+    append_exchange,
+    append_tool,
+    insert_exchanges,
+    is_tool_choice_forced,
+    list_raw_calls,
+)
+from tidegate.wire.streaming.merged_answer import MergedAnswer, create_merged_answer
+
+RECALL_NAME: Final = "recall"
+RECALL_TOOL: Final = Tool(
+    RECALL_NAME,
+    "Read back parts of this conversation that are no longer shown to you. Notes such as [recall m12 has all of it] and"
+    " ranges such as m2..m59 say what there is. Give an id, a range, or words to search for.",
+    msgspec.json.encode(
+        {
+            "type": "object",
+            "properties": {
+                "what": {"type": "string", "description": "m12, m12..m40, or words to search for"},
+                "offset": {"type": "integer", "description": "where to go on, as the last result says"},
+            },
+            "required": ["what"],
+        }
+    ).decode(),
+)
+MAX_ROUNDS: Final = 8
+_MAX_RESULT_CHARS: Final = 8_000
+_LAST_ROUND_NOTE: Final = "\n[This was the last recall for this answer. Go on without it.]"
+_MAX_CACHED_MESSAGES: Final = 2_000
+
+
+def offer_recall(client: ClientRequest) -> ClientRequest:
+    """The request with the tool, if it has tools of its own, none of this name, and does not demand a certain call."""
+    text = append_tool(client.dialect, client.text, RECALL_TOOL) if client.host.tools else None
+    if text is None:
+        return client
+    client = client._replace(offers_recall=True)  # what the notes of the view say must not depend on the choice
+    if is_tool_choice_forced(client.dialect, client.body):
+        return client
+    host = msgspec.structs.replace(client.host, tools=(*client.host.tools, RECALL_TOOL))
+    return client._replace(text=text, host=host)
+
+
+async def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:
+    """The request with the hidden exchanges of its conversation at their places.
+
+    A request without tools stays as it is: providers refuse calls in it.
+    """
+    tree = conversation.following.tree
+    steps = tree.walk([item.key for item in client.items])
+    answers: dict[int, list[HiddenAnswer]] = {}
+    results: dict[int, list[HiddenResult]] = {}
+    for place, step in enumerate(steps):
+        calls = tree.hidden_calls(step.id)
+        hidden = [_read_message(conversation, ident) for ident in step.hidden]
+        if calls or any(message.role == "assistant" for message in hidden):
+            answers[place] = _group_answers(conversation, hidden, step.id)
+        elif hidden:
+            results[place] = [_read_result(message) for message in hidden]
+    if steps and len(steps) < len(client.items) and (waiting := tree.hidden_calls(steps[-1].id)):
+        results[len(steps)] = await _find_waiting_results(conversation, steps[-1].id, waiting)
+    if not (answers or results) or not client.host.tools:
+        return client
+    text = insert_exchanges(client.dialect, client.text, client.host, answers, results)
+    restored = read_client_request(client.dialect, text, client.host.model)
+    return restored._replace(offers_recall=client.offers_recall) if restored else client
+
+
+def _read_message(conversation: Conversation, ident: str) -> Message:
+    known = conversation.hidden_messages
+    if ident not in known:
+        if len(known) >= _MAX_CACHED_MESSAGES:
+            known.clear()
+        known[ident] = recall_message(conversation.following.session.log, ident)
+    return known[ident]
+
+
+def _read_result(message: Message) -> HiddenResult:
+    result = result_of(message)
+    return HiddenResult(result.call_id if result else "", RECALL_NAME, text_of(message))
+
+
+def _group_answers(conversation: Conversation, hidden: list[Message], last: str) -> list[HiddenAnswer]:
+    tree, found = conversation.following.tree, list[HiddenAnswer]()
+    for message in (*hidden, _read_message(conversation, last)):
+        if message.role == "assistant":
+            found.append(HiddenAnswer(message, tree.hidden_calls(message.id)))
+        else:
+            found[-1] = found[-1]._replace(results=(*found[-1].results, _read_result(message)))
+    return found
+
+
+async def _find_waiting_results(
+    conversation: Conversation, answer: str, waiting: tuple[HiddenCall, ...]
+) -> list[HiddenResult]:
+    """The results of hidden calls in an answer with other calls: those of the log, else new ones."""
+    calls = {call.id: call for call in calls_of(_read_message(conversation, answer))}
+    found: list[HiddenResult] = []
+    for each in waiting:
+        if known := conversation.following.tree.hidden_result(answer, each.id):
+            found.append(_read_result(_read_message(conversation, known)))
+        elif each.id in calls:
+            found.append(HiddenResult(each.id, RECALL_NAME, await answer_recall(conversation, calls[each.id])))
+    return found
+
+
+async def answer_recall(conversation: Conversation, call: Call) -> str:
+    """The result of a call of the tool."""
+    session = conversation.following.session
+    arguments = decode_object(call.arguments)
+    offset = arguments.get("offset")
+    found = await asyncio.to_thread(
+        recall_text,
+        session.log,
+        arguments.get("what"),
+        max_chars=min(_MAX_RESULT_CHARS, (session.window or 100_000) // 5),
+        offset=offset if isinstance(offset, int) else 0,
+        search=make_log_search(session.log, {RECALL_NAME}),
+    )
+    return found.text
+
+
+class HiddenRecall:
+    """The answers to one request of a client: `merged` is the one that the client gets.
+
+    `calls` are the hidden calls of the newest answer, which are to be answered before the next.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self.merged: MergedAnswer = create_merged_answer(dialect, RECALL_NAME)
+        self._rounds = 0
+        self._calls: list[Call] = []
+        self._messages: list[dict[str, object]] = []
+
+    def take_answer(self, copied: CopiedAnswer) -> tuple[Message | None, list[NoteAdded]]:
+        """The answer as it is logged, and the note about its hidden calls. Calls that stay unanswered are left out."""
+        message = copied.message
+        hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
+        if message is None or not hidden:
+            return message, []
+        has_others = len(calls_of(message)) > len(hidden)
+        if not self.merged.goes_on and not (has_others and copied.asks_for_calls):
+            kept = tuple(part for part in message.parts if part not in hidden)
+            return msgspec.structs.replace(message, parts=kept) if kept else None, []
+        raw = list_raw_calls(self._dialect, copied.client_messages, RECALL_NAME)
+        self._calls, self._messages = hidden, copied.client_messages
+        return message, [
+            encode_hidden_calls([HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True)])
+        ]
+
+    async def continue_request(self, conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
+        """The request for the next answer: with the newest answer and the results of its calls."""
+        self._rounds += 1
+        self.merged.start_next()
+        self.merged.is_last = self._rounds >= MAX_ROUNDS
+        results = [HiddenResult(call.id, RECALL_NAME, await answer_recall(conversation, call)) for call in self._calls]
+        if self.merged.is_last:
+            results[-1] = results[-1]._replace(text=results[-1].text + _LAST_ROUND_NOTE)
+        text = append_exchange(client.dialect, client.text, self._messages, results)
+        continued = read_client_request(client.dialect, text, client.host.model)
+        return continued._replace(offers_recall=True) if continued else None
+
+
+def make_client_stream(recall: HiddenRecall | None) -> ClientStream:
+    return ClientStream(recall.merged if recall else None)

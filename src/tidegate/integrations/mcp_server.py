@@ -1,0 +1,198 @@
+"""An MCP server over a data folder: recall, search, notes and status for any MCP client.
+
+It opens logs to read them and never holds a session open, so an agent or `tidegate chat` may use the folder at the same
+time. Every answer is bounded and is a text, also if the arguments make no sense. Secrets are masked.
+"""
+
+import asyncio
+import difflib
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from mcp_types import Resource, ToolAnnotations
+from pydantic import Field
+
+from tidegate import __version__
+from tidegate.core.errors import TidegateError
+from tidegate.core.text.clip import clip_chars
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.time_format import format_time
+from tidegate.integrations.threads import RECALL_CHARS
+from tidegate.memory.search import SearchHit
+from tidegate.session.recall import recall_text
+
+_MAX_CHARS = 60_000
+_MAX_WORDS = 2_000
+_MAX_HITS = 50
+_MAX_LISTED = 100
+_INSTRUCTIONS = (
+    "The memory of past and running conversations, kept by tidegate. If the conversation shows a note such as"
+    " [cleared: ...; recall m12], or a list with '- recall m2..m97', call the tool `recall` of this server with that id"
+    " or range to read what is not shown. Clients may list the tool under a longer name that ends with recall."
+)
+_RECALL = (
+    "Read messages of a conversation that are not shown any more. Notes in the conversation such as"
+    " '[cleared: result of read, 900 tokens; recall m12]' and '- recall m2..m97' name what can be read: pass the id"
+    " (m12), the range (m2..m97), or words to look for. Answers are bounded; a long one ends with a line that says how"
+    " to go on: pass it back as `what`."
+)
+_SEARCH = "Search all kept conversations and notes for words. Each hit names a session and an id for `recall`."
+_NOTES = "Read the notes that agents keep across conversations: without a name the list of notes, else that note."
+_WRITE = "Write down something that later conversations should know. Without a name it goes into the note of the day."
+_STATUS = "List the kept conversations, the latest first; with a session, its length and what is in its view now."
+_SESSION = Field(description="the name of the conversation; may be left out if the server serves only one")
+
+
+class _SessionServer(MCPServer[Any]):
+    """Lists the sessions as resources, as they are now."""
+
+    def __init__(self, desk: "RecallDesk") -> None:
+        super().__init__("tidegate", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
+        self._desk = desk
+
+    async def list_resources(self) -> list[Resource]:
+        names = await asyncio.to_thread(self._desk.list_names)
+        return [
+            Resource(uri=f"tidegate://sessions/{quote(name, safe='')}", name=name, mime_type="text/plain")
+            for name in names[:_MAX_LISTED]
+        ]
+
+
+class RecallDesk:
+    """The answers of the server's tools. With `session` it serves only that session; its name may then be left out."""
+
+    def __init__(self, data: DataFolder, session: str = "") -> None:
+        self._data = data
+        self._session = session
+
+    def list_names(self) -> list[str]:
+        found = sorted(self._data.store.sessions(), key=lambda info: info.used, reverse=True)
+        return [info.name for info in found if not self._session or info.name == self._session]
+
+    def recall(self, what: str, session: str, offset: int, max_chars: int) -> str:
+        name = self._choose_session(session)
+        log = self._data.open_log(name)
+        room = min(max(max_chars, 1), _MAX_CHARS)
+        return recall_text(log, what[:_MAX_WORDS], max_chars=room, offset=max(offset, 0)).text
+
+    def search(self, words: str, limit: int) -> str:
+        find, most = self._data.open_search().search, min(max(limit, 1), _MAX_HITS)
+        if self._session:
+            hits = find(words[:_MAX_WORDS], most, kind="session", name=self._session)
+        else:
+            hits = find(words[:_MAX_WORDS], most)
+        return "\n".join(map(_format_hit, hits)) or "Nothing was found. Try other or fewer words."
+
+    def read_notes(self, name: str, offset: int) -> str:
+        notes = self._data.notes
+        text = notes.read(name) if name else notes.render_index() or "There are no notes yet."
+        return _cut_page(text, offset)
+
+    def write_note(self, text: str, name: str, about: str) -> str:
+        notes = self._data.notes
+        if name:
+            notes.write(name, text, about=about or text.strip().split("\n", 1)[0])
+            return f"Written to {name}."
+        return f"Noted in {notes.add_entry(text, source=self._session, title=about)}."
+
+    def describe_status(self, session: str) -> str:
+        if session or self._session:
+            name = self._choose_session(session)
+            view = self._data.open_conversation(name).view
+            shown = f"{len(view.items)} messages in the view, about {view.tokens:,} tokens"
+            return f"{name}: {view.head:,} records in the log, {shown}."
+        infos = sorted(self._data.store.sessions(), key=lambda info: info.used, reverse=True)
+        lines = [f"{info.name}: {info.head:,} records, last used {format_time(info.used)}" for info in infos]
+        more = [f"and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
+        return "\n".join([*lines[:_MAX_LISTED], *more]) or "No sessions are kept here yet."
+
+    def read_session(self, name: str) -> str:
+        """The beginning of a session, as a resource."""
+        log = self._data.open_log(self._choose_session(name))
+        return recall_text(log, f"m1..m{max(log.head, 1)}", max_chars=_MAX_CHARS).text
+
+    def _choose_session(self, given: str) -> str:
+        name = given or self._session
+        known = self.list_names()
+        if name in known:
+            return name
+        similar = difflib.get_close_matches(name[:80], known, n=1) if name else []
+        hint = f" Did you mean {similar[0]!r}?" if similar else " The tool `status` lists the sessions."
+        what = f"There is no session {clip_chars(name, 80).text!r}." if name else "Name a session."
+        raise TidegateError(what, hint.strip())
+
+    def answer(self, act: Callable[[], str]) -> str:
+        """The text of an answer, without secrets. An error becomes a sentence with what to do."""
+        try:
+            return self._data.mask(act())
+        except TidegateError as error:
+            return self._data.mask(f"{error.args[0]} {error.remedy}")
+        except OSError as error:
+            return f"The data folder could not be read: {error.strerror}."
+
+
+def _format_hit(hit: SearchHit) -> str:
+    place = f"note {hit.name}, line {hit.place}" if hit.kind == "note" else f"session {hit.name}, m{hit.place}"
+    return f"{place}: {hit.snippet}"
+
+
+def _cut_page(text: str, offset: int) -> str:
+    start = max(offset, 0)
+    page = text[start : start + RECALL_CHARS]
+    left = len(text) - start - len(page)
+    return f"{page}\n[{left:,} characters left; go on with offset {start + len(page)}]" if left > 0 else page
+
+
+def create_mcp_server(data: DataFolder, session: str = "", *, allow_writes: bool = False) -> MCPServer[Any]:
+    """The server. It reads only, unless `allow_writes` adds the tool that writes notes."""
+    desk = RecallDesk(data, session)
+    server = _SessionServer(desk)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+    async def answer(act: Callable[[], str]) -> str:
+        return await asyncio.to_thread(desk.answer, act)
+
+    @server.tool(description=_RECALL, annotations=reads, structured_output=False)
+    async def recall(
+        what: Annotated[str, Field(description="m12, m12..m40, or words")],
+        session: Annotated[str, _SESSION] = "",
+        offset: int = 0,
+        max_chars: int = RECALL_CHARS,
+    ) -> str:
+        return await answer(lambda: desk.recall(what, session, offset, max_chars))
+
+    @server.tool(description=_SEARCH, annotations=reads, structured_output=False)
+    async def search(words: str, limit: int = 10) -> str:
+        return await answer(lambda: desk.search(words, limit))
+
+    @server.tool(description=_NOTES, annotations=reads, structured_output=False)
+    async def notes(name: str = "", offset: int = 0) -> str:
+        return await answer(lambda: desk.read_notes(name, offset))
+
+    @server.tool(description=_STATUS, annotations=reads, structured_output=False)
+    async def status(session: Annotated[str, _SESSION] = "") -> str:
+        return await answer(lambda: desk.describe_status(session))
+
+    @server.resource("tidegate://sessions/{name}", mime_type="text/plain", description="the beginning of a session")
+    async def read_session(name: str) -> str:
+        return await answer(lambda: desk.read_session(unquote(name)))
+
+    if allow_writes:
+
+        @server.tool(description=_WRITE, annotations=ToolAnnotations(destructive_hint=False), structured_output=False)
+        async def write_note(text: str, name: str = "", about: str = "") -> str:
+            return await answer(lambda: desk.write_note(text, name, about))
+
+    return server
+
+
+def run_mcp_server(server: MCPServer[Any], port: int | None) -> None:
+    """Serve over standard input and output, or over streamable HTTP on 127.0.0.1."""
+    if port is None:
+        asyncio.run(server.run_stdio_async())
+        return
+    app = server.streamable_http_app(host="127.0.0.1")
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")

@@ -1,0 +1,221 @@
+"""OpenAI Agents: a filter for the input of each model call, and a session in our store.
+
+    tidegate = TidegateFilter(session="build-fix", window=32_000)
+    config = RunConfig(call_model_input_filter=tidegate)
+    result = await Runner.run(agent, "...", run_config=config, hooks=tidegate.hooks, session=tidegate.make_session())
+
+The filter alone is enough to bound the input. `hooks` records the usage of each call and its answer at once; without
+it, an answer is recorded with the next call. `make_session` keeps the items of the conversation in the same log, so
+that a new process continues it. `recall_tool()` is a tool for the agent.
+
+A handoff continues the same list and so the same session. A nested run (`agent.as_tool`) begins with another message,
+and has a session of its own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidegate.core.events import NoteAdded
+from tidegate.core.messages import Tool
+from tidegate.core.policy.policy import Policy
+from tidegate.integrations.threads import (
+    RECALL_DESCRIPTION,
+    DataLocation,
+    ThreadSessions,
+    describe_missing_framework,
+    make_usage,
+    name_part,
+)
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, Shown, make_host_item
+from tidegate.session.session import Session
+from tidegate.wire.parsing import encode_json_text
+from tidegate.wire.splicing.units import HostUnit, PartOrigin, read_openai_responses
+from tidegate.wire.splicing.writer import ShownUnit, write_messages
+
+try:
+    from agents import FunctionTool, ModelResponse, RunContextWrapper, RunHooks, function_tool
+    from agents.run_config import CallModelData, ModelInputData
+except ImportError as missing:
+    raise describe_missing_framework("openai-agents", missing) from missing
+
+_ITEMS_TOPIC = "openai_agents.items"
+_Item = dict[str, Any]
+
+
+class _Call(NamedTuple):
+    name: str
+    request: FollowedRequest[HostUnit]
+    following: FollowingSession[HostUnit]
+
+
+class TidegateFilter:
+    """Keeps the items of a run in a log and sends a view of them that fits the window.
+
+    The parameters are those of `ThreadSessions`; `session` is the name of the session.
+    """
+
+    def __init__(
+        self,
+        data: DataLocation = None,
+        *,
+        session: str = "openai-agents",
+        model: str = "",
+        window: int | None = None,
+        reserve: int | None = None,
+        policy: str | Policy = "default",
+    ) -> None:
+        self.threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy)
+        self.name = session
+        self._call: ContextVar[_Call | None] = ContextVar("tidegate_call", default=None)
+        self.hooks = _RecordingHooks(self)
+
+    def session(self, name: str = "") -> Session:
+        """The session of this filter, to explain and to recall."""
+        return self.threads.session(name or self.name)
+
+    def make_session(self) -> "TidegateSession":
+        """A session of the framework whose items are kept in the log of this session."""
+        return TidegateSession(self.name, self.threads)
+
+    def recall_tool(self) -> FunctionTool:
+        """The tool with which the model reads what left the view."""
+
+        async def recall(what: str, offset: int = 0) -> str:
+            call = self._call.get()
+            return await asyncio.to_thread(self.threads.recall, call.name if call else self.name, what, offset)
+
+        return function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        given, agent = data.model_data, data.agent
+        tools = await agent.get_all_tools(RunContextWrapper(data.context))
+        name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
+        fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
+        items, call = await asyncio.to_thread(self._prepare, given.input, str(name or ""), fixed_part)
+        self._call.set(call)
+        return ModelInputData(input=items, instructions=given.instructions)
+
+    def _prepare(self, items: list[_Item], model: str, fixed_part: FixedPart) -> tuple[list[_Item], _Call]:
+        read = read_openai_responses({"input": items})
+        hosts = [make_host_item(unit, unit.message) for unit in read.units]
+        name, following = self.name, self.threads.follow(self.name, model)
+        tree = following.tree
+        if tree.tip and hosts and not tree.match([hosts[0].key]):  # another run: it begins with another message
+            name = name_part(self.name, hosts[0].key)
+            following = self.threads.follow(name, model)
+        request = following.prepare(hosts, fixed_part=fixed_part)
+        if request.is_unchanged:
+            return items, _Call(name, request, following)
+        return [*items[: read.fixed_items], *_write_items(items, request.shown)], _Call(name, request, following)
+
+    async def record(self, response: ModelResponse) -> None:
+        """Record an answer and its usage; `hooks` does this."""
+        call = self._call.get()
+        if call is None:
+            return
+        self._call.set(None)
+        units = read_openai_responses({"input": response.to_input_items()}).units
+        usage, details = response.usage, response.usage.input_tokens_details
+        report = make_usage(usage.input_tokens, usage.output_tokens, details.cached_tokens or 0)
+        message = units[0].message if len(units) == 1 else None
+        await asyncio.to_thread(call.following.record_reply, call.request, message, report)
+
+
+class _RecordingHooks(RunHooks):
+    def __init__(self, followed: TidegateFilter) -> None:
+        self._followed = followed
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Any, response: ModelResponse) -> None:
+        await self._followed.record(response)
+
+
+def _read_tool(tool: Any) -> Tool:
+    schema = getattr(tool, "params_json_schema", None)
+    return Tool(tool.name, getattr(tool, "description", "") or "", encode_json_text(schema or {}))
+
+
+def _write_items(items: Sequence[_Item], shown: Sequence[Shown[HostUnit]]) -> list[_Item]:
+    """The items to send: the framework's own where the view keeps them."""
+    found: list[_Item] = []
+    for each in shown:
+        unit = each.item.host if each.item else None
+        if unit is not None and each.state == "kept":
+            found += [items[place] for place in unit.items]
+            continue
+        written = _write_edited(items, unit, each)
+        if unit is None and found and _join_texts(found[-1], written[0]):
+            found[-1] = {**found[-1], "content": _join_texts(found[-1], written[0])}
+        else:
+            found += written
+    return found
+
+
+def _write_edited(items: Sequence[_Item], unit: HostUnit | None, shown: Shown[HostUnit]) -> list[_Item]:
+    """The items of an edited unit, written by the writer of the gateway."""
+    own: list[_Item] = []
+    if unit is not None:
+        places = {place: number for number, place in enumerate(unit.items)}
+        own = [items[place] for place in unit.items]
+        moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
+        unit = msgspec.structs.replace(unit, origins=moved)
+    body = encode_json_text({"input": own}).encode()
+    written = write_messages("openai_responses", body, [ShownUnit(unit, shown.message, shown.signed)])
+    return msgspec.json.decode(written, type=dict[str, list[_Item]])["input"]
+
+
+def _join_texts(first: _Item, second: _Item) -> list[_Item]:
+    """The content of two user messages as one: some servers want the sides to alternate. Empty for others."""
+    if first.get("role") != "user" or second.get("role") != "user":
+        return []
+    content = first["content"]
+    return [*([{"type": "input_text", "text": content}] if isinstance(content, str) else content), *second["content"]]
+
+
+class TidegateSession:
+    """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours."""
+
+    session_settings = None
+
+    def __init__(self, session_id: str, threads: ThreadSessions | None = None, data: DataLocation = None) -> None:
+        self.session_id = session_id
+        self._threads = threads or ThreadSessions(data)
+
+    async def get_items(self, limit: int | None = None) -> list[_Item]:
+        """All items, or the latest `limit`."""
+        items = await asyncio.to_thread(self._read_items)
+        return items if limit is None else items[-limit:] if limit > 0 else []
+
+    async def add_items(self, items: list[_Item]) -> None:
+        if items:
+            await asyncio.to_thread(self._note, {"add": items})
+
+    async def pop_item(self) -> _Item | None:
+        """Remove the latest item from the list. The log keeps it."""
+        items = await self.get_items()
+        if items:
+            await asyncio.to_thread(self._note, {"keep": len(items) - 1})
+        return items[-1] if items else None
+
+    async def clear_session(self) -> None:
+        """Begin with an empty list. The log keeps what was said; `tidegate clear` and `forget` remove it."""
+        await asyncio.to_thread(self._note, {"keep": 0})
+
+    def _note(self, change: dict[str, object]) -> None:
+        session = self._threads.session(self.session_id)
+        session.history.refresh()
+        session.history.add_note(_ITEMS_TOPIC, encode_json_text(change))
+
+    def _read_items(self) -> list[_Item]:
+        session = self._threads.session(self.session_id)
+        session.history.refresh()
+        found: list[_Item] = []
+        for event in session.log.read():
+            noted = event.payload
+            if isinstance(noted, NoteAdded) and noted.topic == _ITEMS_TOPIC:
+                change = msgspec.json.decode(noted.text, type=dict[str, Any])
+                found = [*found, *change["add"]] if "add" in change else found[: change["keep"]]
+        return found

@@ -1,0 +1,218 @@
+"""All branches of a followed log as a tree of the host's messages.
+
+A host can know less than the log: the gateway answers some tool calls itself and hides these exchanges from its client.
+The log has every message; the note `hidden_calls` after an answer names its hidden calls:
+
+    log:   user  answer(text 1, hidden call)  result  answer(text 2, call)  result
+    host:  user  answer(text 1, text 2, call)                               result
+
+The tree therefore has two kinds of edges: to the next message of the log, and past hidden exchanges to the next message
+that the host knows. Both are found by the key of a message.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, calls_of, result_of
+from tidegate.wire.splicing.hidden_exchanges import HiddenCall
+
+ROOT: Final = ""
+HIDDEN_TOPIC: Final = "hidden_calls"
+"""The topic of a note; its text is JSON: a list of HiddenCall. It belongs to the answer just before it."""
+
+
+def hash_message(message: Message) -> str:
+    """The key of a message by its content.
+
+    Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
+    two requests. Calls and results count with their ids.
+    """
+    found = [message.role, *filter(None, map(_describe_part, message.parts))]
+    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
+
+
+def _describe_part(part: Part) -> list[object] | None:
+    if isinstance(part, Text):
+        text = part.text.strip()
+        return ["text", text] if text else None
+    if isinstance(part, Image):
+        return ["image", part.data or part.url]
+    if isinstance(part, Call):
+        return ["call", part.id, part.name, _canonical_json(part.arguments)]
+    if isinstance(part, Result):
+        return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
+    return None
+
+
+def _canonical_json(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return text.encode("utf-8", "surrogatepass")
+
+
+def encode_hidden_calls(calls: Sequence[HiddenCall]) -> NoteAdded:
+    return NoteAdded(HIDDEN_TOPIC, msgspec.json.encode(calls).decode())
+
+
+def decode_hidden_calls(text: str) -> list[HiddenCall]:
+    return msgspec.json.decode(text, type=list[HiddenCall])
+
+
+class Step(NamedTuple):
+    """A message that the host has: its id in the log, and the ids of the hidden messages before it."""
+
+    id: str
+    hidden: tuple[str, ...] = ()
+
+
+class _OpenTurn(NamedTuple):
+    """A turn with hidden exchanges. `parent` is the message before it; `seen` are the parts that the host has of it."""
+
+    parent: str
+    seen: tuple[Part, ...] = ()
+    hidden: tuple[str, ...] = ()
+    calls: frozenset[str] = frozenset()
+
+
+class HostTree:
+    """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
+
+    `hidden` are the messages that the host does not know. `is_left`: the log went on without the host, because someone
+    continued the session with another program.
+    """
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._children: dict[tuple[str, str], Step] = {}
+        self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
+        self._totals: dict[str, int] = {ROOT: 0}  # tokens from the start to a message
+        self._turns: list[int] = [0]  # the events after which the tip is another
+        self._tips: list[str] = [ROOT]
+        self._last: tuple[str, Message] | None = None  # the newest message and its parent
+        self._calls: dict[str, tuple[HiddenCall, ...]] = {}  # by the answer that made them
+        self._results: dict[str, dict[str, str]] = {}  # by answer and hidden call: the message with the result
+        self._open: dict[str, _OpenTurn] = {}  # by the message after which the turn goes on without the host
+        self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
+        self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
+        self.hidden: set[str] = set()
+        self.is_left = False
+        for event in events:
+            self.feed(event)
+
+    @property
+    def tip(self) -> str:
+        """The id of the last message of the current branch; empty before the first."""
+        return self._tips[-1]
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the current branch as the host has it, before any edit."""
+        return self._totals[self.tip]
+
+    def feed(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, HostMessageAdded):
+            parent = self.tip
+            self._resume.setdefault(parent, event.seq - 1)
+            self._children.setdefault((parent, what.key), Step(what.message.id))
+            self._totals[what.message.id] = self._totals[parent] + what.tokens
+            self._add_past_hidden(parent, what)
+            self._last = parent, what.message
+            self._move(event.seq, what.message.id)
+        elif isinstance(what, MessageAdded) and what.message.agent_visible:
+            self._resume.setdefault(self.tip, event.seq - 1)
+            self.is_left = True
+        elif isinstance(what, BranchStarted):
+            self._resume.setdefault(self.tip, event.seq - 1)
+            self.is_left = False
+            self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
+        elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
+            self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
+
+    def _move(self, seq: int, tip: str) -> None:
+        self._turns.append(seq)
+        self._tips.append(tip)
+
+    def _hide_calls(self, parent: str, answer: Message, calls: tuple[HiddenCall, ...]) -> None:
+        """The newest answer has hidden calls. If it has no others, the turn goes on without the host."""
+        self._calls[answer.id] = calls
+        ids = frozenset(call.id for call in calls)
+        turn = self._continued.get(answer.id) or _OpenTurn(parent)
+        seen = (*turn.seen, *(part for part in answer.parts if not (isinstance(part, Call) and part.id in ids)))
+        if all(call.id in ids for call in calls_of(answer)):
+            self._open[answer.id] = _OpenTurn(turn.parent, seen, (*turn.hidden, answer.id), ids)
+        else:
+            self._add_seen_answer(turn, seen, answer.id)
+
+    def _add_seen_answer(self, turn: _OpenTurn, seen: tuple[Part, ...], ident: str) -> None:
+        """Add the edge to an answer by what the host got of it, also if the host joins adjacent texts."""
+        step = Step(ident, turn.hidden)
+        self.hidden.update(turn.hidden)
+        for parts in (seen, _join_texts(seen)):
+            self._children.setdefault((turn.parent, hash_message(Message("assistant", parts))), step)
+
+    def _add_past_hidden(self, parent: str, added: HostMessageAdded) -> None:
+        message, result = added.message, result_of(added.message)
+        turn = self._open.get(parent)
+        if turn is not None and result is not None and result.call_id in turn.calls:
+            self._open[message.id] = turn._replace(hidden=(*turn.hidden, message.id))
+        elif turn is not None and message.role == "assistant":
+            self._continued[message.id] = turn
+            self._add_seen_answer(turn, (*turn.seen, *message.parts), message.id)
+        answer, results = self._waiting.get(parent, (parent, ()))
+        if (
+            turn is None
+            and result is not None
+            and any(result.call_id == call.id for call in self._calls.get(answer, ()))
+        ):
+            self._results.setdefault(answer, {})[result.call_id] = message.id
+            self._waiting[message.id] = answer, (*results, message.id)
+            self.hidden.add(message.id)
+        elif results:
+            self._children.setdefault((answer, added.key), Step(message.id, results))
+
+    def walk(self, keys: Sequence[str]) -> list[Step]:
+        """The messages that these keys name from the start on, as far as any branch has them."""
+        found: list[Step] = []
+        at = ROOT
+        for key in keys:
+            step = self._children.get((at, key))
+            if step is None:
+                break
+            at = step.id
+            found.append(step)
+        return found
+
+    def match(self, keys: Sequence[str]) -> list[str]:
+        """The ids of the messages that these keys name from the start on, as far as any branch has them."""
+        return [step.id for step in self.walk(keys)]
+
+    def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
+        """The calls of an answer that the host does not know."""
+        return self._calls.get(ident, ())
+
+    def hidden_result(self, ident: str, call_id: str) -> str:
+        """The message with the result of a hidden call, made for an answer with other calls; empty if there is none."""
+        return self._results.get(ident, {}).get(call_id, "")
+
+    def resume_seq(self, ident: str) -> int:
+        """The event after which a new branch continues that follows this message."""
+        return self._resume[ident]
+
+
+def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts as a host has them for which an answer is one text; thinking does not count."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Thinking):
+            continue
+        if isinstance(part, Text) and found and isinstance(found[-1], Text):
+            found[-1] = Text(found[-1].text + part.text)
+        else:
+            found.append(part)
+    return tuple(found)

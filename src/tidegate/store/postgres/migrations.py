@@ -1,0 +1,116 @@
+"""The tables of the PostgreSQL store, as versioned migrations.
+
+Tenants are roles of the database. `tidegate_tenants` says which tenant a role belongs to; a role without a row belongs
+to the tenant '', which all such roles share. Row-level security keeps the tenants apart for every role but the owner of
+the tables and superusers, and our statements name the tenant as well. A pooler gives each role connections of its own,
+so no setting of a connection is needed, which a pooler in transaction mode would not keep.
+"""
+
+from collections.abc import Callable
+
+from tidegate.store.errors import DamagedData
+from tidegate.store.postgres.connection import Link
+
+MIGRATION_LOCK = 0x7469646567617465
+"""The number of our advisory lock in the database."""
+
+
+def create_tables(link: Link) -> None:
+    link.execute(
+        "create table tidegate_sessions ("
+        " id bigint generated always as identity primary key, name bytea not null unique,"
+        " head bigint not null check (head >= 0), size bigint not null,"
+        " created timestamptz not null, used timestamptz not null)"
+    )
+    # The database itself ensures that a number is used once, and that no record outlives its session.
+    link.execute(
+        "create table tidegate_records ("
+        " session bigint not null references tidegate_sessions on delete cascade,"
+        " seq bigint not null check (seq > 0), data bytea not null, primary key (session, seq))"
+    )
+
+
+def separate_tenants(link: Link) -> None:
+    # Read by every role, so that its function can be; a role sees its own row only.
+    link.execute("create table tidegate_tenants (role name primary key, tenant text not null check (tenant <> ''))")
+    # `begin atomic` binds the table now: a temporary table of the same name cannot take its place.
+    link.execute(
+        "create function tidegate_tenant() returns text language sql stable begin atomic"
+        " select coalesce((select tenant from tidegate_tenants where role = current_user), ''); end"
+    )
+    link.execute("alter table tidegate_sessions add column tenant text not null default ''")
+    link.execute("alter table tidegate_sessions drop constraint tidegate_sessions_name_key")
+    link.execute("alter table tidegate_sessions add constraint tidegate_sessions_name_key unique (tenant, name)")
+    link.execute("alter table tidegate_tenants enable row level security")
+    link.execute("create policy own_role on tidegate_tenants using (role = current_user)")
+    _separate_rows(link, "tidegate_sessions")
+    # The first append inserts a session and its records in one statement, in which a policy cannot see the session. So
+    # records name their tenant, and the reference makes sure that it is the session's.
+    link.execute("alter table tidegate_sessions add constraint tidegate_sessions_id_tenant unique (id, tenant)")
+    link.execute(
+        "alter table tidegate_records add column tenant text not null default '',"
+        " drop constraint tidegate_records_session_fkey,"
+        " add constraint tidegate_records_session_fkey foreign key (session, tenant)"
+        " references tidegate_sessions (id, tenant) on delete cascade"
+    )
+    _separate_rows(link, "tidegate_records")
+
+
+def create_files(link: Link) -> None:
+    """The shared files: notes, spending, learned windows, marks and files of sessions. A file is its parts in order."""
+    link.execute(
+        "create table tidegate_files ("
+        " tenant text not null, folder bytea not null, name bytea not null, part integer not null, data bytea not null,"
+        " changed timestamptz not null, primary key (tenant, folder, name, part))"
+    )
+    _separate_rows(link, "tidegate_files")
+
+
+def create_search(link: Link) -> None:
+    link.execute(
+        "create table tidegate_sources ("
+        " id bigint generated always as identity primary key, tenant text not null, kind text not null,"
+        " name bytea not null, hash bytea not null, seen text not null, head bigint not null,"
+        " unique (tenant, kind, name))"
+    )
+    link.execute(
+        "create table tidegate_passages ("
+        " id bigint generated always as identity primary key,"
+        " source bigint not null references tidegate_sources on delete cascade,"
+        " place bigint not null, body bytea not null, words tsvector not null)"
+    )
+    link.execute("create index tidegate_passages_by_source on tidegate_passages (source)")
+    link.execute("create index tidegate_passages_by_word on tidegate_passages using gin (words)")
+    _separate_rows(link, "tidegate_sources")
+    link.execute("alter table tidegate_passages enable row level security")
+    link.execute(
+        "create policy own_tenant on tidegate_passages using (exists ("
+        "select from tidegate_sources s where s.id = source and s.tenant = (select tidegate_tenant())))"
+    )
+
+
+def _separate_rows(link: Link, table: str) -> None:
+    link.execute(f"alter table {table} enable row level security")
+    link.execute(f"create policy own_tenant on {table} using (tenant = (select tidegate_tenant()))")
+
+
+MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables, separate_tenants, create_files, create_search)
+"""The migrations in order. A released migration is never changed; a new one is added after it."""
+
+
+def migrate(link: Link) -> None:
+    with link.transaction():
+        link.execute("set local lock_timeout = '60s'")
+        link.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        # Asked first: even `if not exists` wants the right to create, which a role for daily work need not have.
+        if link.execute("select to_regclass('tidegate_migrations')").fetchone() == (None,):
+            link.execute("create table tidegate_migrations (name text primary key, applied timestamptz default now())")
+        applied = {row[0] for row in link.execute("select name from tidegate_migrations")}
+        unknown = applied - {step.__name__ for step in MIGRATIONS}
+        if unknown:
+            cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
+            raise DamagedData(cause, "Upgrade tidegate.")
+        for step in MIGRATIONS:
+            if step.__name__ not in applied:
+                step(link)
+                link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))

@@ -1,0 +1,54 @@
+"""Messages of a log as the scripts of the page read them: one form for every dialect, secrets masked, texts bounded."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.web.text_pool import TextPool
+
+JsonPart = dict[str, object]
+
+
+def describe_event(event: Event) -> JsonPart | None:
+    """A message, the system prompt or the tools, as the log has them; None for other events."""
+    what = event.payload
+    if isinstance(what, MessageAdded):
+        return describe_message(what.message)
+    if isinstance(what, NoteAdded) and what.topic in ("system", "tools"):
+        return {"role": what.topic, "content": _indent(what.text) if what.topic == "tools" else what.text}
+    return None
+
+
+def describe_message(message: Message) -> JsonPart:
+    return {"id": message.id, "role": message.role, "content": [_describe_part(part) for part in message.parts]}
+
+
+def _describe_part(part: Part) -> JsonPart:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Image):
+        size = len(part.data or part.url)
+        return {"type": "text", "text": f"[{part.media}, {size:,} characters]"}
+    if isinstance(part, Thinking):
+        return {"type": "thinking", "thinking": part.text or f"[a signed block of {len(part.block):,} characters]"}
+    if isinstance(part, Call):
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": _indent(part.arguments)}
+    assert isinstance(part, Result)
+    return {"type": "tool_result", "tool_use_id": part.call_id, "content": list(map(_describe_part, part.parts))}
+
+
+def _indent(text: str) -> str:
+    try:
+        return msgspec.json.format(text.encode(), indent=2).decode()
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return text
+
+
+def encode_messages(messages: Iterable[JsonPart], mask: Callable[[str], str], limit: int) -> bytes:
+    """The messages as a JSON array of about `limit` characters at most: secrets masked, then long texts cut."""
+    pool = TextPool(mask)
+    places = pool.add_all(msgspec.json.encode(each) for each in messages)
+    values = pool.bound_texts(limit).values
+    return b"[" + b",".join(values[place] for place in places) + b"]"

@@ -1,0 +1,218 @@
+"""The data that the page of one session asks for, as JSON. A look costs what is new in the log and what is shown."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from tidegate.core.events import Event
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.session.recall import find_edit_to_toggle, recall_text
+from tidegate.store.log import LogReader
+from tidegate.web.category_shares import CHART_CATEGORIES
+from tidegate.web.live.message_json import JsonPart, describe_event, describe_message, encode_messages
+from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
+from tidegate.web.live.session_figures import SessionFigures
+from tidegate.web.live.session_index import Change, SessionIndex, Stretch, thin_requests
+from tidegate.web.request_history import RequestRecord, usage_or_estimate
+
+REQUEST_ROWS: Final = 20
+MAX_CHANGES: Final = 300
+MAX_MESSAGES: Final = 60
+_EVENTS_PER_LOOK: Final = 4_000
+_MAX_CHARS: Final = 1_500_000
+_RECALL_CHARS: Final = 12_000
+
+
+class RequestSummary(msgspec.Struct, frozen=True):
+    """A request as the chart and the table show it. The scripts in assets/ read these keys."""
+
+    number: int
+    head: int
+    time: float
+    model: str
+    wire: str
+    reported: bool
+    counted: int
+    total: int
+    parts: list[int]
+    messages: int
+    window: int
+    input: int
+    output: int
+    read: int
+    written: int
+    paid: list[float]
+    priced: bool
+
+
+class SessionData(msgspec.Struct, frozen=True):
+    """`read_to` is how far the log was read; below `head` the page asks again. `older` changes are not listed.
+
+    `undo` and `redo` are the events that the next undo and the next redo are about, 0 for none.
+    """
+
+    name: str
+    head: int
+    read_to: int
+    row: SessionRow | None
+    figures: SessionFigures
+    categories: tuple[str, ...]
+    points: list[RequestSummary]
+    request_count: int
+    changes: list[Change]
+    older: int
+    undo: int
+    redo: int
+    tree: list[SessionRow]
+
+
+class RequestPage(msgspec.Struct, frozen=True):
+    rows: list[RequestSummary]
+    total: int
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """`system` and `tools` are the events with the fixed part of the request, 0 for none."""
+
+    stretches: list[Stretch]
+    system: int = 0
+    tools: int = 0
+
+
+class RecallAnswer(msgspec.Struct, frozen=True):
+    text: str
+    ids: tuple[str, ...]
+    more: str
+    offset: int
+
+
+class SessionLooks:
+    def __init__(self, data: DataFolder, catalog: SessionCatalog) -> None:
+        self._data = data
+        self._catalog = catalog
+
+    def _index(self, scope: str, name: str) -> SessionIndex:
+        info = self._catalog.find_info(scope, name)
+        assert info is not None, "the caller has looked"
+        return self._catalog.read_index(info, _EVENTS_PER_LOOK)
+
+    def describe_session(self, scope: str, name: str, running: set[str]) -> bytes:
+        index = self._index(scope, name)
+        head = self._data.store.head(name)
+        is_read = index.head >= head
+        tree = self._catalog.list_tree(scope, name, running) if is_read else []
+        changes = [
+            msgspec.structs.replace(
+                each,
+                why=self._data.mask(each.why),
+                rule=self._data.mask(each.rule),
+                undone=each.seq in index.undone,
+            )
+            for each in index.changes[-MAX_CHANGES:]
+        ]
+        places = thin_requests(index) if is_read else []
+        return msgspec.json.encode(
+            SessionData(
+                name=self._data.mask(name),
+                head=head,
+                read_to=index.head,
+                row=next((row for row in tree if row.name == name), None),
+                figures=index.totals.figures,
+                categories=CHART_CATEGORIES,
+                points=[_summarize(index, place) for place in places],
+                request_count=len(index.requests.requests),
+                changes=changes,
+                older=max(0, len(index.changes) - MAX_CHANGES),
+                undo=index.edits.made[-1] if index.edits.made else 0,
+                redo=index.edits.undone[-1] if index.edits.undone else 0,
+                tree=tree,
+            )
+        )
+
+    def list_requests(self, scope: str, name: str, before: int) -> bytes:
+        """The requests up to number `before`, newest first."""
+        index = self._index(scope, name)
+        total = len(index.requests.requests)
+        last = min(max(before, 0), total)
+        rows = [_summarize(index, place) for place in range(last - 1, max(-1, last - 1 - REQUEST_ROWS), -1)]
+        return msgspec.json.encode(RequestPage(rows, total))
+
+    def compare_request(self, scope: str, name: str, head: int) -> bytes:
+        index = self._index(scope, name)
+        system, tools = index.fixed_at(head)
+        return msgspec.json.encode(Comparison(index.compare_request(head), system, tools))
+
+    def compare_change(self, scope: str, name: str, seq: int) -> bytes:
+        return msgspec.json.encode(Comparison(self._index(scope, name).compare_change(seq)))
+
+    def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
+        index, log = self._index(scope, name), self._data.open_log(name)
+        found: list[JsonPart] = []
+        events = _read_events(log, [ref for ref in refs[:MAX_MESSAGES] if ref > 0])
+        for ref in refs[:MAX_MESSAGES]:
+            if ref > 0:
+                said = describe_event(events[ref]) if ref in events else None
+            else:
+                own = index.own_message(ref)
+                said = describe_message(own) if own is not None else None
+            found.append(said or {"role": "message", "content": "[this message is not in the log any more]"})
+        return encode_messages(found, self._data.mask, _MAX_CHARS)
+
+    def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:
+        found = recall_text(self._data.open_log(name), words[:1_000], max_chars=_RECALL_CHARS, offset=offset)
+        text = self._data.mask(found.text)
+        return msgspec.json.encode(RecallAnswer(text, found.ids, found.next_query, found.next_offset))
+
+    def toggle_change(self, name: str, seq: int, *, redo: bool) -> bool:
+        """Undo or redo the compaction at event `seq`. False if it is not the one to be undone or redone next."""
+        live = self._data.open_conversation(name)
+        if find_edit_to_toggle("redo" if redo else "undo", live.log) != seq:
+            return False
+        (live.history.redo if redo else live.history.undo)()
+        return True
+
+
+def _read_events(log: LogReader, seqs: Sequence[int]) -> dict[int, Event]:
+    """The events with these numbers. Neighbors are read together."""
+    found: dict[int, Event] = {}
+    for first, last in _join_neighbors(sorted(set(seqs))):
+        for event in islice(log.read(first), last - first + 1):
+            found[event.seq] = event
+    return found
+
+
+def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    first = last = 0
+    for seq in seqs:
+        if first and seq - last > 4:
+            yield first, last
+            first = 0
+        first, last = first or seq, seq
+    if first:
+        yield first, last
+
+
+def _summarize(index: SessionIndex, place: int) -> RequestSummary:
+    request: RequestRecord = index.requests.requests[place]
+    measured, usage, cost = index.measured(request), usage_or_estimate(request.used), request.cost
+    return RequestSummary(
+        number=place + 1,
+        head=request.head,
+        time=request.time,
+        model=request.used.model if request.used is not None else (measured.model if measured else ""),
+        wire=measured.dialect if measured else "",
+        reported=request.used is not None and request.used.input_tokens > 0,
+        counted=request.used.counted_tokens if request.used is not None else 0,
+        total=index.total_of(request),
+        parts=index.parts_of(request) or [0] * len(CHART_CATEGORIES),
+        messages=measured.messages if measured else 0,
+        window=measured.window if measured else 0,
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        read=usage.cache_read,
+        written=usage.cache_write,
+        paid=[cost.input, cost.cached, cost.written, cost.output],
+        priced=cost.is_priced,
+    )

@@ -1,0 +1,342 @@
+"""An index of one session: what the client had said and what was in the view, at each event of its log.
+
+The log is read once; afterwards only the events that were added since. The index holds numbers of events, not
+messages: a message is read from the log when it is shown. Messages that only the view has (shortened texts, summaries,
+notes) are kept.
+
+A *reference* names a message: a positive number is an event of the log, a negative one a message that the view has.
+Lists of references only grow until something in them changes; then a new list begins. So the state at any event is the
+beginning of one of these lists, and takes two numbers.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from tidegate.core.edits import EditIndex
+from tidegate.core.events import (
+    BranchStarted,
+    Event,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
+)
+from tidegate.core.log_fold import fold_log, iterate_current_branch
+from tidegate.core.messages import Message
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.core.view import Item, RefoldNeeded, View
+from tidegate.models.catalog import ModelInfo
+from tidegate.session.recall import EditStack
+from tidegate.session.request import parse_model_note
+from tidegate.store.log import LogReader
+from tidegate.web.category_shares import CategoryCounter, scale_counts
+from tidegate.web.live.session_figures import FiguresReader, FindWindow, is_said
+from tidegate.web.request_history import RequestReader, RequestRecord, usage_or_estimate
+
+MAX_POINTS: Final = 400
+"""Requests in the chart at most: of each stretch the fullest and the last."""
+_CHANGE_TOPICS: Final = frozenset(("undo", "redo", "clear", "forgotten", "overflow"))
+_EMPTY: Final[Sequence[int]] = ()
+
+
+class ReferenceLists:
+    """Lists that grow, and where each of them ended at each event."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[int]] = [[]]
+        self._list_at = array("I", [0])
+        self._length_at = array("I", [0])
+
+    def extend(self, refs: Iterable[int]) -> None:
+        self._lists[-1].extend(refs)
+
+    def restart(self, refs: Iterable[int]) -> None:
+        self._lists.append(list(refs))
+
+    def mark(self) -> None:
+        """The next event was read."""
+        self._list_at.append(len(self._lists) - 1)
+        self._length_at.append(len(self._lists[-1]))
+
+    def at(self, seq: int) -> Sequence[int]:
+        if not 0 <= seq < len(self._list_at):
+            return _EMPTY
+        return self._lists[self._list_at[seq]][: self._length_at[seq]]
+
+
+class Measured(NamedTuple):
+    """What was in the view when a request was made."""
+
+    counts: list[int]
+    tokens: int
+    messages: int
+    model: str
+    dialect: str
+    window: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """An edit of the view, or a note that changed it. The scripts in assets/ read these keys.
+
+    `before` and `after` are our own count of the history; `full` and `left` are sizes of a request in the provider's
+    tokens.
+    """
+
+    seq: int
+    time: float
+    what: str
+    moment: str
+    rule: str
+    why: str
+    before: int
+    after: int
+    dropped: int
+    replaced: int
+    inserted: int
+    full: int
+    left: int
+    undone: bool = False
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Neighboring messages with the same fate. `pairs` are [before, after] references of changed messages."""
+
+    state: Literal["kept", "gone", "come", "changed"]
+    refs: list[int]
+    pairs: list[tuple[int, int]]
+
+
+class SessionIndex:
+    """Reads a log. `update` reads what was added since; the other methods only look up."""
+
+    def __init__(self, find_window: FindWindow, prices: Mapping[str, ModelInfo] | None = None) -> None:
+        self.totals = FiguresReader(find_window, prices)
+        self.requests = RequestReader(prices)
+        self.changes: list[Change] = []
+        self.undone: set[int] = set()
+        self.edits = EditStack()
+        self.forgotten_at = 0
+        """The event that says that content was removed from the log."""
+        self._find_window = find_window
+        self._view = View()
+        self._prefix_seq = self._counted = 0
+        self._said, self._shown = ReferenceLists(), ReferenceLists()
+        self._fixed: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self._own: list[Message] = []
+        self._own_place: dict[int, int] = {}
+        self._measured: dict[int, Measured] = {}
+        self._categories = CategoryCounter()
+        self._model_note = ""
+        self._model = parse_model_note("")
+        self._window = 0
+
+    @property
+    def head(self) -> int:
+        return self.totals.head
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def update(self, log: LogReader, most: int) -> None:
+        """Read at most `most` of the events after those that are known."""
+        for event in islice(log.read(self.head + 1), most):
+            self._read(event, log)
+
+    def _read(self, event: Event, log: LogReader) -> None:
+        what = event.payload
+        if isinstance(what, UsageReported) or (isinstance(what, MessageAdded) and what.message.role == "assistant"):
+            self._measure(event.seq - 1)
+        before = self._view.tokens
+        self.totals.feed(event)
+        self.requests.feed(event)
+        self._fold(event, log)
+        self._follow_said(event)
+        self._follow_view()
+        if isinstance(what, ViewEdited):
+            self._add_change(event, what)
+        elif isinstance(what, NoteAdded) and what.topic in _CHANGE_TOPICS:
+            if what.topic in ("undo", "redo"):
+                (self.undone.add if what.topic == "undo" else self.undone.discard)(what.edit)
+            elif what.topic == "forgotten":
+                self.forgotten_at = event.seq
+            self._add_change(event, ViewEdited(what.topic, "", "", what.text, before, self._view.tokens, ()))
+
+    def _fold(self, event: Event, log: LogReader) -> None:
+        try:
+            self._view.fold(event)
+        except RefoldNeeded:
+            self._view = fold_log(lambda: islice(log.read(), event.seq))
+            self._prefix_seq = -1
+        if isinstance(event.payload, BranchStarted):
+            self.edits = EditStack()
+            for each in iterate_current_branch(lambda: islice(log.read(), event.seq)):
+                self.edits.feed(each)
+        else:
+            self.edits.feed(event)
+        view = self._view
+        if view.model_note != self._model_note:
+            self._model_note, self._model = view.model_note, parse_model_note(view.model_note)
+            self._window = self._find_window(self._model)
+        if (view.system_at, view.tools_at) != self._fixed[-1][1:]:
+            self._fixed.append((event.seq, view.system_at, view.tools_at))
+
+    def _follow_said(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, MessageAdded) and is_said(what):
+            self._said.extend([event.seq])
+        elif isinstance(what, BranchStarted):
+            self._said.restart(self._said.at(what.edit))
+        self._said.mark()
+
+    def _follow_view(self) -> None:
+        items = self._view.items
+        if self._view.prefix_seq != self._prefix_seq or len(items) < self._counted:
+            self._shown.restart(map(self._refer, items))
+        else:
+            self._shown.extend(map(self._refer, items[self._counted :]))
+        self._prefix_seq, self._counted = self._view.prefix_seq, len(items)
+        self._shown.mark()
+
+    def _refer(self, item: Item) -> int:
+        message = item.message
+        seq = _seq_of(message.id)
+        if seq and not item.edited and message.agent_visible:
+            return seq
+        place = self._own_place.get(id(message))
+        if place is None:
+            self._own.append(message)  # kept, so that its address stays its own
+            place = self._own_place[id(message)] = len(self._own)
+        return -place
+
+    def _measure(self, head: int) -> None:
+        view = self._view
+        self._measured[head] = Measured(
+            self._categories.count_view(view),
+            view.fixed_tokens + REQUEST_OVERHEAD + view.tokens,
+            view.message_count,
+            self._model.model,
+            self._model.wire,
+            self._window,
+        )
+
+    def _add_change(self, event: Event, edit: ViewEdited) -> None:
+        found = EditIndex(edit.edits)
+        fixed, scale = self._view.fixed_tokens + REQUEST_OVERHEAD, self._view.scale_by_model.get(self._model.model, 1.0)
+        self.changes.append(
+            Change(
+                event.seq,
+                event.time,
+                edit.stage,
+                edit.moment,
+                edit.rule,
+                edit.why,
+                edit.tokens_before,
+                edit.tokens_after,
+                len(found.dropped),
+                len(found.replaced),
+                len(found.inserts),
+                round((edit.tokens_before + fixed) * scale),
+                round((edit.tokens_after + fixed) * scale),
+            )
+        )
+
+    # --- looking up -----------------------------------------------------------------------------------------------
+
+    def measured(self, request: RequestRecord) -> Measured | None:
+        """What was in the view for a request; None if the log does not say it."""
+        return self._measured.get(request.head)
+
+    def total_of(self, request: RequestRecord) -> int:
+        """The size of a request: as reported, else by our count."""
+        found = self.measured(request)
+        return usage_or_estimate(request.used).input_tokens or (found.tokens if found else 0)
+
+    def parts_of(self, request: RequestRecord) -> list[int]:
+        found = self.measured(request)
+        return scale_counts(found.counts, self.total_of(request)) if found else []
+
+    def fixed_at(self, seq: int) -> tuple[int, int]:
+        """The events with the system prompt and the tools at an event; 0 for none."""
+        _, system, tools = self._fixed[bisect_right(self._fixed, (seq, 1 << 62, 0)) - 1]
+        return system, tools
+
+    def compare_request(self, head: int) -> list[Stretch]:
+        """From what the client had said to what was sent, when the log ended with `head`."""
+        return self._compare(self._said.at(head), self._shown.at(head))
+
+    def compare_change(self, seq: int) -> list[Stretch]:
+        """From the view before an event to the view after it."""
+        return self._compare(self._shown.at(seq - 1), self._shown.at(seq))
+
+    def own_message(self, ref: int) -> Message | None:
+        """A message that the view has, by its (negative) reference."""
+        return self._own[-ref - 1] if 0 < -ref <= len(self._own) else None
+
+    def _name(self, ref: int) -> str:
+        return f"m{ref}" if ref > 0 else self._own[-ref - 1].id
+
+    def _compare(self, before: Sequence[int], after: Sequence[int]) -> list[Stretch]:
+        """The fate of each message of `before`, in its order; messages that came in follow the one they come after."""
+        names = {self._name(ref) for ref in before}
+        now: dict[str, int] = {}
+        come: dict[str, list[int]] = {}
+        last = ""
+        for ref in after:
+            name = self._name(ref)
+            if name in names:
+                now[name], last = ref, name
+            else:
+                come.setdefault(last, []).append(ref)
+        found: list[Stretch] = []
+        _add_stretch(found, "come", come.get("", ()))
+        for ref in before:
+            name = self._name(ref)
+            if name not in now:
+                _add_stretch(found, "gone", (ref,))
+                continue
+            if now[name] == ref:
+                _add_stretch(found, "kept", (ref,))
+            else:
+                _add_stretch(found, "changed", (), ((ref, now[name]),))
+            _add_stretch(found, "come", come.get(name, ()))
+        return found
+
+
+def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:
+    """The places of about `most` requests: of each stretch the fullest and the last, so that peaks and drops stay."""
+    requests = index.requests.requests
+    if len(requests) <= most:
+        return list(range(len(requests)))
+    stretch = -(-len(requests) * 2 // most)
+    places: list[int] = []
+    for start in range(0, len(requests), stretch):
+        end = min(start + stretch, len(requests)) - 1
+        top = max(range(start, end + 1), key=lambda place: index.total_of(requests[place]))
+        places += [end] if top == end else [top, end]
+    return places
+
+
+def _add_stretch(
+    found: list[Stretch],
+    state: Literal["kept", "gone", "come", "changed"],
+    refs: Iterable[int],
+    pairs: Iterable[tuple[int, int]] = (),
+) -> None:
+    refs, pairs = list(refs), list(pairs)
+    if not refs and not pairs:
+        return
+    if found and found[-1].state == state:
+        found[-1].refs.extend(refs)
+        found[-1].pairs.extend(pairs)
+    else:
+        found.append(Stretch(state, refs, pairs))
+
+
+def _seq_of(ident: str) -> int:
+    """The event that a message comes from, by its id; 0 for messages of the engine."""
+    number = ident[1:]
+    return int(number) if ident[:1] == "m" and number.isdecimal() and len(number) < 20 else 0

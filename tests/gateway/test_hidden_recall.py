@@ -1,0 +1,417 @@
+# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
+"""Recall that the client does not see, with the official SDKs against a strict fake provider."""
+
+import asyncio
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.fake.server import KEY, Fake, Step
+from tests.fake.words import busy
+from tests.gateway.scripted_client import ScriptedClient, step_answer
+from tests.gateway.serving import open_http, run_gateway, upstream_of
+from tests.gateway.test_sdks import gemini_client
+from tidegate.core.messages import Call
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.usage import Usage
+
+Json = dict[str, Any]
+WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
+each_wire = pytest.mark.parametrize("wire", WIRES)
+
+
+def recall_call(number: int, what: str) -> Call:
+    return Call(f"recall{number}", "recall", json.dumps({"what": what}))
+
+
+def count_recall_tools(body: Json) -> int:
+    return json.dumps(body.get("tools", [])).count('"name": "recall"')
+
+
+@each_wire
+def test_an_answer_that_recalls_is_continued(wire: str, tmp_path: Path) -> None:
+    answers = [
+        ScriptedAnswer(text="Noted."),
+        ScriptedAnswer(text="Let me look.", calls=(recall_call(1, "teapot"),), usage=Usage(100, 10, 0, 0)),
+        ScriptedAnswer(text="It is 4711.", calls=(Call("c1", "step", '{"n":1}'),), usage=Usage(200, 20, 0, 0)),
+        ScriptedAnswer(text="Done."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake, run_gateway(tmp_path, upstream_of(fake), recall=True) as running:
+            async with open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("The code of the teapot is 4711.")
+                assert await client.turn() == []
+                client.say("What is the code?")
+                assert await client.turn("stepped") != []
+                assert await client.turn() == []
+        assert fake.refused == []
+        assert len(fake.seen) == 4
+        assert [count_recall_tools(seen.body) for seen in fake.seen] == [1, 1, 1, 1]
+        said = json.dumps(client.messages)
+        assert "recall" not in said
+        assert "Let me look." in said
+        assert "It is 4711." in said
+        third, last = (json.dumps(fake.seen[place].body) for place in (2, 3))
+        for body in (third, last):
+            assert body.count("recall1") >= (0 if wire == "gemini" else 2)
+            assert " user: The code of the teapot is 4711." in body
+        assert last.count("Let me look.") == last.count("It is 4711.") == 1
+        assert (
+            last.index("Let me look.")
+            < last.index(" user: The code")
+            < last.index("It is 4711.")
+            < last.index("stepped")
+        )
+
+    asyncio.run(run())
+
+
+MIXED = [
+    ScriptedAnswer(
+        text="Both.",
+        thinking="Hm.",
+        signature="c2lnMQ==",
+        calls=(recall_call(1, "teapot"), Call("c1", "step", '{"n":1}')),
+        usage=Usage(100, 10, 0, 0),
+    ),
+    ScriptedAnswer(
+        text="Once more.",
+        thinking="So.",
+        signature="c2lnMg==",
+        calls=(recall_call(2, "4711"),),
+        usage=Usage(300, 30, 0, 0),
+    ),
+    ScriptedAnswer(text="It is 4711.", thinking="Ah.", signature="c2lnMw==", usage=Usage(400, 40, 0, 0)),
+    ScriptedAnswer(text="Bye.", usage=Usage(500, 50, 0, 0)),
+]
+STEP: Json = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+def talk_anthropic(url: str) -> list[Json]:
+    client = anthropic.Anthropic(api_key=KEY, base_url=f"{url}/s/s", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
+    usages = []
+    while True:
+        with client.messages.stream(
+            model="claude-opus-4-5",
+            max_tokens=20_000,
+            thinking={"type": "enabled", "budget_tokens": 2000},
+            messages=messages,
+            tools=[{"name": "step", "input_schema": STEP}],
+        ) as stream:
+            indices = [event.index for event in stream if event.type == "content_block_start"]
+            final = stream.get_final_message()
+        assert indices == list(range(len(final.content)))
+        usages.append((final.usage.input_tokens, final.usage.output_tokens))
+        messages.append({"role": "assistant", "content": [block.to_dict() for block in final.content]})
+        calls = [block.id for block in final.content if block.type == "tool_use"]
+        assert (final.stop_reason == "tool_use") == bool(calls)
+        if not calls and len(usages) == 3:
+            assert usages == [(100, 10), (400, 70), (500, 50)]
+            return messages
+        results = [{"type": "tool_result", "tool_use_id": ident, "content": "stepped"} for ident in calls]
+        messages.append({"role": "user", "content": results or "Thanks."})
+
+
+def talk_chat(url: str) -> list[Json]:
+    client = openai.OpenAI(api_key=KEY, base_url=f"{url}/s/s/v1", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
+    usages = []
+    while True:
+        with client.chat.completions.stream(
+            model="gpt-4o",
+            messages=messages,
+            tools=[{"type": "function", "function": {"name": "step", "parameters": STEP}}],
+            stream_options={"include_usage": True},
+        ) as stream:
+            for _ in stream:
+                pass
+            final = stream.get_final_completion()
+        assert final.usage is not None
+        usages.append((final.usage.prompt_tokens, final.usage.completion_tokens))
+        message = final.choices[0].message
+        messages.append(message.to_dict(exclude_none=True) if hasattr(message, "to_dict") else message)
+        calls = [call.id for call in message.tool_calls or []]
+        assert final.choices[0].finish_reason == ("tool_calls" if calls else "stop")
+        if not calls and len(usages) == 3:
+            assert usages == [(100, 10), (400, 70), (500, 50)]
+            return messages
+        results = [{"role": "tool", "tool_call_id": ident, "content": "stepped"} for ident in calls]
+        messages += results or [{"role": "user", "content": "Thanks."}]
+
+
+def talk_responses(url: str) -> list[Json]:
+    client = openai.OpenAI(api_key=KEY, base_url=f"{url}/s/s/v1", max_retries=0)
+    items: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
+    usages = []
+    while True:
+        numbers = []
+        with client.responses.stream(
+            model="gpt-4o",
+            input=items,
+            store=False,
+            tools=[{"type": "function", "name": "step", "parameters": STEP, "strict": False}],
+        ) as stream:
+            for event in stream:
+                numbers.append(event.sequence_number)
+            final = stream.get_final_response()
+        assert numbers == list(range(len(numbers)))
+        assert final.usage is not None
+        usages.append((final.usage.input_tokens, final.usage.output_tokens))
+        items += [item.to_dict(exclude_none=True) for item in final.output]
+        calls = [item.call_id for item in final.output if item.type == "function_call"]
+        if not calls and len(usages) == 3:
+            assert usages == [(100, 10), (400, 70), (500, 50)]
+            return items
+        results = [{"type": "function_call_output", "call_id": ident, "output": "stepped"} for ident in calls]
+        items += results or [{"role": "user", "content": "Thanks."}]
+
+
+def talk_gemini(url: str) -> list[Json]:
+    client = gemini_client(f"{url}/s/s")
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "The code of the teapot is 4711. What is it?"}]}]
+    declared = [{"name": "step", "parameters": {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}}]
+    usages = []
+    while True:
+        parts: list[Json] = []
+        usage = (0, 0)
+        for piece in client.models.generate_content_stream(
+            model="gemini-3-pro-preview", contents=contents, config={"tools": [{"function_declarations": declared}]}
+        ):
+            content = piece.candidates[0].content
+            parts += [part.model_dump(exclude_none=True) for part in content.parts or []] if content else []
+            if piece.usage_metadata:
+                usage = (piece.usage_metadata.prompt_token_count, piece.usage_metadata.candidates_token_count)
+        usages.append(usage)
+        contents.append({"role": "model", "parts": parts})
+        calls = [part["function_call"] for part in parts if "function_call" in part]
+        if not calls and len(usages) == 3:
+            assert usages == [(100, 10), (400, 70), (500, 50)]
+            return contents
+        results: list[Json] = [
+            {"function_response": {"id": call["id"], "name": call["name"], "response": {"output": "stepped"}}}
+            for call in calls
+        ]
+        contents.append({"role": "user", "parts": results or [{"text": "Thanks."}]})
+
+
+TALKS = {
+    "anthropic": talk_anthropic,
+    "openai_chat": talk_chat,
+    "openai_responses": talk_responses,
+    "gemini": talk_gemini,
+}
+
+
+@each_wire
+def test_a_stream_with_thinking_and_with_calls_of_both(wire: str, tmp_path: Path) -> None:
+    """The SDK sends back what it got. The provider judges each request, and where signed thinking is in it."""
+
+    async def run() -> None:
+        async with Fake(wire, MIXED, bound=True) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running:
+                messages = await asyncio.to_thread(TALKS[wire], running.url)
+        assert fake.refused == []
+        assert len(fake.seen) == 4
+        assert "recall" not in str(messages)
+        second, third, last = (json.dumps(seen.body) for seen in fake.seen[1:])
+        assert " user: The code of the teapot is 4711" in second
+        assert second.index("Both.") < second.index(" user: The code") < second.index("stepped")
+        assert (
+            last.index(" user: The code") < last.index("Once more.") < last.index("It is 4711.") < last.index("Thanks.")
+        )
+        assert len(third) < len(last)
+        for text in ("Both.", "Once more.", "It is 4711.", "stepped"):
+            assert last.count(f'"{text}"') == 1, text
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_at_most_eight_rounds(wire: str, tmp_path: Path) -> None:
+    answers = [ScriptedAnswer(text=f"Try {n}.", calls=(recall_call(n, f"m{n}"),)) for n in range(9)]
+
+    async def run() -> None:
+        async with Fake(wire, [*answers, "End."]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                assert await client.turn() == []
+                assert len(fake.seen) == 9
+                client.say("go on")
+                assert (await client.ask()).status_code == 200
+        assert fake.refused == []
+        assert "last recall" in json.dumps(fake.seen[8].body)
+        assert "recall" not in json.dumps(client.messages)
+
+    asyncio.run(run())
+
+
+FORCED: dict[str, Json] = {
+    "anthropic": {"tool_choice": {"type": "any"}},
+    "openai_chat": {"tool_choice": "required"},
+    "openai_responses": {"tool_choice": {"type": "function", "name": "step"}},
+    "gemini": {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+}
+
+
+@each_wire
+def test_requests_that_get_no_tool(wire: str, tmp_path: Path) -> None:
+    """Without tools, with a forced choice, and with a tool of that name of the client: forwarded byte for byte."""
+
+    async def run() -> None:
+        async with Fake(wire, ["one", "two", "three", "four"]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http)
+                client.say("hello")
+                own = json.loads(json.dumps(client.body()["tools"]).replace("step", "recall"))
+                cases: list[Json] = [{"tools": []}, {"tools": None}, {"tools": own}, FORCED[wire]]
+                for more in cases:
+                    await client.ask(**more)
+        assert [seen.raw for seen in fake.seen] == client.sent
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_the_prefix_never_moves_and_survives_a_restart(wire: str, tmp_path: Path) -> None:
+    """Each request begins with the messages of the one before it, hidden exchanges included."""
+    answers = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So.", calls=(Call("c1", "step", '{"n":1}'),)),
+        ScriptedAnswer(text="And.", calls=(Call("c2", "step", '{"n":2}'), recall_call(2, "start"))),
+        ScriptedAnswer(text="Next.", calls=(Call("c3", "step", '{"n":3}'),)),
+        ScriptedAnswer(text="End."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake:
+            client: ScriptedClient | None = None
+            for _ in range(4):
+                async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                    if client is None:
+                        client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                        client.say("start")
+                    client.url, client.http = running.url, http
+                    await client.turn("stepped")
+        assert fake.refused == []
+        key = {"openai_responses": "input", "gemini": "contents"}.get(wire, "messages")
+        lists = [[json.dumps(strip_ids(item), sort_keys=True) for item in seen.body[key]] for seen in fake.seen]
+        assert [len(each) for each in lists] == sorted(len(each) for each in lists)
+        for before, after in pairwise(lists):
+            assert after[: len(before)] == before
+
+    asyncio.run(run())
+
+
+def strip_ids(item: Json) -> Json:
+    """An item without what clients leave out or add, such as the ids of items."""
+    return {key: value for key, value in item.items() if key not in ("id", "status")}
+
+
+def test_without_recall_the_notes_do_not_mention_it(tmp_path: Path) -> None:
+    bodies: dict[bool, list[str]] = {}
+
+    async def run(recall: bool) -> None:
+        answers = (step_answer(number) for number in range(99))
+        async with Fake("anthropic", answers) as fake:
+            async with run_gateway(tmp_path / str(recall), upstream_of(fake), recall=recall, window=12_000) as running:
+                async with open_http() as http:
+                    client = ScriptedClient("anthropic", running.url, http)
+                    client.say("start")
+                    for step in range(30):
+                        await client.turn(f"result {step} " + "words of a tool " * 300)
+        assert fake.refused == []
+        bodies[recall] = [seen.raw.decode() for seen in fake.seen]
+
+    for recall in (True, False):
+        asyncio.run(run(recall))
+    assert any("recall m" in body for body in bodies[True])
+    assert any("Left out here" in body or "cleared" in body or "lines]" in body for body in bodies[False])
+    assert not any("recall" in body for body in bodies[False])
+
+
+def test_tokens_are_counted_for_what_is_sent(tmp_path: Path) -> None:
+    answers = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So.", calls=(Call("c1", "step", '{"n":1}'),)),
+        ScriptedAnswer(text="End."),
+    ]
+
+    async def run() -> None:
+        async with Fake("anthropic", answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                await client.turn("stepped")
+                await client.ask("/v1/messages/count_tokens")
+                await client.ask()
+        counted, sent = (seen.body for seen in fake.seen[-2:])
+        assert counted["messages"] == sent["messages"]
+        assert counted["tools"] == sent["tools"]
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_a_request_without_tools_is_sent_without_the_hidden_exchanges(wire: str, tmp_path: Path) -> None:
+    answers = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So."),
+        ScriptedAnswer(text="A summary."),
+        ScriptedAnswer(text="On."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                await client.turn()
+                client.say("Summarize.")
+                assert (await client.ask(tools=None if wire == "openai_chat" else [])).status_code == 200
+                client.messages.pop()
+                client.say("Go on.")
+                await client.turn()
+        assert fake.refused == []
+        assert fake.seen[2].raw == client.sent[1]
+        assert " user: start" in fake.seen[3].raw.decode()
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_an_upstream_that_refuses_to_continue(wire: str, tmp_path: Path) -> None:
+    """A whole answer becomes the refusal. A stream breaks off, and the client asks again."""
+    refusal = busy(wire, 429, "7")
+    answers: list[Step] = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        refusal,
+        ScriptedAnswer(text="Look.", calls=(recall_call(2, "start"),)),
+        refusal,
+        ScriptedAnswer(text="Fine."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                response = await client.ask()
+                assert (response.status_code, response.headers["retry-after"]) == (429, "7")
+                path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse" if wire == "gemini" else ""
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await client.ask(path, **({} if wire == "gemini" else {"stream": True}))
+                assert await client.turn() == []
+        assert len(fake.refused) == 2
+        assert "recall1" not in fake.seen[-1].raw.decode()
+
+    asyncio.run(run())

@@ -1,0 +1,214 @@
+"""`tidegate wrap` as a process of its own, with a small program that plays the client."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.calling import called
+from tests.fake.server import KEY, Fake
+from tests.gateway.scripted_client import step_answer
+from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.workspaces import find_workspace
+
+CLIENT = '''#!{python}
+"""Plays Claude Code: argument 1 is the number of steps, argument 2 the exit status; `wait` waits for a signal."""
+import json, os, signal, sys, time, urllib.request
+
+def ask(messages):
+    body = {{"model": "claude-opus-4-6", "max_tokens": 500, "messages": messages,
+            "tools": [{{"name": "step", "input_schema": {{"type": "object"}}}}]}}
+    headers = {{"content-type": "application/json", "x-api-key": "{key}", "anthropic-version": "2023-06-01",
+               "x-claude-code-session-id": "abc"}}
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    sent = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(sent) as answer:
+        return json.load(answer)["content"]
+
+if sys.argv[1] == "wait":
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(40 + number))
+    print("ready", flush=True)
+    time.sleep(60)
+elif sys.argv[1] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+elif sys.argv[1] == "say":
+    print(json.dumps({{"argv": sys.argv[2:], "env": dict(os.environ), "cwd": os.getcwd()}}))
+else:
+    messages = [{{"role": "user", "content": "Run the steps."}}]
+    for step in range(int(sys.argv[1])):
+        said = ask(messages)
+        messages.append({{"role": "assistant", "content": said}})
+        results = [{{"type": "tool_result", "tool_use_id": block["id"], "content": f"r{{step}} " + "word " * 1500}}
+                   for block in said if block["type"] == "tool_use"]
+        messages.append({{"role": "user", "content": results}})
+    sys.exit(int(sys.argv[2]))
+'''
+
+
+class Finished(NamedTuple):
+    status: int
+    printed: str
+    errors: str
+
+
+class Machine:
+    """A home folder, a folder of programs and a data folder, and the command in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.data, self.work = folder / "home", folder / "data", folder / "work"
+        programs = folder / "bin"
+        for each in (self.home, self.work, programs):
+            each.mkdir()
+        (self.home / ".claude").mkdir()
+        (self.home / ".claude" / "settings.json").write_text('{"theme": "dark"}')
+        for name in ("claude", "codex"):
+            (programs / name).write_text(CLIENT.format(python=sys.executable, key=KEY))
+            (programs / name).chmod(stat.S_IRWXU)
+        self.environment = {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "TIDEGATE_DATA": str(self.data),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+
+    async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tidegate.cli.main", "wrap", *arguments),
+            cwd=self.work,
+            env={**self.environment, **environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def wrap(self, *arguments: str, **environment: str) -> Finished:
+        process = await self.start(*arguments, **environment)
+        printed, errors = await process.communicate()
+        assert process.returncode is not None
+        return Finished(process.returncode, printed.decode(), errors.decode())
+
+    def list_home(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(self.home.rglob("*")) if path.is_file()}
+
+
+def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    home = machine.list_home()
+
+    async def run() -> tuple[Finished, Fake]:
+        async with Fake("anthropic", [step_answer(number) for number in range(12)]) as fake:
+            found = await machine.wrap(
+                "claude",
+                "--window",
+                "8000",
+                "--log",
+                str(tmp_path / "log"),
+                "--",
+                "12",
+                "7",
+                ANTHROPIC_BASE_URL=fake.host,
+            )
+            return found, fake
+
+    found, fake = asyncio.run(run())
+    assert found.status == 7, found.errors
+    assert len(fake.seen) == 12
+    assert not fake.refused
+    assert "tidegate: session claude-abc, 12 requests" in found.errors
+    assert "kept           24 messages" in found.errors
+    saved = next(line for line in found.errors.splitlines() if line.startswith("  saved"))
+    assert int(saved.split("about ")[1].split()[0].replace(",", "")) > 10_000
+    assert machine.list_home() == home
+    assert (tmp_path / "log").read_text().count("POST /v1/messages 200") == 12
+    with DataFolder(machine.data) as data:
+        assert find_workspace(data, "claude-abc") == str(machine.work)
+
+
+def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+
+    async def run() -> tuple[Finished, Finished, Finished]:
+        async with Fake("anthropic", [step_answer(0)]) as fake:
+            first = await machine.wrap("claude", "--session", "work", "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
+            last = await machine.wrap("claude", "--last", "--", "say", "--verbose")
+            resumed = await machine.wrap("codex", "--session", "codex-17", "--quiet")
+        return first, last, resumed
+
+    first, last, resumed = asyncio.run(run())
+    assert "tidegate: session work, 1 requests" in first.errors
+    said = json.loads(last.printed)
+    assert said["env"]["ANTHROPIC_BASE_URL"].endswith("/s/work")
+    assert said["argv"] == ["--verbose"]
+    assert "Claude Code sent no conversation through the gateway" in last.errors
+    assert "invalid literal for int() with base 10: '-c'" in resumed.errors, "its own arguments come first"
+    assert "tidegate:" not in resumed.errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Signals, tmp_path: Path) -> None:
+    async def run() -> int | None:
+        process = await Machine(tmp_path).start("claude", "--", "wait")
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        await process.communicate()
+        return process.returncode
+
+    assert asyncio.run(run()) == 40 + number
+
+
+def test_a_client_that_a_signal_ended(tmp_path: Path) -> None:
+    assert asyncio.run(Machine(tmp_path).wrap("claude", "--", "die")).status == 128 + signal.SIGKILL
+
+
+def test_a_missing_client_says_how_to_install_it(tmp_path: Path) -> None:
+    found = asyncio.run(Machine(tmp_path).wrap("qwen", PATH=str(tmp_path)))
+    assert found.status == 2
+    assert "npm install -g @qwen-code/qwen-code" in found.errors
+    assert not (tmp_path / "data").exists()
+
+
+def test_arguments_of_the_client_need_two_hyphens() -> None:
+    found = called("wrap", "claude", "-p", "hello")
+    assert found.returncode == 2
+    assert "put -- before" in found.stderr
+    assert "--window" in called("wrap", "claude", "--help").stdout
+
+
+URL = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_client_is_pointed_at_the_gateway(name: str, tmp_path: Path) -> None:
+    setup = make_client_setup(CLIENTS[name], URL, {"HOME": str(tmp_path)}, tmp_path)
+    assert URL in str(setup)
+    assert "{" not in "".join(setup.arguments).replace("={name=", "")
+    printed = called("serve", "--env", name, "--port", "9").stdout
+    assert URL in printed
+
+
+def test_codex_uses_its_login_or_the_key_in_the_environment(tmp_path: Path) -> None:
+    environment = {"CODEX_HOME": str(tmp_path), "OPENAI_API_KEY": "k"}
+    assert 'env_key="OPENAI_API_KEY"' in make_client_setup(CLIENTS["codex"], URL, environment).arguments[-1]
+    (tmp_path / "auth.json").write_text("{}")
+    assert "requires_openai_auth=true" in make_client_setup(CLIENTS["codex"], URL, environment).arguments[-1]
+
+
+def test_the_users_own_configuration_in_the_environment_is_kept() -> None:
+    own = {"OPENCODE_CONFIG_CONTENT": '{"model": "x", "provider": {"anthropic": {"options": {"apiKey": "k"}}}}'}
+    merged = json.loads(make_client_setup(CLIENTS["opencode"], URL, own).environment["OPENCODE_CONFIG_CONTENT"])
+    assert merged["model"] == "x"
+    assert merged["provider"]["anthropic"]["options"] == {"apiKey": "k", "baseURL": f"{URL}/anthropic/v1"}
+
+
+def test_requests_go_where_the_client_would_send_them() -> None:
+    assert find_user_upstreams(CLIENTS["qwen"], {"OPENAI_BASE_URL": "http://own/v1"}) == {"openai": "http://own/v1"}
+    assert find_user_upstreams(CLIENTS["qwen"], {}) == {}

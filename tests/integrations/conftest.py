@@ -1,0 +1,25 @@
+"""The tests of an adapter need its framework: `make test-integrations` runs each where that is installed."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+FRAMEWORKS = {
+    "test_agent_framework.py": "agent_framework",
+    "test_google_adk.py": "google.adk",
+    "test_inspect_ai.py": "inspect_ai",
+    "test_langchain.py": "langchain",
+    "test_openai_agents.py": "agents",
+    "test_pydantic_ai.py": "pydantic_ai",
+    "test_strands.py": "strands",
+}
+
+
+def is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package above it
+        return False
+
+
+collect_ignore = [name for name, package in FRAMEWORKS.items() if not is_installed(package)]
+assert set(FRAMEWORKS) <= {path.name for path in Path(__file__).parent.glob("test_*.py")} | set(collect_ignore)

@@ -1,0 +1,64 @@
+"""The strict fake provider on a thread of its own, and the task that it sets an agent."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.fake.server import KEY, Fake, Step
+from tidegate.core.messages import Call
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+__all__ = ["FINAL_ANSWER", "KEY", "LongTask", "read_page", "run_provider"]
+
+FINAL_ANSWER = "All pages are read."
+Script = Callable[[dict[str, Any]], Step]
+
+
+def read_page(number: int) -> str:
+    """A page of a report: long, and with one fact that no other page has."""
+    return f"Page {number}: the code is K{number:04d}.\n" + "The harbor log has nothing new for this day.\n" * 60
+
+
+class LongTask:
+    """Asks for `steps` pages, `parallel` at a time, and then gives the final answer."""
+
+    def __init__(
+        self, steps: int, parallel: int = 1, *, start: int = 0, thinking: str = "", name: str = "read"
+    ) -> None:
+        self.left = list(range(start, start + steps))
+        self._parallel = parallel
+        self._thinking = thinking
+        self._name = name
+        self._requests = start
+
+    def __call__(self, body: dict[str, Any]) -> Step:
+        self._requests += 1
+        now, self.left = self.left[: self._parallel], self.left[self._parallel :]
+        calls = tuple(Call(f"call_{number}", self._name, f'{{"number":{number}}}') for number in now)
+        thinking = self._thinking if calls else ""
+        return ScriptedAnswer(
+            text="" if calls else FINAL_ANSWER,
+            calls=calls,
+            number=self._requests,
+            thinking=thinking,
+            signature="c2lnbmVk" if thinking else "",
+        )
+
+
+@contextmanager
+def run_provider(wire: str, script: Script, window: int | None = None) -> Iterator[Fake]:
+    """Serve on loopback. Every request that breaks a rule of the provider or its window is in `refused`."""
+    fake = Fake(wire, script, window=window)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(fake.__aenter__(), loop).result(30)
+        yield fake
+    finally:
+        asyncio.run_coroutine_threadsafe(fake.__aexit__(None, None, None), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()

@@ -1,0 +1,201 @@
+"""Agents of Microsoft Agent Framework with the middleware, against the strict fake provider."""
+
+import asyncio
+import os  # noqa: F401 - for the program below
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from agent_framework import Agent, Content, Message
+from agent_framework.openai import OpenAIChatCompletionClient
+from openai import AsyncOpenAI
+
+from tests.integrations.examples import check_example
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tidegate.core.messages import Call
+from tidegate.integrations.agent_framework import TidegateMiddleware
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+WINDOW = 16_000
+
+
+def read(number: int) -> str:
+    """Read a page of the report."""
+    return read_page(number)
+
+
+def run_agent(url: str, act: Callable[[AsyncOpenAI], Awaitable[Any]]) -> Any:
+    """Call `act` with a client in an event loop, and close the client afterwards."""
+
+    async def run() -> Any:
+        async with AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
+            return await act(client)
+
+    return asyncio.run(run())
+
+
+def make_agent(client: AsyncOpenAI, tidegate: Any = None, **options: Any) -> Agent:
+    limits: Any = {"max_iterations": 500}
+    chat = OpenAIChatCompletionClient(model="gpt-4o", async_client=client, function_invocation_configuration=limits)
+    middleware = [tidegate] if tidegate else []
+    return Agent(chat, **{"tools": [read], "instructions": "Be brief.", "middleware": middleware, **options})
+
+
+def usage_reports(tidegate: TidegateMiddleware, name: str) -> list[UsageReported]:
+    events = tidegate.session(name).log.read()
+    return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+def results_of(messages: list[Message]) -> list[Any]:
+    return [each.result for message in messages for each in message.contents if each.type == "function_result"]
+
+
+def test_a_long_run_fits_and_the_result_stays_complete(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    async def act(client: AsyncOpenAI) -> Any:
+        agent = make_agent(client, tidegate)
+        return await agent.run("Read all pages.", session=agent.create_session(session_id="long"))
+
+    with run_provider("openai_chat", LongTask(200, parallel=2), WINDOW) as fake:
+        result = run_agent(fake.url, act)
+        assert fake.refused == []
+        assert len(fake.seen) == 101
+        assert all("Be brief." in seen.raw.decode() for seen in fake.seen)
+    assert result.text.endswith(FINAL_ANSWER)
+    assert results_of(result.messages) == [read_page(number) for number in range(200)]
+    for number in (0, 70, 199):
+        assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
+    assert len(usage_reports(tidegate, "long")) == 101
+    assert not [event for event in tidegate.session("long").log.read() if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
+    image = Content.from_uri("data:image/png;base64,iVBORw0KGgo=", media_type="image/png")
+    bodies = []
+    for tidegate in (None, TidegateMiddleware(tmp_path)):
+
+        async def act(client: AsyncOpenAI, tidegate: Any = tidegate) -> Any:
+            return await make_agent(client, tidegate).run([Message("user", [image])])
+
+        with run_provider("openai_chat", LongTask(3)) as fake:
+            assert run_agent(fake.url, act).text.endswith(FINAL_ANSWER)
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+
+
+def test_streaming(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW, session="stream")
+
+    async def act(client: AsyncOpenAI) -> str:
+        updates = make_agent(client, tidegate).run("Read all pages.", stream=True)
+        return "".join([update.text async for update in updates])
+
+    with run_provider("openai_chat", LongTask(40, parallel=3), WINDOW) as fake:
+        assert run_agent(fake.url, act).endswith(FINAL_ANSWER)
+        assert fake.refused == []
+        assert all(seen.body["stream"] for seen in fake.seen)
+    assert len(usage_reports(tidegate, "stream")) == len(fake.seen)
+    tidegate.threads.close()
+
+
+def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+    inner = LongTask(4)
+
+    def script(body: dict[str, Any]) -> Any:
+        if any(tool["function"]["name"] == "read" for tool in body["tools"]):
+            return inner(body)
+        asked = any(message["role"] == "tool" for message in body["messages"])
+        call = Call("d", "delegate", '{"task":"Read all pages."}')
+        return "The reader is done." if asked else ScriptedAnswer(calls=(call,), number=800)
+
+    async def act(client: AsyncOpenAI) -> Any:
+        reader = make_agent(client, tidegate)
+
+        async def delegate(task: str) -> str:
+            """Let the reader read."""
+            return (await reader.run(task, session=reader.create_session(session_id="reader"))).text
+
+        agent = make_agent(client, tidegate, tools=[delegate])
+        return await agent.run("Delegate it.", session=agent.create_session(session_id="main"))
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        result = run_agent(fake.url, act)
+        assert result.text.endswith("The reader is done.")
+        assert fake.refused == []
+    assert {info.name for info in tidegate.threads.data.store.sessions()} == {"main", "reader"}
+    assert len(usage_reports(tidegate, "main")) == 2
+    assert len(usage_reports(tidegate, "reader")) == 5
+    tidegate.threads.close()
+
+
+def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW, session="r")
+    task = LongTask(40, parallel=2)
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if any(message.get("tool_call_id") == "recalled" for message in body["messages"]):
+            return FINAL_ANSWER
+        return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+
+    async def act(client: AsyncOpenAI) -> Any:
+        return await make_agent(client, tidegate, tools=[read, tidegate.recall_tool()]).run("Read all pages.")
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        result = run_agent(fake.url, act)
+        assert fake.refused == []
+        assert not any(message.get("content") == read_page(3) for message in fake.seen[-1].body["messages"])
+    assert "K0003" in results_of(result.messages)[-1]
+    tidegate.threads.close()
+
+
+RESUMED = """
+import json, sys
+from agent_framework import AgentSession, InMemoryHistoryProvider
+from tests.integrations.test_agent_framework import *
+url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+saved = folder / "session.json"
+tidegate = TidegateMiddleware(folder / "data", window=WINDOW)
+session = AgentSession.from_dict(json.loads(saved.read_text())) if saved.exists() else AgentSession(session_id="k")
+async def act(client):
+    agent = make_agent(client, tidegate, context_providers=[InMemoryHistoryProvider()])
+    return await agent.run("Read all pages." if stop else "Is there more?", session=session)
+result = run_agent(url, act)
+saved.write_text(json.dumps(session.to_dict()))
+print(result.text, flush=True)
+os._exit(9 if stop else 0)
+"""
+
+
+def test_a_new_process_goes_on(tmp_path: Path) -> None:
+    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+
+    def script(body: dict[str, Any]) -> Any:
+        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
+        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
+        assert killed.returncode == 9, killed.stderr[-2000:]
+        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert FINAL_ANSWER in done.stdout
+        assert fake.refused == []
+    tidegate = TidegateMiddleware(tmp_path / "data", window=WINDOW)
+    events = list(tidegate.session("k").log.read())
+    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
+    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
+    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("agent_framework_agent.py", "openai_chat", tmp_path)

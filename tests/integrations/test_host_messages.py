@@ -1,0 +1,266 @@
+"""What all adapters share: messages of a host are sent as the view shows them, and never changed."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.outcome import SummaryRequest
+from tidegate.integrations.content_blocks import read_block
+from tidegate.integrations.host_messages import HostReader, MessagePiece, PartEdit, render_result_text, write_view
+from tidegate.integrations.summaries import make_summarizer
+from tidegate.integrations.threads import CallPreparer, ThreadSessions, describe_missing_framework, make_usage
+from tidegate.session.following import FollowedRequest, Shown
+
+Turn = dict[str, Any]
+
+
+class TurnFormat:
+    """Messages of an imaginary framework: a role and a list of parts; results of one step are in one message."""
+
+    results_are_user = False
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, host: Turn) -> list[MessagePiece]:
+        self.reads += 1
+        parts = host["parts"]
+        if any(isinstance(part, Result) for part in parts):
+            return [MessagePiece(Message("tool", (part,)), (place,)) for place, part in enumerate(parts)]
+        return [MessagePiece(Message(host["role"], tuple(parts)), tuple(range(len(parts))))]
+
+    def rewrite(self, host: Turn, edits: Sequence[PartEdit]) -> Turn:
+        parts = [host["parts"][edit.place] if edit.part is None else edit.part for edit in edits]
+        return {**host, "parts": parts, "copied": True}
+
+    def insert(self, message: Message) -> Turn:
+        return {"role": message.role, "parts": list(message.parts), "inserted": True}
+
+
+def turn(role: str, *parts: Part) -> Turn:
+    return {"role": role, "parts": list(parts)}
+
+
+def request_of(*shown: Shown[Any]) -> FollowedRequest[Any]:
+    return FollowedRequest(list(shown), False, 0, "", (0, 0), False, 0, 0)
+
+
+def show(hosts: Sequence[Turn], *places: Any) -> list[Turn]:
+    """The list that is sent. A place is the number of a piece, such a number with a new message, or a new message."""
+    items = HostReader(TurnFormat()).read(hosts)
+    shown: list[Shown[Any]] = []
+    for place in places:
+        if isinstance(place, int):
+            shown.append(Shown("kept", items[place], items[place].message, True))
+        elif isinstance(place, Message):
+            shown.append(Shown("inserted", None, place, True))
+        else:
+            shown.append(Shown("replaced", items[place[0]], place[1], True))
+    return write_view(TurnFormat(), hosts, request_of(*shown))
+
+
+HELLO = turn("user", Text("hello"))
+CALLS = turn("assistant", Text("I look."), Call("a", "read"), Call("b", "read"))
+RESULTS = turn("user", Result("a", (Text("A" * 50),)), Result("b", (Text("B" * 50),)))
+HOSTS = [HELLO, CALLS, RESULTS]
+
+
+def test_kept_messages_are_the_hosts_own_objects() -> None:
+    sent = show(HOSTS, 0, 1, 2, 3)
+    assert all(one is other for one, other in zip(sent, HOSTS, strict=True))
+
+
+def test_one_edited_result_makes_a_copy_and_leaves_the_rest() -> None:
+    stub = Result("a", (Text("[cleared]"),))
+    sent = show(HOSTS, 0, 1, (2, Message("tool", (stub,))), 3)
+    assert sent[0] is HELLO
+    assert sent[1] is CALLS
+    assert sent[2]["parts"] == [stub, RESULTS["parts"][1]]
+    assert "copied" not in RESULTS
+    assert RESULTS["parts"][0] == Result("a", (Text("A" * 50),))
+
+
+def test_a_result_that_left_is_left_out_of_its_message() -> None:
+    sent = show(HOSTS, 0, 1, 3)
+    assert sent[2]["parts"] == [RESULTS["parts"][1]]
+
+
+def test_an_inserted_note_is_joined_with_the_user_message_beside_it() -> None:
+    """Some servers want the sides to alternate."""
+    note = Message("user", (Text("a note"),), kind="note")
+    sent = show([*HOSTS, HELLO], 0, note, 1, 2, 3)
+    assert [each["role"] for each in sent] == ["user", "assistant", "user"]
+    assert [part.text for part in sent[0]["parts"]] == ["hello", "a note"]
+    assert HELLO["parts"] == [Text("hello")]
+
+
+def test_a_note_behind_results_is_joined_where_results_are_part_of_user_messages() -> None:
+    class UserResults(TurnFormat):
+        results_are_user = True
+
+    note = Message("user", (Text("a note"),), kind="note")
+    items = HostReader(UserResults()).read(HOSTS)
+    shown = [Shown("kept", item, item.message, True) for item in items]
+    sent = write_view(UserResults(), HOSTS, request_of(*shown, Shown("inserted", None, note, True)))
+    assert sent[2]["parts"] == [*RESULTS["parts"], Text("a note")]
+    apart = write_view(TurnFormat(), HOSTS, request_of(*shown, Shown("inserted", None, note, True)))
+    assert apart[2] is RESULTS
+    assert len(apart) == 4
+
+
+def test_two_notes_become_one() -> None:
+    notes = [Message("user", (Text(text),), kind="note") for text in ("one", "two")]
+    sent = show(HOSTS, *notes, 1, 2, 3)
+    assert [part.text for part in sent[0]["parts"]] == ["one\n\ntwo"]
+
+
+def test_user_messages_that_an_edit_brought_together_are_joined_and_those_of_the_host_are_not() -> None:
+    answer, more = turn("assistant", Text("yes")), turn("user", Text("and this"))
+    joined = show([HELLO, answer, more], 0, 2)
+    assert [part.text for part in joined[0]["parts"]] == ["hello", "and this"]
+    assert len(joined) == 1
+    apart = show([HELLO, more, answer], 0, 1, (2, Message("assistant", (Text("y"),))))
+    assert apart[0] is HELLO
+    assert apart[1] is more
+
+
+def test_a_view_that_begins_with_an_answer_gets_a_first_user_message() -> None:
+    sent = show(HOSTS, 1, 2, 3)
+    assert sent[0]["role"] == "user"
+    assert sent[0]["inserted"]
+
+
+def test_an_image_stays_the_hosts_own_when_the_text_beside_it_is_cut() -> None:
+    image = Image(data="QUJD")
+    host = turn("user", Text("x" * 100), image)
+    sent = show([host], (0, Message("user", (Text("x..."), image))))
+    assert sent[0]["parts"] == [Text("x..."), image]
+    assert sent[0]["parts"][1] is image
+
+
+def test_signed_thinking_is_left_out_behind_an_edit() -> None:
+    signed = Thinking(block='{"signature":"x"}')
+    host = turn("assistant", signed, Text("so"))
+    items = HostReader(TurnFormat()).read([HELLO, host])
+    shown = [Shown("kept", items[0], items[0].message, True), Shown("kept", items[1], items[1].message, False)]
+    sent = write_view(TurnFormat(), [HELLO, host], request_of(*shown))
+    assert sent[1]["parts"] == [Text("so")]
+    assert host["parts"][0] is signed
+
+
+def test_objects_are_read_once() -> None:
+    form = TurnFormat()
+    reader = HostReader(form)
+    hosts = [turn("user", Text(str(number))) for number in range(50)]
+    reader.read(hosts)
+    assert len(reader.read([*hosts, HELLO])) == 51
+    assert form.reads == 51
+
+
+def test_a_long_list_fits_and_the_host_keeps_all_of_it(tmp_path: Path) -> None:
+    threads = ThreadSessions(tmp_path, window=8_000)
+    preparer = CallPreparer(threads, TurnFormat())
+    hosts = [turn("user", Text("Read all pages."))]
+    sent: list[Turn] = []
+    for number in range(60):
+        hosts.append(turn("assistant", Call(f"c{number}", "read", f'{{"page":{number}}}')))
+        hosts.append(turn("user", Result(f"c{number}", (Text(f"page {number} " * 200),))))
+        call = preparer.prepare("t", hosts, model="gpt-4o")
+        assert call.request.tokens <= 8_000
+        assert call.messages[-1] is hosts[-1]
+        sent = call.messages
+    assert any(each.get("copied") or each.get("inserted") for each in sent)
+    assert not any("copied" in each for each in hosts)
+    assert "page 2 " in threads.recall("t", "m9")
+    threads.close()
+
+
+def test_a_thread_goes_on_when_it_is_opened_again(tmp_path: Path) -> None:
+    hosts, head = [HELLO, CALLS, RESULTS], 0
+    for _ in range(2):
+        threads = ThreadSessions(tmp_path, window=8_000)
+        CallPreparer(threads, TurnFormat()).prepare("t", hosts, model="gpt-4o")
+        head = threads.session("t").log.head
+        threads.close()
+    again = ThreadSessions(tmp_path, window=8_000)
+    assert again.session("t").log.head == head, "nothing was added twice"
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("block", "kind"),
+    [
+        ("plain", Text),
+        ({"type": "text", "text": "plain"}, Text),
+        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, Image),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}, Image),
+        ({"type": "image", "base64": "QUJD", "mime_type": "image/png"}, Image),
+        ({"type": "thinking", "thinking": "hm", "signature": "x"}, Thinking),
+        ({"type": "something new", "payload": [1, 2]}, Image),
+        (17, Image),
+    ],
+)
+def test_blocks_of_all_forms_are_read(block: object, kind: type) -> None:
+    assert isinstance(read_block(block), kind)
+
+
+def test_a_text_of_a_subclass_is_read_as_a_plain_text() -> None:
+    class Marked(str):
+        pass
+
+    part = read_block(Marked("words"))
+    assert isinstance(part, Text)
+    assert type(part.text) is str
+
+
+def test_usage_counts_cached_tokens_as_input() -> None:
+    report = make_usage(100, 7, 60, 30)
+    assert sum(value for key, value in report.items() if "input" in key and isinstance(value, int)) == 100
+    assert report["cache_read_input_tokens"] == 60
+
+
+def test_an_empty_result_has_a_text() -> None:
+    assert render_result_text(Result("a", ())) == "(no output)"
+
+
+def test_a_summary_is_asked_in_pieces_that_carry_the_summary_on() -> None:
+    questions: list[str] = []
+
+    def ask(text: str) -> str:
+        questions.append(text)
+        return f"summary {len(questions)}"
+
+    messages = tuple(Message("user", (Text(f"word{number} " * 3_000),), id=f"m{number}") for number in range(4))
+    assert make_summarizer(ask)(SummaryRequest(messages, "Summarize.", 500)) == f"summary {len(questions)}"
+    assert len(questions) > 1
+    assert "summary 1" in questions[1]
+
+
+def test_a_missing_framework_says_what_to_install() -> None:
+    error = describe_missing_framework("openai-agents", ImportError("No module named 'agents'", name="agents"))
+    assert "pip install 'tidegate[openai-agents]'" in str(error)
+    assert "tidegate.integrations.openai_agents" in str(error)
+
+
+FRAMEWORKS = {
+    "agent_framework": "agent_framework",
+    "google_adk": "google.adk",
+    "inspect_ai": "inspect_ai",
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "strands": "strands",
+}
+
+
+@pytest.mark.parametrize(("adapter", "package"), FRAMEWORKS.items())
+def test_an_adapter_without_its_framework_is_an_import_error(adapter: str, package: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; import tidegate.integrations.{adapter}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"pip install 'tidegate[{adapter.replace('_', '-')}]'" in done.stderr.splitlines()[-1]

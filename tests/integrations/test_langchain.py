@@ -1,0 +1,232 @@
+"""LangChain's own agent with the middleware, against the strict fake provider."""
+
+import asyncio
+import os  # noqa: F401 - for the program below
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.fake.server import Fake
+from tests.integrations.examples import check_example
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tidegate.core.messages import Call
+from tidegate.integrations.langchain import TidegateMiddleware
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+WINDOW = 16_000
+
+
+@tool
+def read(number: int) -> str:
+    """Read a page of the report."""
+    return read_page(number)
+
+
+def make_model(fake: Fake, **options: Any) -> Any:
+    if fake.wire == "anthropic":
+        return ChatAnthropic(
+            model="claude-sonnet-4-6", base_url=fake.url, api_key=KEY, max_retries=0, max_tokens=2000, **options
+        )
+    responses = fake.wire == "openai_responses"
+    return ChatOpenAI(
+        model="gpt-4o", base_url=fake.url, api_key=KEY, max_retries=0, use_responses_api=responses, **options
+    )
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}, "recursion_limit": 1000}
+
+
+def ask(text: str) -> Any:
+    return {"messages": [HumanMessage(text)]}
+
+
+@pytest.mark.parametrize(("wire", "pages"), [("openai_chat", 200), ("openai_responses", 40), ("anthropic", 60)])
+def test_a_long_run_fits_and_the_state_stays_complete(wire: str, pages: int, tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    with run_provider(wire, LongTask(pages, parallel=2), WINDOW) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
+        result = agent.invoke(ask("Read all pages. Always answer in English."), config("t"))
+        assert fake.refused == []
+        assert len(fake.seen) == pages // 2 + 1
+    messages = result["messages"]
+    assert messages[-1].text == FINAL_ANSWER
+    results = [message.content for message in messages if isinstance(message, ToolMessage)]
+    assert results == [read_page(number) for number in range(pages)]
+    for number in (0, pages // 3, pages - 1):
+        assert f"K{number:04d}" in middleware.threads.recall("t", f"K{number:04d}")
+    reports = usage_reports(middleware, "t")
+    assert len(reports) == pages // 2 + 1
+    assert all(report.input_tokens for report in reports)
+    middleware.threads.close()
+
+
+def usage_reports(middleware: TidegateMiddleware, thread: str) -> list[UsageReported]:
+    events = middleware.session(thread).log.read()
+    return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
+    """Images, thinking and everything else of the host's own messages is sent as without the middleware."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    question = HumanMessage([{"type": "text", "text": "What is this?"}, image])
+    bodies = []
+    for middleware in ([], [TidegateMiddleware(tmp_path, recall=False)]):
+        with run_provider("anthropic", LongTask(3, thinking="Let me look.")) as fake:
+            model = make_model(fake, thinking={"type": "enabled", "budget_tokens": 1024})
+            agent = create_agent(model, [read], middleware=middleware, system_prompt="Be brief.")
+            result = agent.invoke({"messages": [question]}, config("same"))
+            assert result["messages"][-1].text == FINAL_ANSWER
+            assert result["messages"][0] is question or result["messages"][0].content == question.content
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+    assert any(block["type"] == "thinking" for message in bodies[1][-1]["messages"] for block in message["content"])
+
+
+def test_async_and_streaming(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    async def run() -> list[Any]:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
+        streamed = agent.astream(ask("Read all pages."), config("stream"), stream_mode="messages")
+        return [chunk async for chunk, _ in streamed]
+
+    with run_provider("openai_chat", LongTask(30, parallel=3), WINDOW) as fake:
+        chunks = asyncio.run(run())
+        assert fake.refused == []
+        assert all(seen.body["stream"] for seen in fake.seen)
+    text = "".join(chunk.text for chunk in chunks if isinstance(chunk, AIMessage))
+    assert text.endswith(FINAL_ANSWER)
+    assert len(usage_reports(middleware, "stream")) == len(fake.seen)
+    middleware.threads.close()
+
+
+def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    task = LongTask(40, parallel=2)
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if any("recalled" in str(message.get("tool_call_id")) for message in body["messages"]):
+            return FINAL_ANSWER
+        return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
+        result = agent.invoke(ask("Read all pages."), config("r"))
+        assert fake.refused == []
+        last = fake.seen[-1].body["messages"]
+        assert not any(message["content"] == read_page(3) for message in last)
+    recalled = next(m for m in result["messages"] if isinstance(m, ToolMessage) and m.tool_call_id == "recalled")
+    assert "K0003" in recalled.text
+    middleware.threads.close()
+
+
+def test_a_sub_agent_has_a_session_of_its_own(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    inner = LongTask(6)
+
+    def script(body: dict[str, Any]) -> Any:
+        if any(tool["function"]["name"] == "read" for tool in body["tools"]):
+            return inner(body)
+        asked = any(message["role"] == "tool" for message in body["messages"])
+        return "The reader is done." if asked else ScriptedAnswer(calls=(Call("d", "delegate", "{}"),), number=800)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        reader = create_agent(make_model(fake), [read], middleware=[middleware])
+
+        @tool
+        def delegate() -> str:
+            """Let the reader read."""
+            return str(reader.invoke(ask("Read all pages."))["messages"][-1].text)
+
+        agent = create_agent(make_model(fake), [delegate], middleware=[middleware], checkpointer=InMemorySaver())
+        result = agent.invoke(ask("Delegate it."), config("main"))
+        assert fake.refused == []
+    assert result["messages"][-1].text == "The reader is done."
+    names = sorted(info.name for info in middleware.threads.data.store.sessions())
+    assert len(names) == 2
+    assert names[0] == "main"
+    assert names[1].startswith("main.")
+    assert len(usage_reports(middleware, "main")) == 2
+    assert len(usage_reports(middleware, names[1])) == 7
+    middleware.threads.close()
+
+
+RESUMED = """
+import sys
+from langgraph.checkpoint.sqlite import SqliteSaver
+from tests.integrations.test_langchain import *
+url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+calls = []
+@tool
+def read(number: int) -> str:
+    "Read a page of the report."
+    calls.append(number)
+    if stop and number == 24:
+        os._exit(9)  # in the middle of the run
+    return read_page(number)
+with SqliteSaver.from_conn_string(str(folder / "graph.db")) as saver:
+    middleware = TidegateMiddleware(folder / "data", window=WINDOW)
+    model = ChatOpenAI(model="gpt-4o", base_url=url, api_key=KEY, max_retries=0)
+    agent = create_agent(model, [read], middleware=[middleware], checkpointer=saver)
+    given = None if agent.get_state(config("k")).values else ask("Read all pages.")
+    print(agent.invoke(given, config("k"))["messages"][-1].text)
+    print(calls[0])
+    middleware.threads.close()
+"""
+
+
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    with run_provider("openai_chat", LongTask(40, parallel=2), WINDOW) as fake:
+        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
+        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
+        assert killed.returncode == 9, killed.stderr[-2000:]
+        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.split("\n")[:2] in ([FINAL_ANSWER, "24"], [FINAL_ANSWER, "25"])
+        assert fake.refused == []
+    middleware = TidegateMiddleware(tmp_path / "data", window=WINDOW)
+    log = middleware.session("k").log
+    added = [event.payload.message for event in log.read() if isinstance(event.payload, MessageAdded)]
+    assert len([message for message in added if message.role == "tool"]) == 40, "each result is in the log once"
+    assert not [event for event in log.read() if isinstance(event.payload, BranchStarted)]
+    assert "K0001" in middleware.threads.recall("k", "K0001")
+    middleware.threads.close()
+
+
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW, policy="ai", summarize=True)
+    task = LongTask(60, parallel=2)
+    questions = []
+
+    def script(body: dict[str, Any]) -> Any:
+        if "tools" in body:
+            return task(body)
+        questions.append(body["messages"][-1]["content"])
+        return "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
+        result = agent.invoke(ask("Read all pages."), config("s"))
+        assert fake.refused == []
+        assert result["messages"][-1].text == FINAL_ANSWER
+        assert questions
+        assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+    middleware.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("langchain_agent.py", "openai_chat", tmp_path)

@@ -1,0 +1,233 @@
+"""`tidegate mcp`, driven by the official client SDK over both transports."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tidegate.datafolder.data_folder import DataFolder
+
+KEY = "sk-verysecretkey0123456789"
+
+
+def make_folder(folder: Path) -> DataFolder:
+    data = DataFolder(folder)
+    for name in ("build-fix", "holiday"):
+        with data.open(name, "gpt-4o", window=100_000) as session:
+            session.add({"role": "user", "content": f"This is about {name}. The key is {KEY}."})
+            for number in range(40):
+                session.add({"role": "assistant", "content": f"Step {number} of {name}: port {8000 + number} is free."})
+    data.notes.write("ports.md", "Port 8080 is reserved.\n", about="which ports are reserved")
+    return data
+
+
+def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
+    command = ["-m", "tidegate", "mcp", "--data", str(folder), *arguments]
+    return StdioServerParameters(command=sys.executable, args=command, env={**os.environ, "OPENAI_API_KEY": KEY})
+
+
+async def call(client: Client, tool: str, /, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result
+    return "".join(block.text for block in result.content if block.type == "text")
+
+
+def test_the_tools_over_standard_streams(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path)) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == {"recall", "search", "notes", "status"}
+            assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
+            assert "Step 3 of build-fix" in await call(client, "recall", what="m6..m8", session="build-fix")
+            assert "Step 7 of holiday" in await call(client, "recall", what="port 8007", session="holiday")
+            found = await call(client, "search", words="port 8011")
+            assert "session build-fix, m" in found
+            assert "session holiday, m" in found
+            assert "ports.md" in await call(client, "notes")
+            assert await call(client, "notes", name="ports.md") == "Port 8080 is reserved.\n"
+            listed = await call(client, "status")
+            assert listed.count("records") == 2
+            assert "messages in the view" in await call(client, "status", session="holiday")
+
+    asyncio.run(run())
+
+
+def test_secrets_are_masked(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path)) as client:
+            for text in (
+                await call(client, "recall", what="m2..m4", session="build-fix"),
+                await call(client, "recall", what="This is about", session="build-fix"),
+                await call(client, "search", words="about key"),
+            ):
+                assert "about build-fix" in text
+                assert KEY not in text
+
+    asyncio.run(run())
+
+
+def test_sessions_are_resources(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path)) as client:
+            listed = (await client.list_resources()).resources
+            assert {resource.name for resource in listed} == {"build-fix", "holiday"}
+            chosen = next(resource for resource in listed if resource.name == "holiday")
+            read = await client.read_resource(chosen.uri)
+            assert "Step 0 of holiday" in str(read.contents[0])
+
+    asyncio.run(run())
+
+
+def test_one_session_hides_the_others(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path, "--session", "holiday")) as client:
+            assert "Step 3 of holiday" in await call(client, "recall", what="Step 3")
+            assert "no session" in await call(client, "recall", what="m3", session="build-fix")
+            assert "build-fix" not in await call(client, "search", words="port 8011")
+            assert "build-fix" not in await call(client, "status")
+            assert [each.name for each in (await client.list_resources()).resources] == ["holiday"]
+
+    asyncio.run(run())
+
+
+def test_notes_are_written_only_if_it_is_allowed(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path)) as client:
+            result = await client.call_tool("write_note", {"text": "x", "name": "x.md"})
+            assert result.is_error
+        async with Client(stdio(tmp_path, "--allow-writes")) as client:
+            assert await call(client, "write_note", text="Use port 9000.", name="use.md") == "Written to use.md."
+            assert "Use port 9000." in await call(client, "notes", name="use.md")
+            assert (await call(client, "write_note", text="The build is green.")).startswith("Noted in ")
+            assert "There is no note" in await call(client, "notes", name="missing.md")
+            outside = await call(client, "write_note", text="x", name="../outside.md")
+            assert "outside" in outside
+
+    asyncio.run(run())
+    assert not (tmp_path / "outside.md").exists()
+    assert not (tmp_path.parent / "outside.md").exists()
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"what": "m1..m999999999999999"},
+    {"what": "m1..m999999999999999", "max_chars": 10**12},
+    {"what": "m3", "offset": -5, "max_chars": -1},
+    {"what": "m3", "offset": 10**15},
+    {"what": "x" * 500_000},
+    {"what": ""},
+    {"what": "\x00\ud7ff ' OR 1=1 -- \"; NEAR("},
+    {"what": "m3", "session": "../../etc/passwd"},
+    {"what": "m3", "session": "n" * 100_000},
+]
+
+
+def test_hostile_arguments_get_a_bounded_text(tmp_path: Path) -> None:
+    make_folder(tmp_path).close()
+
+    async def run() -> None:
+        async with Client(stdio(tmp_path)) as client:
+            for arguments in HOSTILE:
+                text = await call(client, "recall", **{"session": "build-fix", **arguments})
+                assert text
+                assert len(text) <= 61_000
+            assert await call(client, "search", words="' OR \" NEAR(", limit=10**9)
+            assert await call(client, "notes", name="../../secret")
+            wrong = await client.call_tool("recall", {"what": 5, "offset": "many"})
+            assert wrong.is_error
+            assert "Step 3" in await call(client, "recall", what="Step 3", session="build-fix"), "it still answers"
+
+    asyncio.run(run())
+
+
+def test_a_long_answer_goes_on_where_it_ended(tmp_path: Path) -> None:
+    with DataFolder(tmp_path) as data, data.open("long", "gpt-4o", window=100_000) as session:
+        session.add({"role": "user", "content": "".join(f"line {number}\n" for number in range(3000))})
+
+    async def run() -> str:
+        found, what = "", "m2"
+        async with Client(stdio(tmp_path, "--session", "long")) as client:
+            while what:
+                text = await call(client, "recall", what=what)
+                found += text
+                marked = text.rpartition("[go on with ")[2].rstrip("]\n") if "[go on with " in text else ""
+                assert len(text) <= 8_200
+                what = marked
+        return found
+
+    found = asyncio.run(run())
+    assert all(f"line {number}" in found for number in (0, 1499, 2999))
+
+
+@contextmanager
+def serve_http(folder: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tidegate", "mcp", "--data", str(folder), "--port", str(port)]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert server.poll() is None
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def test_concurrent_clients_over_http_while_the_session_grows(tmp_path: Path) -> None:
+    data = make_folder(tmp_path)
+
+    async def ask(url: str, number: int) -> str:
+        async with Client(url) as client:
+            return await call(client, "recall", what=f"port {8000 + number}", session="build-fix")
+
+    async def run(url: str) -> list[str]:
+        return await asyncio.gather(*(ask(url, number) for number in range(8)))
+
+    with serve_http(tmp_path) as url, data.open("build-fix", "gpt-4o", window=100_000) as session:
+        for number, text in enumerate(asyncio.run(run(url))):
+            assert f"port {8000 + number} is free" in text
+        session.add({"role": "user", "content": "Is port 9999 free?"})
+        assert "9999" in asyncio.run(ask(url, 1999))
+    data.close()
+
+
+def test_another_host_name_is_refused(tmp_path: Path) -> None:
+    """A web page must not reach the server through a name that it points at 127.0.0.1."""
+    import httpx
+
+    make_folder(tmp_path).close()
+    with serve_http(tmp_path) as url:
+        headers = {"host": "evil.example", "accept": "application/json, text/event-stream"}
+        answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers, timeout=30)
+        assert answer.status_code in (403, 421)
+
+
+def test_without_the_package_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sys; sys.modules['mcp'] = None; from tidegate.cli.main import main; sys.exit(main(['mcp']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'tidegate[mcp]'" in done.stderr

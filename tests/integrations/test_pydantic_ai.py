@@ -1,0 +1,234 @@
+"""Agents of pydantic-ai with the capability, against the strict fake provider."""
+
+import asyncio
+import os  # noqa: F401 - for the program below
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.messages import ModelRequest, ToolReturnPart
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import UsageLimits
+
+from tests.integrations.examples import check_example
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tidegate.core.messages import Call
+from tidegate.integrations.pydantic_ai import TidegateCapability
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+WINDOW = 16_000
+NO_LIMIT = UsageLimits(request_limit=None)
+
+
+def read(number: int) -> str:
+    """Read a page of the report."""
+    return read_page(number)
+
+
+def run_agent(wire: str, url: str, act: Callable[[Any], Any]) -> Any:
+    """Call `act` with a model in an event loop, and close the client afterwards."""
+
+    async def run() -> Any:
+        if wire == "anthropic":
+            async with AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0) as client:
+                return await act(
+                    AnthropicModel("claude-sonnet-4-6", provider=AnthropicProvider(anthropic_client=client))
+                )
+        async with AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
+            form = OpenAIResponsesModel if wire == "openai_responses" else OpenAIChatModel
+            return await act(form("gpt-4o", provider=OpenAIProvider(openai_client=client)))
+
+    return asyncio.run(run())
+
+
+def usage_reports(tidegate: TidegateCapability, name: str) -> list[UsageReported]:
+    events = tidegate.session(name).log.read()
+    return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+def returned(messages: list[Any]) -> list[Any]:
+    requests = [message for message in messages if isinstance(message, ModelRequest)]
+    return [part.content for each in requests for part in each.parts if isinstance(part, ToolReturnPart)]
+
+
+@pytest.mark.parametrize(("wire", "pages"), [("openai_chat", 200), ("openai_responses", 40), ("anthropic", 60)])
+def test_a_long_run_fits_and_the_history_stays_complete(wire: str, pages: int, tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+
+    async def act(model: Any) -> Any:
+        agent = Agent(model, tools=[read], capabilities=[tidegate], system_prompt="Be brief.")
+        return await agent.run("Read all pages.", conversation_id="long", usage_limits=NO_LIMIT)
+
+    with run_provider(wire, LongTask(pages, parallel=2), WINDOW) as fake:
+        result = run_agent(wire, fake.url, act)
+        assert fake.refused == []
+        assert len(fake.seen) == pages // 2 + 1
+        assert all("Be brief." in seen.raw.decode() for seen in fake.seen)
+    assert result.output == FINAL_ANSWER
+    assert returned(result.all_messages()) == [read_page(number) for number in range(pages)]
+    for number in (0, pages // 3, pages - 1):
+        assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
+    assert len(usage_reports(tidegate, "long")) == pages // 2 + 1
+    assert not [event for event in tidegate.session("long").log.read() if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
+    image = BinaryContent(b"\x89PNG\r\n", media_type="image/png")
+    bodies = []
+    for capabilities in ([], [TidegateCapability(tmp_path, recall=False)]):
+
+        async def act(model: Any, capabilities: Any = capabilities) -> Any:
+            settings: Any = {"anthropic_thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000}
+            agent = Agent(model, tools=[read], capabilities=capabilities, instructions="Be brief.")
+            return await agent.run(["What is this?", image], conversation_id="same", model_settings=settings)
+
+        with run_provider("anthropic", LongTask(3, thinking="Let me look.")) as fake:
+            assert run_agent("anthropic", fake.url, act).output == FINAL_ANSWER
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+    assert "thinking" in str(bodies[1][-1]["messages"])
+
+
+def test_streaming(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+
+    async def act(model: Any) -> str:
+        agent = Agent(model, tools=[read], capabilities=[tidegate])
+        async with agent.run_stream("Read all pages.", conversation_id="stream", usage_limits=NO_LIMIT) as result:
+            return "".join([text async for text in result.stream_text(delta=True)])
+
+    with run_provider("openai_chat", LongTask(40, parallel=3), WINDOW) as fake:
+        assert run_agent("openai_chat", fake.url, act) == FINAL_ANSWER
+        assert fake.refused == []
+        assert all(seen.body["stream"] for seen in fake.seen)
+    assert len(usage_reports(tidegate, "stream")) == len(fake.seen)
+    tidegate.threads.close()
+
+
+def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+    inner = LongTask(4)
+
+    def script(body: dict[str, Any]) -> Any:
+        if any(tool["function"]["name"] == "read" for tool in body["tools"]):
+            return inner(body)
+        asked = any(message["role"] == "tool" for message in body["messages"])
+        return "The reader is done." if asked else ScriptedAnswer(calls=(Call("d", "delegate", "{}"),), number=800)
+
+    async def act(model: Any) -> Any:
+        reader = Agent(model, tools=[read], capabilities=[tidegate])
+
+        async def delegate() -> str:
+            """Let the reader read."""
+            return (await reader.run("Read all pages.")).output
+
+        agent = Agent(model, tools=[delegate], capabilities=[tidegate])
+        return await agent.run("Delegate it.", conversation_id="main")
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        assert run_agent("openai_chat", fake.url, act).output == "The reader is done."
+        assert fake.refused == []
+    names = {info.name for info in tidegate.threads.data.store.sessions()}
+    assert len(names) == 2
+    assert len(usage_reports(tidegate, "main")) == 2
+    assert len(usage_reports(tidegate, (names - {"main"}).pop())) == 5
+    tidegate.threads.close()
+
+
+def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+    task = LongTask(40, parallel=2)
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if any(message.get("tool_call_id") == "recalled" for message in body["messages"]):
+            return FINAL_ANSWER
+        return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+
+    async def act(model: Any) -> Any:
+        agent = Agent(model, tools=[read], capabilities=[tidegate])
+        return await agent.run("Read all pages.", conversation_id="r", usage_limits=NO_LIMIT)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        result = run_agent("openai_chat", fake.url, act)
+        assert fake.refused == []
+        assert not any(message["content"] == read_page(3) for message in fake.seen[-1].body["messages"])
+    assert "K0003" in returned(result.all_messages())[-1]
+    tidegate.threads.close()
+
+
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW, policy="ai", summarize=True)
+    task = LongTask(60, parallel=2)
+
+    def script(body: dict[str, Any]) -> Any:
+        if "tools" in body:
+            return task(body)
+        return "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
+
+    async def act(model: Any) -> Any:
+        agent = Agent(model, tools=[read], capabilities=[tidegate])
+        return await agent.run("Read all pages.", conversation_id="s", usage_limits=NO_LIMIT)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        assert run_agent("openai_chat", fake.url, act).output == FINAL_ANSWER
+        assert fake.refused == []
+        assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+    tidegate.threads.close()
+
+
+RESUMED = """
+import sys
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+from tests.integrations.test_pydantic_ai import *
+url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+saved = folder / "history.json"
+tidegate = TidegateCapability(folder / "data", window=WINDOW)
+model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=url, api_key=KEY))
+agent = Agent(model, tools=[read], capabilities=[tidegate])
+history = ModelMessagesTypeAdapter.validate_json(saved.read_bytes()) if saved.exists() else None
+question = "Read all pages." if stop else "Is there more?"
+result = agent.run_sync(question, message_history=history, conversation_id="k", usage_limits=NO_LIMIT)
+saved.write_bytes(result.all_messages_json())
+print(result.output, flush=True)
+os._exit(9 if stop else 0)
+"""
+
+
+def test_a_new_process_goes_on(tmp_path: Path) -> None:
+    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+
+    def script(body: dict[str, Any]) -> Any:
+        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
+        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
+        assert killed.returncode == 9, killed.stderr[-2000:]
+        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.startswith(FINAL_ANSWER)
+        assert fake.refused == []
+    tidegate = TidegateCapability(tmp_path / "data", window=WINDOW)
+    events = list(tidegate.session("k").log.read())
+    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
+    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
+    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("pydantic_ai_agent.py", "openai_chat", tmp_path)

@@ -1,0 +1,106 @@
+"""The parts of a team's set-up: a real pgbouncer in transaction mode before the PostgreSQL of the tests.
+
+`make test-team` gets pgbouncer from Debian. Without it these tests are skipped, with the reason.
+"""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.store.conftest import Server, answers, postgres, postgres_data, postgres_url, wait_until
+
+__all__ = ["postgres", "postgres_data", "postgres_url"]
+
+FOLDER = os.environ.get("TIDEGATE_TEAM", "")
+"""Where `make test-team` puts what it got."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not FOLDER:
+            item.add_marker(pytest.mark.skip(reason="run by `make test-team`"))
+
+
+def find_pgbouncer() -> tuple[str, dict[str, str]] | None:
+    """The program, and the environment that it needs to run."""
+    own = Path(FOLDER, "usr/sbin/pgbouncer").resolve()
+    if FOLDER and own.is_file():
+        libraries = ":".join(str(path) for path in Path(FOLDER).resolve().glob("usr/lib/*-linux-gnu"))
+        return str(own), {**os.environ, "LD_LIBRARY_PATH": libraries}
+    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    return (found, dict(os.environ)) if found else None
+
+
+def find_free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Pooler:
+    """A running pgbouncer. Each database of the server is reached through it by its own name."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.port = find_free_port()
+        given = conninfo_to_dict(server.control)
+        self.config, self.users = folder / "pgbouncer.ini", folder / "users.txt"
+        self.users.write_text('"postgres" ""\n')
+        self.config.write_text(
+            f"[databases]\n* = host={given['host']} port={given.get('port', 5432)}\n[pgbouncer]\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\npool_mode = transaction\n"
+            f"auth_type = trust\nauth_file = {self.users}\nmax_client_conn = 400\ndefault_pool_size = 6\n"
+            "server_login_retry = 1\nquery_wait_timeout = 30\nadmin_users = postgres\n"
+        )
+        folder.chmod(0o755)
+        program = find_pgbouncer()
+        assert program is not None
+        # It does not run as root. Only the owner of the server's folder reaches the socket in it.
+        owner = pwd.getpwuid(Path(str(given["host"])).stat().st_uid).pw_name
+        as_root = ["-u", owner] if os.geteuid() == 0 else []
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [program[0], *as_root, str(self.config)], env=program[1], stdout=self._log, stderr=self._log
+        )
+
+    def database(self, name: str, user: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{name}?sslmode=disable"
+
+    def add_user(self, name: str) -> None:
+        self.users.write_text(self.users.read_text() + f'"{name}" ""\n')
+        with psycopg.connect(self.database("pgbouncer"), autocommit=True) as link:
+            link.execute("reload")  # the console knows the simple protocol only, which psycopg uses without arguments
+        Event().wait(0.2)
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+        self._log.close()
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres: Server) -> Iterator[Pooler]:
+    if find_pgbouncer() is None:
+        pytest.skip("pgbouncer is not installed (`make test-team` gets it where apt works)")
+    with TemporaryDirectory(prefix="tidegate-pgb-") as folder:
+        pooler = Pooler(postgres, Path(folder))
+        try:
+            if not wait_until(lambda: answers(pooler.database("postgres") + "&connect_timeout=2"), 20):
+                pytest.fail(f"pgbouncer does not answer: {Path(folder, 'log').read_text()[-2000:]}")
+            yield pooler
+        finally:
+            pooler.close()
+
+
+@pytest.fixture
+def pooled_url(pooler: Pooler, postgres_url: str) -> str:
+    return pooler.database(str(conninfo_to_dict(postgres_url)["dbname"]))

@@ -1,0 +1,246 @@
+"""The page of the gateway in a real browser, while clients use the gateway."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.web.browser import READY, STRAY_VALUES, Looked
+from tests.web.live_gateway import LiveGateway, fill, live_gateway
+from tests.web.sample_sessions import SECRET
+from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.gateway.settings import scope_of_token
+from tidegate.session.reports.costs import CostReport
+
+TOKEN = "token-0123456789abcdef"
+SCOPE = scope_of_token(TOKEN)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
+    with live_gateway(tmp_path_factory.mktemp("gateway"), tokens=(TOKEN,), window=16_000) as found:
+        fill(found, TOKEN)
+        yield found
+
+
+@contextmanager
+def visiting(
+    browser: Any, gateway: LiveGateway, path: str = "/ui", *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Looked]:
+    """A browser that logged in with the form, and then opened a page."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="de-DE")
+    try:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        looked = Looked(page, [], [])
+        page.goto(gateway.url + "/ui")
+        page.fill("#token", TOKEN)
+        page.click("button[type=submit]")
+        page.wait_for_selector(READY)
+        page.on("console", lambda message: looked.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: looked.said.append(f"error: {error}"))
+        page.on("request", lambda request: looked.asked.append(str(request.url)))
+        page.goto(gateway.url + path)
+        page.wait_for_selector(READY)
+        yield looked
+    finally:
+        context.close()
+
+
+def session_path(name: str) -> str:
+    return f"/ui/session?name={SCOPE}{name}"
+
+
+@pytest.fixture(scope="module")
+def listed(browser: Any, gateway: LiveGateway) -> Iterator[Looked]:
+    with visiting(browser, gateway) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def long_session(browser: Any, gateway: LiveGateway) -> Iterator[Looked]:
+    with visiting(browser, gateway, session_path("claude-long")) as found:
+        yield found
+
+
+def money(text: str) -> float:
+    return float(text.lstrip("> $").replace(",", ""))
+
+
+def test_a_browser_logs_in_with_a_form_and_gets_a_cookie(browser: Any, gateway: LiveGateway) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert page.goto(gateway.url + session_path("short")).status == 401
+    assert "short" not in page.inner_text("body")
+    page.fill("#token", TOKEN + "x")
+    page.click("button[type=submit]")
+    assert "not a token" in page.inner_text("[role=alert]")
+    assert context.cookies() == []
+    page.fill("#token", TOKEN)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(READY)
+    (cookie,) = context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/ui")
+    assert TOKEN not in cookie["value"]
+    assert TOKEN not in page.content()
+    assert not any(TOKEN in url for url in asked)
+    page.click("text=Log out")
+    page.wait_for_selector("#token")
+    assert context.cookies() == []
+    context.close()
+
+
+def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGateway) -> None:
+    rows = {row[0].split("\n")[0].lstrip("└ "): row for row in listed.cells("#sessions")}
+    assert list(rows)[:5] == ["claude-long", "claude-main", "claude-main.a1", "claude-main.a2", "claude-main.a3"]
+    for name, row in rows.items():
+        cost = CostReport(gateway.running.data.open_log(SCOPE + name)).read_all()
+        assert row[1] == "claude-opus-4-6"
+        assert int(row[3]) == cost.calls
+        assert money(row[5]) == pytest.approx(cost.dollars, abs=6e-5)
+    assert money(rows["claude-long"][6]) > money(rows["claude-long"][5])
+    assert rows["short"][6] == rows["short"][5]
+    assert re.search(r"\d+% of 16k", rows["claude-long"][2])
+    assert "Claude Code" in rows["claude-long"][0]
+
+
+def test_sub_agents_are_a_tree(listed: Looked, browser: Any, gateway: LiveGateway) -> None:
+    places = [
+        listed.page.eval_on_selector(
+            f"[data-key='{SCOPE}claude-main{agent}']", "link => link.getBoundingClientRect().x"
+        )
+        for agent in ("", ".a1", ".a2", ".a3")
+    ]
+    assert places == sorted(set(places))
+    with visiting(browser, gateway, session_path("claude-main.a2")) as looked:
+        agents = looked.page.locator("#agents li").all_inner_texts()
+        assert [agent.lstrip("└ ").split(" ")[0] for agent in agents] == [
+            "claude-main",
+            "claude-main.a1",
+            "claude-main.a2",
+            "claude-main.a3",
+        ]
+        looked.page.click("#agents a:text-is('claude-main.a3')")
+        looked.page.wait_for_selector(READY)
+        assert looked.text("h1") == "claude-main.a3"
+
+
+def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: Looked) -> None:
+    page = long_session.page
+    page.click("[data-key=request60]")
+    page.wait_for_selector("#request h3:text-is('Request 60 of 60')")
+    page.wait_for_selector("#request .changed")
+    page.click("#request .changed > summary")
+    page.wait_for_selector("#request .diff .minus")
+    assert "line 0 of a result" in page.locator("#request .diff .minus").first.inner_text()
+    counts = {}
+    for form in ("From the client", "As forwarded"):
+        page.click(f"#request label:text-is('{form}')")
+        page.wait_for_selector("#request details[open] details")
+        counts[form] = int(page.locator("#request details[open] .who").first.inner_text().split()[0])
+    assert counts["From the client"] == 119  # each step adds an answer and a result to the first message
+    assert 0 < counts["As forwarded"] <= counts["From the client"]
+
+
+def test_the_window_over_time_leads_to_a_request(long_session: Looked) -> None:
+    page = long_session.page
+    page.focus(".chart")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#request h3:text-is('Request 1 of 60')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#request h3:text-is('Request 2 of 60')")
+    assert page.locator("#pins .pin").count() == len(page.locator("#changes tbody tr").all())
+
+
+def test_recall_finds_what_left_the_view(long_session: Looked) -> None:
+    long_session.page.fill("#recall input", "port 7421")
+    long_session.page.keyboard.press("Enter")
+    long_session.page.wait_for_selector("#recalled pre")
+    assert "The port is 7421" in long_session.text("#recalled")
+
+
+def test_the_page_says_nothing_on_the_console_and_asks_only_the_gateway(
+    long_session: Looked, listed: Looked, gateway: LiveGateway
+) -> None:
+    for looked in (long_session, listed):
+        assert looked.said == []
+        assert all(url.startswith((gateway.url, "data:")) for url in looked.asked)
+        assert not any(TOKEN in url for url in looked.asked)
+        assert looked.page.evaluate(STRAY_VALUES) == []
+
+
+def test_undo_and_redo_from_the_page(browser: Any, gateway: LiveGateway) -> None:
+    gateway.talk(50, first="Undo me.", x_tidegate_token=TOKEN, x_claude_code_session_id="undone")
+    log = gateway.running.data.open_log(SCOPE + "claude-undone")
+    newest = [event.seq for event in log.read() if isinstance(event.payload, ViewEdited)][-1]
+    with visiting(browser, gateway, session_path("claude-undone")) as looked:
+        assert "above the limit" in looked.text("#change")
+        looked.page.click("#change button:text-is('Undo')")
+        looked.page.wait_for_selector("#changes .undone-text")
+        looked.page.click(f"#changes tbody tr:has-text('{newest}') button")
+        looked.page.click("#change button:text-is('Redo')")
+        looked.page.wait_for_selector("#changes .undone-text", state="detached")
+        assert looked.said == []
+    notes = [event.payload for event in gateway.running.data.open_log(SCOPE + "claude-undone").read()]
+    toggles = [each for each in notes if isinstance(each, NoteAdded) and each.topic in ("undo", "redo")]
+    assert [(each.topic, each.edit) for each in toggles] == [("undo", newest), ("redo", newest)]
+
+
+def test_the_page_follows_a_run(browser: Any, gateway: LiveGateway) -> None:
+    same = {"x_tidegate_token": TOKEN, "x_tidegate_session": "followed"}
+    gateway.talk(1, first="Go on.", **same)
+    with visiting(browser, gateway, session_path("followed")) as looked, visiting(browser, gateway) as listed:
+        looked.page.wait_for_selector("#request h3:text-is('Request 1 of 1')")
+        gateway.talk(3, first="Another branch.", **same)
+        looked.page.wait_for_selector("#figures dd:text-is('4')")
+        looked.page.wait_for_selector("[data-key=request4]")
+        row = f"tr:has([data-key='{SCOPE}followed']) td[data-name=requests]:text-is('4')"
+        listed.page.wait_for_selector(row)
+        assert looked.said == []
+        assert listed.said == []
+
+
+def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: LiveGateway) -> None:
+    with visiting(browser, gateway, session_path("hostile")) as looked:
+        looked.page.wait_for_selector("#request details")
+        for summary in looked.page.locator("#request details > summary").all():
+            summary.click()
+        looked.page.click("#request label:text-is('From the client')")
+        looked.page.wait_for_selector("#request details[open] details")
+        for summary in looked.page.locator("#request details[open] details > summary").all():
+            summary.click()
+        assert "<img src=x onerror=alert(1)>" in looked.text("#request")
+        assert SECRET not in looked.page.content()
+        assert looked.page.evaluate("window.hacked === undefined")
+        assert looked.page.locator("main img, iframe, object, embed, [onerror], [onload]").count() == 0
+        assert looked.said == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/ui", session_path("claude-long")])
+def test_it_fits_a_phone(browser: Any, gateway: LiveGateway, path: str, scheme: str) -> None:
+    with visiting(browser, gateway, path, width=400, scheme=scheme) as looked:
+        looked.page.wait_for_timeout(200)
+        assert looked.width() <= 400
+        paper = looked.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", paper))) > 380) == (scheme == "light")
+
+
+def test_the_list_is_used_with_the_keyboard(browser: Any, gateway: LiveGateway) -> None:
+    with visiting(browser, gateway) as looked:
+        page = looked.page
+        page.focus("#sessions tbody a")
+        page.keyboard.press("ArrowDown")
+        second = page.locator("#sessions tbody a").nth(1).inner_text()
+        assert page.evaluate("document.activeElement.textContent") == second
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"h1:text-is('{second}')")
+        number = int(page.inner_text("#request h3").split()[1])
+        page.focus("#requests tr.on button")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(f"#request h3:has-text('Request {number - 1} of')")
+        assert page.evaluate("document.activeElement.dataset.key") == f"request{number - 1}"
