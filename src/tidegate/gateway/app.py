@@ -50,6 +50,7 @@ from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
 from tidegate.session.following import FollowedRequest
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -296,6 +297,9 @@ class Gateway:
             try:
                 client = await self._add_recall(conversation, client)
                 followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+            except SessionNotFound:
+                self._conversations.drop(conversation)
+                raise
             finally:
                 conversation.users -= 1
         except TooSmall as small:
@@ -379,7 +383,7 @@ class Gateway:
         try:
             following.session.recovery.learn_limits(window, tokens)
             if window:
-                self._conversations.learned_windows[exchange.client.host.model] = window
+                self._conversations.learn_window(exchange.client.host.model, window)
             exchange.followed = following.shrink(exchange.client.items)
         except (GiveUp, TooSmall, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")

@@ -45,7 +45,7 @@ _SCHEMA_FIELDS = frozenset(
 
 
 def check_field_names(value: Mapping[str, object], known: frozenset[str], where: str) -> Iterator[RequestFault]:
-    for key in value:
+    for key in with_camel_case(value):
         if key not in known:
             place = f" at '{where}'" if where else ""
             text = f'Invalid JSON payload received. Unknown name "{str(key)[:80]}"{place}: Cannot find field.'
