@@ -36,13 +36,9 @@ def script(steps: int) -> "type[str] | object":
 
 
 async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
-<<<<<<< HEAD
-    plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-    plain["PATH"] = f"{FOLDER}:{os.environ['PATH']}"  # the Node that the clients want is there
-=======
     """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
-    plain = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
->>>>>>> integ
+    plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+    plain["PATH"] = f"{FOLDER}{os.pathsep}{os.environ['PATH']}"  # the Node that the clients want is there
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -63,15 +59,12 @@ async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
 
 
 TASK = "Run the steps you are given, one after the other, and say when all are done."
-<<<<<<< HEAD
 KEY = "key-of-nobody-0123"
-=======
 CLAUDE_SETTINGS = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "IS_SANDBOX": "1",
 }
->>>>>>> integ
 
 
 async def run_claude(running: Running, home: Path) -> str:
@@ -93,11 +86,7 @@ async def run_codex(running: Running, home: Path) -> str:
         'env_key = "TEST_KEY"\nwire_api = "responses"\n'
     )
     command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
-<<<<<<< HEAD
     return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY=KEY)
-=======
-    return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
->>>>>>> integ
 
 
 async def run_opencode(running: Running, home: Path) -> str:
@@ -249,7 +238,6 @@ def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-<<<<<<< HEAD
 def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
     needs("claude")
     home = tmp_path / "home"
@@ -279,7 +267,8 @@ def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
             assert said[-1] == f"Level {level}: All steps are done."
 
     asyncio.run(run())
-=======
+
+
 WRAPPED = {
     "claude": ["claude", "--", "-p", TASK, "--dangerously-skip-permissions", "--output-format", "json"],
     "codex": [
@@ -330,4 +319,3 @@ def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> No
     assert re.search(rf"tidegate: session {client}-\S+, \d requests", output)
     assert {str(path.relative_to(home)) for path in home.rglob("*")} == {"notes.txt"}
     assert (home / "notes.txt").read_text() == "mine"
->>>>>>> integ
