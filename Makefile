@@ -54,7 +54,8 @@ CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 o
 test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
 	@for client in $(CLIENTS); do \
 	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
-	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
+	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
 
 # Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
 INTEGRATIONS ?= .envs/integrations

@@ -137,7 +137,7 @@ def test_the_example_of_a_kept_session_runs(tmp_path: Path, monkeypatch: pytest.
     scope["data"].close()
 
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in "agent extending guide lab store".split())]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in "agent extending guide integrations lab store".split())]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -203,3 +203,20 @@ _CODE_OF_PLUGINS = {
     "importer": 'FORMAT = "interview"',
     "provider": "class EchoProvider",
 }
+
+
+def test_the_page_on_adapters_shows_an_example_that_is_tested() -> None:
+    page = (DOCS / "integrations.md").read_text("utf-8")
+    shown = re.search(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert shown is not None
+    example = (DOCS.parent / "examples" / "integrations" / "langchain_agent.py").read_text("utf-8")
+    assert example.endswith(shown[1])
+
+
+def test_the_page_on_adapters_names_the_versions_that_are_tested() -> None:
+    makefile = (DOCS.parent / "Makefile").read_text("utf-8")
+    for row in table("framework", DOCS / "integrations.md"):
+        for version in row[3].split(", "):
+            name, number = version.split()
+            assert f" {name}" in makefile, name
+            assert f"=={number}" in makefile, number

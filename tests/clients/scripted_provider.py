@@ -19,7 +19,7 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_fram
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
-_STEP_ID: Final = re.compile(r"(?:toolu|call)_step_(\d+)|\bStep (\d+)\.")
+_STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)\.")
 """The call of a step, or its text: Gemini's clients do not send ids back."""
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
@@ -36,8 +36,10 @@ class SeenRequest(NamedTuple):
 
 class ScriptedProvider:
     """`script(step)` is the shell command of a step, or None for the end. `refuse_at`: these steps are refused once as
-    too long. `window` is in tokens, counted on the bytes of the request. `agents`: Claude Code starts a sub-agent,
-    which starts the next one, so many levels deep."""
+    too long. `window` is in tokens, counted on the bytes of the request. At `recall_at` the model recalls the word
+    `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
+    `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep.
+    """
 
     def __init__(
         self,
@@ -45,10 +47,15 @@ class ScriptedProvider:
         *,
         window: int | None = None,
         refuse_at: tuple[int, ...] = (),
+        recall_at: tuple[int, ...] = (),
+        recalled_word: str = "",
         agents: int = 0,
     ) -> None:
         self._agents = agents
         self._script = script
+        self._recall_at = recall_at
+        self._recalled_word = recalled_word
+        self.recalled: dict[str, str] = {}
         self._window = window
         self._refuse_at = set(refuse_at)
         self._count = create_counter("gpt-4o").count_text
@@ -143,11 +150,22 @@ class ScriptedProvider:
         )
         thinks = "thinking" in body or "reasoning" in body
         thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
-        return 200, ScriptedAnswer(text=f"Step {step}.", calls=(call,), usage=usage, **thought), body
+        calls = self._add_recall(step, call, raw, body)
+        return 200, ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought), body
+
+    def _add_recall(self, step: int, call: Call, raw: bytes, body: Json) -> tuple[Call, ...]:
+        self.recalled |= _find_recalled(body)
+        ident = f"toolu_recall_{step}"
+        if step not in self._recall_at or ident in raw.decode() or "recall" not in _tool_schemas(body):
+            return (call,)
+        recall = Call(ident, "recall", msgspec.json.encode({"what": self._recalled_word}).decode())
+        return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
-        done = [int(by_id or by_text) for by_id, by_text in _STEP_ID.findall(raw.decode())]
-        return done[-1] + 1 if done else 0
+        """The step after the last one that the request shows; a recall that was answered belongs to its own step."""
+        done = [(kind or text, int(by_id or by_text)) for kind, by_id, text, by_text in _STEP_ID.findall(raw.decode())]
+        kind, number = done[-1] if done else ("step", -1)
+        return number + (kind != "recall")
 
 
 def _start_agent(body: Json, depth: int) -> ScriptedAnswer:
@@ -175,6 +193,18 @@ def _find_wire(path: str) -> str:
     if path.endswith("/chat/completions"):
         return "openai_chat"
     return "gemini" if path.endswith(("enerateContent",)) else ""
+
+
+def _find_recalled(value: object) -> dict[str, str]:
+    """The results of recalls in a request, by call."""
+    if isinstance(value, list):
+        return {key: text for each in value for key, text in _find_recalled(each).items()}
+    if not isinstance(value, dict):
+        return {}
+    ident = str(value.get("tool_use_id") or (value.get("call_id") if "output" in value else ""))
+    if "_recall_" in ident:
+        return {ident: str(value.get("content") or value.get("output"))}
+    return {key: text for each in value.values() for key, text in _find_recalled(each).items()}
 
 
 def _tool_schemas(body: Json) -> dict[str, Json]:

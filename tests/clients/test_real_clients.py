@@ -23,6 +23,8 @@ from tidegate.gateway.settings import Upstream
 FOLDER = Path(os.environ.get("TIDEGATE_CLIENTS", ".envs/clients")).absolute() / "node_modules" / ".bin"
 STEPS = int(os.environ.get("TIDEGATE_CLIENT_STEPS", "40"))
 NOISE = "for i in $(seq 1 90); do echo line $i of step {n} is some output of a tool; done"
+FACT = "the teapot on shelf 9f3a prefers oolong"
+FACT_AT = 3
 
 
 def needs(client: str) -> Path:
@@ -32,13 +34,17 @@ def needs(client: str) -> Path:
 
 
 def script(steps: int) -> "type[str] | object":
-    return lambda step: NOISE.format(n=step) if step < steps else None
+    def make_command(step: int) -> str | None:
+        fact = f"; echo {FACT}; echo and that was step {step}" if step == FACT_AT else ""
+        return NOISE.format(n=step) + fact if step < steps else None
+
+    return make_command
 
 
 async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
     """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
     plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-    plain["PATH"] = f"{FOLDER}{os.pathsep}{os.environ['PATH']}"  # the Node that the clients want is there
+    plain["PATH"] = f"{FOLDER}:{os.environ['PATH']}"  # the Node that the clients want is there
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -197,10 +203,15 @@ def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
     home.mkdir()
 
     async def run() -> None:
-        async with ScriptedProvider(script(STEPS), window=32_000) as provider:  # type: ignore[arg-type]
+        async with ScriptedProvider(
+            script(STEPS),  # type: ignore[arg-type]
+            window=32_000,
+            recall_at=(STEPS * 2 // 3, STEPS - 1),
+            recalled_word="teapot",
+        ) as provider:
             family = FAMILY[client]
             upstream = Upstream(family, family, provider.url)  # type: ignore[arg-type]
-            async with run_gateway(tmp_path / "data", upstream, window=32_000) as running:
+            async with run_gateway(tmp_path / "data", upstream, window=32_000, recall=True) as running:
                 output = await RUNS[client](running, home)
                 names = [info.name for info in running.data.store.sessions()]
                 branches = [
@@ -216,6 +227,11 @@ def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
         assert not any(re.search(rb"being continued|COMPACTION", seen.raw) for seen in provider.seen)
         assert len([name for name in names if name.startswith(client)]) == 1
         assert branches == []
+        assert len(provider.recalled) == 2
+        assert all(FACT in text for text in provider.recalled.values()), provider.recalled
+        transcripts = [path.read_text(errors="replace") for path in home.rglob("*.jsonl")]
+        assert any(f"line 90 of step {STEPS - 1}" in text for text in transcripts)
+        assert not any("toolu_recall" in text for text in [output, *transcripts])
         assert "defect" not in "".join(running.lines)
 
     asyncio.run(run())

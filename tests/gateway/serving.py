@@ -12,6 +12,7 @@ import uvicorn
 from tests.fake.server import Fake
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
+from tidegate.gateway.conversations import MakeWatcher
 from tidegate.gateway.http_body import AsgiMessage, Receive, Send
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
@@ -66,13 +67,18 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 
 @asynccontextmanager
 async def run_gateway(
-    folder: Path, *upstreams: Upstream, make: type[Gateway] = Gateway, recall: bool = False, **settings: Any
+    folder: Path,
+    *upstreams: Upstream,
+    make: type[Gateway] = Gateway,
+    recall: bool = False,
+    make_watcher: MakeWatcher | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
     chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
-    gateway = make(chosen, data, lines.append)
+    gateway = make(chosen, data, lines.append, make_watcher=make_watcher)
     gateway.page = GatewayPage(chosen, data, gateway.activity)
     server = make_server(gateway, chosen, loop="asyncio")
     task = asyncio.ensure_future(server.serve())

@@ -22,6 +22,8 @@ Turn = dict[str, Any]
 class TurnFormat:
     """Messages of an imaginary framework: a role and a list of parts; results of one step are in one message."""
 
+    results_are_user = False
+
     def __init__(self) -> None:
         self.reads = 0
 
@@ -95,6 +97,20 @@ def test_an_inserted_note_is_joined_with_the_user_message_beside_it() -> None:
     assert [each["role"] for each in sent] == ["user", "assistant", "user"]
     assert [part.text for part in sent[0]["parts"]] == ["hello", "a note"]
     assert HELLO["parts"] == [Text("hello")]
+
+
+def test_a_note_behind_results_is_joined_where_results_are_part_of_user_messages() -> None:
+    class UserResults(TurnFormat):
+        results_are_user = True
+
+    note = Message("user", (Text("a note"),), kind="note")
+    items = HostReader(UserResults()).read(HOSTS)
+    shown = [Shown("kept", item, item.message, True) for item in items]
+    sent = write_view(UserResults(), HOSTS, request_of(*shown, Shown("inserted", None, note, True)))
+    assert sent[2]["parts"] == [*RESULTS["parts"], Text("a note")]
+    apart = write_view(TurnFormat(), HOSTS, request_of(*shown, Shown("inserted", None, note, True)))
+    assert apart[2] is RESULTS
+    assert len(apart) == 4
 
 
 def test_two_notes_become_one() -> None:
@@ -231,7 +247,15 @@ def test_a_missing_framework_says_what_to_install() -> None:
     assert "tidegate.integrations.openai_agents" in str(error)
 
 
-FRAMEWORKS = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+FRAMEWORKS = {
+    "agent_framework": "agent_framework",
+    "google_adk": "google.adk",
+    "inspect_ai": "inspect_ai",
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "strands": "strands",
+}
 
 
 @pytest.mark.parametrize(("adapter", "package"), FRAMEWORKS.items())

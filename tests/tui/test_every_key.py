@@ -275,6 +275,7 @@ SAID = {
     "export": ("/export", "records and 0 files"),
     "config": ("/config window", "8000"),
     "add": ("/add", "No output yet"),
+    "theme": ("/theme none", "There is no theme none"),
     "skills": ("/skills", "There are no skills"),
     "hooks": ("/hooks", "There are no hooks."),
     "policy": ("/policy jutul", "The policy jutul is used"),

@@ -106,6 +106,18 @@ GEMINI = [
         ask(U, tools=declare(parameters=OPEN)),
         ask(U, tools=declare(parametersJsonSchema=OPEN)),
     ),
+    row(  # a field may have its name in the protocol, as ADK sends it
+        "GE8",
+        'Unknown name "parameters_schema"',
+        ask(U, tools=declare(parameters_schema=OPEN)),
+        ask(U, tools=declare(parameters_json_schema=OPEN)),
+    ),
+    row(
+        "GE1",
+        "mimeType and data are required",
+        ask(user({"inlineData": {"data": "QUJD"}})),
+        ask(user({"inlineData": {"data": "QUJD", "mime_type": "image/png"}})),
+    ),
     row("GE8", "google.protobuf.Struct", ask(U, model(call()), user(response(body="ok"))), CALLED),
     row(
         "GE8",

@@ -44,6 +44,8 @@ except ImportError as missing:
 class AgentFrameworkFormat:
     """How messages of the framework are read and copied."""
 
+    results_are_user = False
+
     def read(self, host: FrameworkMessage) -> list[MessagePiece]:
         results = [n for n, content in enumerate(host.contents) if content.type == "function_result"]
         if results:

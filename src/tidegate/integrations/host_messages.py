@@ -42,7 +42,9 @@ class PartEdit(NamedTuple):
 
 
 class MessageFormat(Protocol[HostObject]):
-    """How the messages of a framework are read and written."""
+    """How the messages of a framework are read and written. `results_are_user`: results are parts of user messages."""
+
+    results_are_user: bool
 
     def read(self, host: HostObject, /) -> Sequence[MessagePiece]:
         """The messages in an object of the framework."""
@@ -137,6 +139,8 @@ def _make_output(
     is_complete = item.host.is_whole or len(group) == len(form.read(host))
     kept = is_complete and edits == [PartEdit(place) for place in places]
     roles = {shown.message.role for shown in group}
+    if form.results_are_user and roles <= {"tool", "user"}:
+        roles, role = {"user"}, "user"
     return _Output(role if len(roles) == 1 else "mixed", host, numbers[id(host)], edits, texts, is_kept=kept)
 
 

@@ -51,6 +51,8 @@ _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "input_json_
 class LangChainFormat:
     """How messages of LangChain are read and copied."""
 
+    results_are_user = False
+
     def read(self, host: AnyMessage) -> list[MessagePiece]:
         if isinstance(host, ToolMessage):
             blocks = [host.content] if isinstance(host.content, str) else host.content

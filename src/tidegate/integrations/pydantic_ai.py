@@ -69,6 +69,8 @@ _MAX_CALLS = 1_000
 class PydanticAIFormat:
     """How messages of pydantic-ai are read and copied. System prompts and instructions stay where they are."""
 
+    results_are_user = False
+
     def read(self, host: ModelMessage) -> list[MessagePiece]:
         if isinstance(host, ModelResponse):
             parts = tuple(map(_read_answer_part, host.parts))

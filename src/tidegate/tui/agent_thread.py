@@ -34,13 +34,15 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent was opened and accepts messages. `title` is the first request of a session that continues."""
+    """An agent was opened and accepts messages. `title` is the first request of a session that continues.
+    `is_embedded`: the small model on this machine answers."""
 
     session_name: str
     model: str
     greeting: str
     is_new: bool
     title: str = ""
+    is_embedded: bool = False
 
 
 class EventLogged(NamedTuple):
@@ -223,7 +225,9 @@ class AgentThread:
         session.history.observe(self._follow_event)
         is_new = not session.view.total_turns
         title = "" if is_new else read_session_title(self._data, agent.session_name)
-        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title))
+        self._listener(
+            AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title, agent.connection.is_embedded)
+        )
         self._status_watcher.update()
 
     def _follow_event(self, event: Event) -> None:

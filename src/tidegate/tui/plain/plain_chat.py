@@ -22,6 +22,7 @@ from tidegate.agent.runtime import UserNotice
 from tidegate.agent.tools.files.file_change import compare_lines
 from tidegate.commands.actions import (
     AttachOutput,
+    ChooseTheme,
     PickModel,
     PickSession,
     Quit,
@@ -244,6 +245,8 @@ class PlainChat:
                 self._output.write_line("Choose one by /model NAME.")
             case AttachOutput():
                 self._attach_output()
+            case ChooseTheme():
+                self._output.write_notice("There are no colors here.")
             case Quit():
                 self._leaving = True
             case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:

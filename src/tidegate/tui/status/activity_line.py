@@ -65,7 +65,10 @@ class ActivityLine(Static):
 
     def _format_elapsed(self, since: float) -> str:
         """Return how long something has been running; nothing in the first second."""
-        seconds = int(self._turn_state.clock() - since)
-        if seconds < 1:
-            return ""
-        return f" {seconds} s" if seconds < 60 else f" {seconds // 60} min {seconds % 60:02d} s"
+        seconds = self._turn_state.clock() - since
+        return f" {format_duration(seconds)}" if seconds >= 1 else ""
+
+
+def format_duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

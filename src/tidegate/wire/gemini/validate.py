@@ -223,5 +223,7 @@ def _check_data(key: str, value: object, where: str) -> Iterator[RequestFault]:
             yield RequestFault("GE8", text, where)
         elif not has_only_finite_numbers(inner):
             yield RequestFault("OC10", f"The input data is not valid json: NaN or Infinity at '{where}.{field}'", where)
-    elif key == "inlineData" and not (isinstance(value.get("data"), str) and isinstance(value.get("mimeType"), str)):
+    elif key == "inlineData" and not (
+        isinstance(value.get("data"), str) and isinstance(value.get("mimeType", value.get("mime_type")), str)
+    ):
         yield RequestFault("GE1", f"{where}: mimeType and data are required", where)

@@ -1,0 +1,160 @@
+"""ADK agents with the plugin, against the strict fake provider."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents.run_config import StreamingMode
+from google.adk.apps import App
+from google.adk.models import Gemini
+from google.adk.runners import InMemoryRunner
+from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
+
+from tests.fake.server import Fake
+from tests.integrations.examples import check_example
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tidegate.core.events import BranchStarted, UsageReported
+from tidegate.core.messages import Call
+from tidegate.integrations.google_adk import TidegatePlugin
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+WINDOW = 16_000
+# The framework does not close its HTTP clients.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:The `plugins` argument:DeprecationWarning"),  # its own use in AgentTool
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def read(number: int) -> str:
+    """Read a page of the report."""
+    return read_page(number)
+
+
+def make_model(fake: Fake) -> Gemini:
+    return Gemini(model="gemini-2.5-flash", base_url=fake.host)
+
+
+async def run(
+    agent: LlmAgent, plugins: list[Any], name: str, parts: list[types.Part] | None = None, **options: Any
+) -> Any:
+    """The texts of the answer and all events of the session."""
+    runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=plugins))
+    service = runner.session_service
+    await service.create_session(app_name="app", user_id="me", session_id=name)
+    question = types.Content(role="user", parts=parts or [types.Part(text="Read all pages.")])
+    texts = []
+    settings = RunConfig(max_llm_calls=1000, **options)
+    async for event in runner.run_async(user_id="me", session_id=name, new_message=question, run_config=settings):
+        texts += [part.text for part in (event.content.parts if event.content else None) or () if part.text]
+    session = await service.get_session(app_name="app", user_id="me", session_id=name)
+    await runner.close()
+    return texts, session.events
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", KEY)
+
+
+def usage_reports(tidegate: TidegatePlugin, name: str) -> list[UsageReported]:
+    events = tidegate.session(name).log.read()
+    return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+def results_of(events: list[Any]) -> list[Any]:
+    parts = [part for event in events for part in (event.content.parts if event.content else None) or ()]
+    return [next(iter(part.function_response.response.values())) for part in parts if part.function_response]
+
+
+def test_a_long_run_fits_and_the_events_stay_complete(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    with run_provider("gemini", LongTask(120, parallel=2), WINDOW) as fake:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read], instruction="Be brief.")
+        texts, events = asyncio.run(run(agent, [tidegate], "long"))
+        assert fake.refused == []
+        assert len(fake.seen) == 61
+    assert texts[-1] == FINAL_ANSWER
+    assert results_of(events) == [read_page(number) for number in range(120)]
+    for number in (0, 40, 119):
+        assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
+    assert len(usage_reports(tidegate, "long")) == 61
+    assert not [event for event in tidegate.session("long").log.read() if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
+    image = types.Part(inline_data=types.Blob(data=b"\x89PNG\r\n", mime_type="image/png"))
+    bodies = []
+    for plugins in ([], [TidegatePlugin(tmp_path)]):
+        with run_provider("gemini", LongTask(3, thinking="Let me look.")) as fake:
+            agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
+            texts, _ = asyncio.run(run(agent, plugins, "same", [types.Part(text="What is this?"), image]))
+            assert texts[-1] == FINAL_ANSWER
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+
+
+def test_streaming(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    with run_provider("gemini", LongTask(40, parallel=3), WINDOW) as fake:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
+        texts, events = asyncio.run(run(agent, [tidegate], "stream", streaming_mode=StreamingMode.SSE))
+        assert texts[-1] == FINAL_ANSWER
+        assert fake.refused == []
+        assert all("alt=sse" in seen.path for seen in fake.seen)
+    assert len(results_of(events)) == 40
+    assert len(usage_reports(tidegate, "stream")) == len(fake.seen)
+    tidegate.threads.close()
+
+
+def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    inner, asked = LongTask(4), [True]
+
+    def script(body: dict[str, Any]) -> Any:
+        declared = [each["name"] for tool in body["tools"] for each in tool["functionDeclarations"]]
+        if "read" in declared:
+            return inner(body)
+        call = Call("t", "reader", '{"request":"Read all pages."}')
+        return ScriptedAnswer(calls=(call,), number=800) if asked and asked.pop() else "The reader is done."
+
+    with run_provider("gemini", script, WINDOW) as fake:
+        reader = LlmAgent(name="reader", model=make_model(fake), tools=[read], description="Reads.")
+        agent = LlmAgent(name="boss", model=make_model(fake), tools=[AgentTool(reader)])
+        texts, _ = asyncio.run(run(agent, [tidegate], "main"))
+        assert texts[-1] == "The reader is done."
+        assert fake.refused == []
+    names = {info.name for info in tidegate.threads.data.store.sessions()}
+    assert len(names) == 2
+    assert len(usage_reports(tidegate, "main")) == 2
+    assert len(usage_reports(tidegate, (names - {"main"}).pop())) == 5
+    tidegate.threads.close()
+
+
+def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    task, asked = LongTask(40, parallel=2), [True]
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if asked and asked.pop():
+            return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+        return FINAL_ANSWER
+
+    with run_provider("gemini", script, WINDOW) as fake:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read, tidegate.recall_tool()])
+        _, events = asyncio.run(run(agent, [tidegate], "r"))
+        assert fake.refused == []
+    assert "K0003" in results_of(events)[-1]
+    tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("google_adk_agent.py", "gemini", tmp_path)

@@ -1,0 +1,186 @@
+"""Strands agents with the conversation manager, against the strict fake provider."""
+
+import asyncio
+import os  # noqa: F401 - for the program below
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from strands import Agent, tool
+from strands.models.openai import OpenAIModel
+
+from tests.fake.server import Fake
+from tests.fake.words import too_long
+from tests.integrations.examples import check_example
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tidegate.core.messages import Call
+from tidegate.integrations.strands import TidegateConversation
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+WINDOW = 16_000
+
+
+@tool
+def read(number: int) -> str:
+    """Read a page of the report."""
+    return read_page(number)
+
+
+def make_agent(url: str, tidegate: Any, name: str = "default", **options: Any) -> Agent:
+    model = OpenAIModel(client_args={"base_url": url, "api_key": KEY, "max_retries": 0}, model_id="gpt-4o")
+    settings = {"tools": [read], "system_prompt": "Be brief.", "callback_handler": None, **options}
+    return Agent(model, conversation_manager=tidegate, agent_id=name, **settings)
+
+
+def usage_reports(tidegate: TidegateConversation, name: str) -> list[UsageReported]:
+    events = tidegate.session(name).log.read()
+    return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+def results_of(agent: Agent) -> dict[str, str]:
+    results = [block["toolResult"] for each in agent.messages for block in each["content"] if "toolResult" in block]
+    return {result["toolUseId"]: result["content"][0]["text"] for result in results}
+
+
+def test_a_long_run_fits_and_the_messages_stay_complete(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW)
+    with run_provider("openai_chat", LongTask(200, parallel=2), WINDOW) as fake:
+        agent = make_agent(fake.url, tidegate, "long")
+        assert str(agent("Read all pages.")).strip() == FINAL_ANSWER
+        assert fake.refused == []
+        assert len(fake.seen) == 101
+    assert results_of(agent) == {f"call_{number}": read_page(number) for number in range(200)}
+    for number in (0, 70, 199):
+        assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
+    assert len(usage_reports(tidegate, "long")) == 101
+    assert not [event for event in tidegate.session("long").log.read() if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
+    image: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\r\n"}}}
+    bodies = []
+    for tidegate in (None, TidegateConversation(tmp_path, recall=False)):
+        with run_provider("openai_chat", LongTask(3)) as fake:
+            result = make_agent(fake.url, tidegate)([{"text": "What is this?"}, image])
+            assert str(result).strip() == FINAL_ANSWER
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+
+
+def test_async_streaming(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW)
+
+    async def run(fake: Fake) -> str:
+        events = make_agent(fake.url, tidegate, "stream").stream_async("Read all pages.")
+        return "".join([event["data"] async for event in events if "data" in event])
+
+    with run_provider("openai_chat", LongTask(40, parallel=3), WINDOW) as fake:
+        assert asyncio.run(run(fake)).endswith(FINAL_ANSWER)
+        assert fake.refused == []
+        assert all(seen.body["stream"] for seen in fake.seen)
+    assert len(usage_reports(tidegate, "stream")) == len(fake.seen)
+    tidegate.threads.close()
+
+
+def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW, recall=False)
+    inner = LongTask(4)
+
+    def script(body: dict[str, Any]) -> Any:
+        if any(each["function"]["name"] == "read" for each in body["tools"]):
+            return inner(body)
+        asked = any(message["role"] == "tool" for message in body["messages"])
+        return "The reader is done." if asked else ScriptedAnswer(calls=(Call("d", "delegate", "{}"),), number=800)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        reader = make_agent(fake.url, tidegate, "reader")
+
+        @tool
+        def delegate() -> str:
+            """Let the reader read."""
+            return str(reader("Read all pages."))
+
+        agent = make_agent(fake.url, tidegate, "main", tools=[delegate])
+        assert str(agent("Delegate it.")).strip() == "The reader is done."
+        assert fake.refused == []
+    assert len(usage_reports(tidegate, "main")) == 2
+    assert len(usage_reports(tidegate, "reader")) == 5
+    tidegate.threads.close()
+
+
+def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW)
+    task = LongTask(40, parallel=2)
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if any(message.get("tool_call_id") == "recalled" for message in body["messages"]):
+            return FINAL_ANSWER
+        return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = make_agent(fake.url, tidegate, "r")
+        agent("Read all pages.")
+        assert fake.refused == []
+    assert "K0003" in results_of(agent)["recalled"]
+    tidegate.threads.close()
+
+
+def test_an_overflow_shrinks_the_view(tmp_path: Path) -> None:
+    """The window is unknown to the agent and smaller than assumed: the provider's refusal is acted on."""
+    tidegate = TidegateConversation(tmp_path, window=WINDOW)
+    task, refused = LongTask(30, parallel=2), [too_long("openai_chat", 20_000, 9_000)]
+
+    def script(body: dict[str, Any]) -> Any:
+        return refused.pop() if refused and len(task.left) < 16 else task(body)
+
+    with run_provider("openai_chat", script) as fake:
+        agent = make_agent(fake.url, tidegate, "over")
+        assert str(agent("Read all pages.")).strip() == FINAL_ANSWER
+        assert len(fake.refused) == 1
+    assert len(results_of(agent)) == 30
+    tidegate.threads.close()
+
+
+RESUMED = """
+import json, sys
+from tests.integrations.test_strands import *
+url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+saved = folder / "messages.json"
+tidegate = TidegateConversation(folder / "data", window=WINDOW)
+agent = make_agent(url, tidegate, "k", messages=json.loads(saved.read_text()) if saved.exists() else [])
+print(agent("Read all pages." if stop else "Is there more?"), flush=True)
+saved.write_text(json.dumps(agent.messages))
+os._exit(9 if stop else 0)
+"""
+
+
+def test_a_new_process_goes_on(tmp_path: Path) -> None:
+    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+
+    def script(body: dict[str, Any]) -> Any:
+        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
+        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
+        assert killed.returncode == 9, killed.stderr[-2000:]
+        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.startswith(FINAL_ANSWER)
+        assert fake.refused == []
+    tidegate = TidegateConversation(tmp_path / "data", window=WINDOW)
+    events = list(tidegate.session("k").log.read())
+    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
+    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
+    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+    tidegate.threads.close()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example("strands_agent.py", "openai_chat", tmp_path)
