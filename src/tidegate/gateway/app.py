@@ -50,7 +50,6 @@ from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
 from tidegate.session.following import FollowedRequest
-from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -296,10 +295,7 @@ class Gateway:
             own_text = client.text
             try:
                 client = await self._add_recall(conversation, client)
-                followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
-            except SessionNotFound:
-                self._conversations.drop(conversation)
-                raise
+                followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
             finally:
                 conversation.users -= 1
         except TooSmall as small:

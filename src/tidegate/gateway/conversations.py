@@ -22,7 +22,8 @@ from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.presets import load
-from tidegate.session.following import FollowingSession, HostItem
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 
 _MAX_ALIKE: Final = 64
@@ -212,10 +213,16 @@ class Conversations:
     def _close(self, name: str) -> None:
         self._open.pop(name).following.session.close()
 
-    def drop(self, conversation: Conversation) -> None:
-        """Close a conversation that was removed by another worker: the next request opens it anew."""
-        if self._open.get(conversation.name) is conversation:
-            self._close(conversation.name)
+    async def prepare(
+        self, conversation: Conversation, items: Sequence[HostItem[HostUnit]], fixed_part: FixedPart
+    ) -> FollowedRequest[HostUnit]:
+        """Log what is new and compute the view. If another worker removed the session, it is closed here, too."""
+        try:
+            return await conversation.following.prepare_async(items, fixed_part=fixed_part)
+        except SessionNotFound:
+            if self._open.get(conversation.name) is conversation:
+                self._close(conversation.name)
+            raise
 
     def close(self) -> list[TidegateError]:
         """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""
