@@ -1,9 +1,9 @@
 """inspect_ai's `compaction()` with one of its strategies: `edit`, `trim` or `summary`.
 
 The library's code decides: its handler gets the whole history at every call, and the size of what was sent. The
-thresholds (0.9 of the window) and all other settings are its defaults. The model is a provider of our own that counts four
-characters as a token and writes the same summary as for every peer. If the handler refuses because the rest is still over
-its threshold, an evaluation would end; here the guard continues with what the strategy returned.
+thresholds (0.9 of the window) and all other settings are its defaults. The model is a provider of our own that counts
+four characters as a token and writes the same summary as for every peer. If the handler refuses because the rest is
+still over its threshold, an evaluation would end; here the guard continues with what the strategy returned.
 """
 
 # mypy: disable-error-code="import-not-found, misc, untyped-decorator, no-any-return"

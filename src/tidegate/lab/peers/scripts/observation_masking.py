@@ -1,7 +1,7 @@
 """Observation masking, written again for the lab: all but the newest observations become a line with their length.
 
-It follows SWE-agent's processor of the last n observations, with the 10 that the study "The Complexity Trap" found best.
-Reasoning, calls and the first observation stay whole. With `polling` above 1 the mask moves only after that many
+It follows SWE-agent's processor of the last n observations, with the 10 that the study "The Complexity Trap" found
+best. Reasoning, calls and the first observation stay whole. With `polling` above 1 the mask moves only after that many
 observations. It does not look at tokens; the guard removes what is over the window.
 """
 

@@ -1,8 +1,8 @@
 """OpenAI Agents' `ToolOutputTrimmer`: large outputs of turns before the newest two become a preview.
 
-The library's code decides: it is the filter that a run calls before each model call, with the whole session. Its defaults
-are in characters and do not depend on the window, so they are used unchanged. It does not limit the size of a request; the
-guard removes what is over the window.
+The library's code decides: it is the filter that a run calls before each model call, with the whole session. Its
+defaults are in characters and do not depend on the window, so they are used unchanged. It does not limit the size of a
+request; the guard removes what is over the window.
 """
 
 # mypy: disable-error-code="import-not-found"

@@ -1,9 +1,9 @@
 """opencode's prune, written again from its behavior: opencode is a TypeScript program and cannot be imported.
 
-At the end of a turn it goes back from the newest message. The newest two turns and the newest 40,000 tokens of tool output
-stay; older output is cleared if that frees more than 20,000 tokens. Output of the tool `skill` is never cleared, and it
-stops at output that was cleared before. Both numbers are meant for windows of about 200,000 tokens, so a fifth and a tenth
-of the window are used here. Its summary on overflow is not included; the guard takes its place.
+At the end of a turn it goes back from the newest message. The newest two turns and the newest 40,000 tokens of tool
+output stay; older output is cleared if that frees more than 20,000 tokens. Output of the tool `skill` is never
+cleared, and it stops at output that was cleared before. Both numbers are meant for windows of about 200,000 tokens, so
+a fifth and a tenth of the window are used here. Its summary on overflow is not included; the guard takes its place.
 """
 
 # mypy: disable-error-code="import-not-found"

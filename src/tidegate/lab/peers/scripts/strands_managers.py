@@ -2,8 +2,8 @@
 
 The library's code decides, at the three places where an agent calls it: before a model call, at the end of a turn, and
 when the model reports that its window is full. The last is simulated here, because nothing is sent. All settings are
-defaults (40 messages; at an overflow 30% of the messages, never the newest 10). If a manager finds nothing more to remove,
-the agent would fail; here the guard continues with what is left.
+defaults (40 messages; at an overflow 30% of the messages, never the newest 10). If a manager finds nothing more to
+remove, the agent would fail; here the guard continues with what is left.
 """
 
 # mypy: disable-error-code="import-not-found, misc, no-any-return"

@@ -1,8 +1,8 @@
 """Tail only, written for the lab: the system messages and the newest groups that fit; the rest is dropped.
 
-With `low` at 0 the cut moves at every request (a sliding window). With `low` above 0 it stays until the window is full and
-then keeps only that share of the window, so that the beginning stays the same for many requests. This is no library's
-code: it is what `messages[-n:]` does if it keeps pairs together and knows the window.
+With `low` at 0 the cut moves at every request (a sliding window). With `low` above 0 it stays until the window is full
+and then keeps only that share of the window, so that the beginning stays the same for many requests. This is no
+library's code: it is what `messages[-n:]` does if it keeps pairs together and knows the window.
 """
 
 # mypy: disable-error-code="import-not-found"
