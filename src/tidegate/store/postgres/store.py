@@ -342,7 +342,7 @@ class PostgresStore:
             ) from None
 
     def _get_live_connection(self) -> Link:
-        """Take a live connection from the pool. The pool's own check sleeps after each dead one, which can take minutes."""
+        """Take a live connection from the pool. The pool's own check may sleep for minutes."""
         link = self._pool.getconn()
         for _ in range(self._pool.max_size):
             if not is_disconnected(link):
