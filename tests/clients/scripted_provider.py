@@ -19,7 +19,7 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_fram
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
-_STEP_ID: Final = re.compile(r"(?:toolu|call)_step_(\d+)|\bStep (\d+)\.")
+_STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)\.")
 """The call of a step, or its text: Gemini's clients do not send ids back."""
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
@@ -162,8 +162,10 @@ class ScriptedProvider:
         return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
-        done = [int(by_id or by_text) for by_id, by_text in _STEP_ID.findall(raw.decode())]
-        return done[-1] + 1 if done else 0
+        """The step after the last one that the request shows; a recall that was answered belongs to its own step."""
+        done = [(kind or text, int(by_id or by_text)) for kind, by_id, text, by_text in _STEP_ID.findall(raw.decode())]
+        kind, number = done[-1] if done else ("step", -1)
+        return number + (kind != "recall")
 
 
 def _start_agent(body: Json, depth: int) -> ScriptedAnswer:

@@ -17,6 +17,7 @@ from tidegate.commands.actions import (
     PickModel,
     PickSession,
     Quit,
+    SetPlanMode,
     apply_change,
 )
 from tidegate.commands.catalog import create_command_registry
@@ -98,7 +99,8 @@ def open_again(options: LaunchOptions, action: CommandAction | None) -> LaunchOp
     """The options an app opens the agent with after this action."""
     return (
         options
-        if action is None or isinstance(action, AttachOutput | ChooseTheme | PickModel | PickSession | Quit)
+        if action is None
+        or isinstance(action, AttachOutput | ChooseTheme | SetPlanMode | PickModel | PickSession | Quit)
         else apply_change(options, action)
     )
 

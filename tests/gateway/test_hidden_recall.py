@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from tests.fake.server import KEY, Fake, Step
+from tests.fake.server import KEY, Fake, Hang, Step
 from tests.fake.words import busy
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
@@ -413,5 +413,42 @@ def test_an_upstream_that_refuses_to_continue(wire: str, tmp_path: Path) -> None
                 assert await client.turn() == []
         assert len(fake.refused) == 2
         assert "recall1" not in fake.seen[-1].raw.decode()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_hangs_up_while_an_answer_is_continued(tmp_path: Path) -> None:
+    """The upstream is cancelled, and the same request can be made again."""
+    rest = ScriptedAnswer(text="The rest of the answer. " * 60)
+    answers: list[Step] = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        Hang(rest, 1500),
+        ScriptedAnswer(text="Look.", calls=(recall_call(2, "start"),)),
+        ScriptedAnswer(text="Done."),
+        ScriptedAnswer(text="Bye."),
+    ]
+
+    async def run() -> None:
+        async with Fake("anthropic", answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                raw = json.dumps(client.body() | {"stream": True}).encode()
+                url = running.url + "/v1/messages"
+                async with http.stream("POST", url, content=raw, headers=client.headers) as response:
+                    async for piece in response.aiter_raw():
+                        if b"The rest" in piece:
+                            break
+                async with asyncio.timeout(20):
+                    while not fake.hung_up:
+                        await asyncio.sleep(0.01)
+                assert await client.turn() == []
+                client.say("Go on.")
+                assert await client.turn() == []
+        assert fake.refused == []
+        last = fake.seen[-1].raw.decode()
+        assert "recall2" in last
+        assert "recall1" not in last
+        assert [block["text"] for block in client.messages[1]["content"]] == ["Look.", "Done."]
 
     asyncio.run(run())

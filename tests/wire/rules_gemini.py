@@ -108,7 +108,7 @@ GEMINI = [
     ),
     row(  # a field may have its name in the protocol, as ADK sends it
         "GE8",
-        'Unknown name "parameters_schema"',
+        'Unknown name "parametersSchema"',
         ask(U, tools=declare(parameters_schema=OPEN)),
         ask(U, tools=declare(parameters_json_schema=OPEN)),
     ),

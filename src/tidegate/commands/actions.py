@@ -3,7 +3,7 @@
 match answer.action:
     case None: ...
     case Quit(): ...
-    case PickSession() | PickModel() | AttachOutput() | ChooseTheme(): ...
+    case PickSession() | PickModel() | AttachOutput() | ChooseTheme() | SetPlanMode(): ...
     case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
         open_again(apply_change(options, change))
     case unknown:
@@ -57,13 +57,19 @@ class ChooseTheme(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class SetPlanMode(msgspec.Struct, frozen=True):
+    """Switch the plan mode, also for agents that are opened later in this chat."""
+
+    on: bool
+
+
 class Quit(msgspec.Struct, frozen=True):
     """Leave the app."""
 
 
 LaunchChange = ResumeSession | SwitchModel | SwitchPolicy | ReopenSession
 """Actions after which the app opens an agent again; `apply_change` says how."""
-CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | ChooseTheme | Quit
+CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | ChooseTheme | SetPlanMode | Quit
 
 
 def apply_change(options: LaunchOptions, change: LaunchChange) -> LaunchOptions:

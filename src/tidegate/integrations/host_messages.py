@@ -7,7 +7,8 @@ A `MessageFormat` says how the objects of one framework are read and copied. One
 engine, such as a request with several tool results.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -27,11 +28,12 @@ class MessagePiece(NamedTuple):
 
 
 class HostPiece(NamedTuple, Generic[HostObject]):
-    """One of the pieces of a framework's object. `is_whole`: the object has no other."""
+    """One of the pieces of the object at a place of a framework's list. `is_whole`: the object has no other."""
 
     host: HostObject
     places: tuple[int, ...]
     is_whole: bool
+    number: int
 
 
 class PartEdit(NamedTuple):
@@ -61,20 +63,22 @@ class HostReader(Generic[HostObject]):
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
         self._form = form
-        self._known: list[tuple[HostObject, list[HostItem[HostPiece[HostObject]]]]] = []
+        self._known: tuple[list[HostObject], list[HostItem[HostPiece[HostObject]]]] = [], []
 
     def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece[HostObject]]]:
-        known = self._known
-        read = [
-            known[place] if place < len(known) and known[place][0] is host else (host, self._read_one(host))
-            for place, host in enumerate(hosts)
-        ]
-        self._known = read
-        return [item for _, items in read for item in items]
+        known, items = self._known
+        same = len(known) if len(known) <= len(hosts) and all(map(is_, known, hosts)) else 0
+        found = items[:] if same else []
+        for number in range(same, len(hosts)):
+            found += self._read_one(hosts[number], number)
+        self._known = list(hosts), found
+        return found[:]
 
-    def _read_one(self, host: HostObject) -> list[HostItem[HostPiece[HostObject]]]:
+    def _read_one(self, host: HostObject, number: int) -> list[HostItem[HostPiece[HostObject]]]:
         pieces = self._form.read(host)
-        return [make_host_item(HostPiece(host, piece.places, len(pieces) == 1), piece.message) for piece in pieces]
+        return [
+            make_host_item(HostPiece(host, piece.places, len(pieces) == 1, number), piece.message) for piece in pieces
+        ]
 
 
 class _Output(NamedTuple, Generic[HostObject]):
@@ -98,10 +102,9 @@ def write_view(
     """The list to send in place of `hosts`."""
     if request.is_unchanged:
         return list(hosts)
-    numbers = {id(host): number for number, host in enumerate(hosts)}
     outputs: list[_Output[HostObject]] = []
     for group in _group_by_object(request.shown):
-        output = _make_output(form, group, numbers)
+        output = _make_output(form, group)
         outputs += _join(outputs.pop(), output) if outputs else [output]
     if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
         filler = Message("user", (Text(FIRST_USER_FILLER),))
@@ -123,10 +126,10 @@ def _group_by_object(
         yield group
 
 
-def _make_output(
-    form: MessageFormat[HostObject], group: Sequence[Shown[HostPiece[HostObject]]], numbers: Mapping[int, int]
-) -> _Output[HostObject]:
+def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiece[HostObject]]]) -> _Output[HostObject]:
     first, item = group[0], group[0].item
+    if item is not None and item.host.is_whole and first.state == "kept" and first.signed:
+        return _make_kept_output(form, first, item.host)
     parts = [part for shown in group for part in shown.message.parts]
     texts = tuple(part for part in parts if isinstance(part, Text))
     texts = texts if len(texts) == len(parts) else ()
@@ -141,7 +144,18 @@ def _make_output(
     roles = {shown.message.role for shown in group}
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
-    return _Output(role if len(roles) == 1 else "mixed", host, numbers[id(host)], edits, texts, is_kept=kept)
+    return _Output(role if len(roles) == 1 else "mixed", host, item.host.number, edits, texts, is_kept=kept)
+
+
+def _make_kept_output(
+    form: MessageFormat[HostObject], shown: Shown[HostPiece[HostObject]], piece: HostPiece[HostObject]
+) -> _Output[HostObject]:
+    """The same for an object that is kept as it is: most are."""
+    role, parts = shown.message.role, shown.message.parts
+    side = "user" if role == "tool" and form.results_are_user else role
+    texts = tuple(part for part in parts if isinstance(part, Text))
+    edits = [PartEdit(place) for place in piece.places]
+    return _Output(side, piece.host, piece.number, edits, texts if len(texts) == len(parts) else (), None, is_kept=True)
 
 
 def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Output[HostObject]]:

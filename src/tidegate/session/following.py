@@ -94,6 +94,10 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     saved_tokens: int
 
 
+class _ConversationMoved(Exception):
+    """Another process appended messages to the conversation: look again what is new."""
+
+
 class FollowingSession(Generic[HostObject]):
     """Follows a host's list of messages; see the top of this file."""
 
@@ -101,6 +105,7 @@ class FollowingSession(Generic[HostObject]):
         self.session = session
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
+        self._matched: tuple[list[str], list[str]] = [], []  # the keys of the last list, and the ids found for them
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -130,12 +135,17 @@ class FollowingSession(Generic[HostObject]):
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
         """
         with self._lock:
-            self.session.history.refresh()
-            known = self._tree.match([item.key for item in items])
-            if branch := self._find_branch(known):
-                self.session._append_all(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                self.session._append_all(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._match(items)
+                try:
+                    if branch := self._find_branch(known):
+                        self.session._append_all(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        self.session._append_all(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             self.session.fit(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
@@ -148,14 +158,42 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            self.session.history.refresh()
-            known = self._tree.match([item.key for item in items])
-            if branch := self._find_branch(known):
-                await self.session._append_all_async(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                await self.session._append_all_async(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._match(items)
+                try:
+                    if branch := self._find_branch(known):
+                        await self.session._append_all_async(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        await self.session._append_all_async(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             await self.session.fit_async(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
+
+    def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
+        """The payloads for the place where the conversation is now. If another process moved it on before they were
+        appended, they are not appended after its messages: they may be the same ones.
+        """
+        tip, complete = self._tree.tip, _complete(payloads)
+
+        def make(first: int) -> Sequence[EventPayload]:
+            if self._tree.tip != tip:
+                raise _ConversationMoved
+            return complete(first)
+
+        return make
+
+    def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
+        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
+        keys = [item.key for item in items]
+        before, ids = self._matched
+        if keys[: len(before)] != before:
+            before, ids = [], []
+        found = ids + self._tree.match(keys[len(before) :], ids[-1] if ids else ROOT)
+        self._matched = keys[: len(found)], found
+        return found
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
         """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
@@ -192,7 +230,7 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         session = self.session
-        ids = self._tree.match([item.key for item in items])
+        ids = self._match(items)
         shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
         unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
         return FollowedRequest(
@@ -221,8 +259,8 @@ class FollowingSession(Generic[HostObject]):
         A `partial` answer is kept, but is not part of the list.
         """
         with self._lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, notes, partial):
-                self.session._append_all(_complete(payloads))
+            if reply is not None or usage or notes:
+                self.session._append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
     async def record_reply_async(
         self,
@@ -236,8 +274,26 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, notes, partial):
-                await self.session._append_all_async(_complete(payloads))
+            if reply is not None or usage or notes:
+                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+
+    def _make_reply(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None,
+        key: str,
+        notes: Sequence[NoteAdded],
+        partial: bool,
+    ) -> MakePayloads:
+        """The payloads of a reply, made again for every attempt: another process may have recorded its own answer to
+        the same request, and then this one is not shown.
+        """
+
+        def make(first: int) -> Sequence[EventPayload]:
+            return _complete(self._reply_payloads(request, reply, usage, key, notes, partial))(first)
+
+        return make
 
     def _reply_payloads(
         self,

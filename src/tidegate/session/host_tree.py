@@ -176,10 +176,13 @@ class HostTree:
         elif results:
             self._children.setdefault((answer, added.key), Step(message.id, results))
 
-    def walk(self, keys: Sequence[str]) -> list[Step]:
-        """The messages that these keys name from the start on, as far as any branch has them."""
+    def walk(self, keys: Sequence[str], after: str = ROOT) -> list[Step]:
+        """The messages that these keys name after a message, as far as any branch has them.
+
+        Messages that were found once are found again: a step of the tree never changes.
+        """
         found: list[Step] = []
-        at = ROOT
+        at = after
         for key in keys:
             step = self._children.get((at, key))
             if step is None:
@@ -188,9 +191,9 @@ class HostTree:
             found.append(step)
         return found
 
-    def match(self, keys: Sequence[str]) -> list[str]:
-        """The ids of the messages that these keys name from the start on, as far as any branch has them."""
-        return [step.id for step in self.walk(keys)]
+    def match(self, keys: Sequence[str], after: str = ROOT) -> list[str]:
+        """The ids of the messages that these keys name after a message, as far as any branch has them."""
+        return [step.id for step in self.walk(keys, after)]
 
     def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
         """The calls of an answer that the host does not know."""

@@ -119,6 +119,7 @@ class AgentThread:
         self._open_questions: set[asyncio.Future[bool]] = set()
         self._shell_tasks: set[asyncio.Task[ToolResult]] = set()
         self.launch_options: LaunchOptions | None = None
+        self.plan_mode = False
         self.commands = create_command_registry()
 
     def start(self) -> None:
@@ -219,6 +220,7 @@ class AgentThread:
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
         self.agent, self.launch_options = agent, launch
+        agent.agent.toolbox.plan_mode = self.plan_mode
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
         session.history.observe(lambda event: self._listener(EventLogged(event)))
@@ -326,6 +328,16 @@ class AgentThread:
             return await self.commands.answer(line, context)
         finally:
             self._update_status()
+
+    def set_plan_mode(self, on: bool) -> None:
+        """Switch the plan mode of this agent and of those that are opened later."""
+
+        def switch() -> None:
+            self.plan_mode = on
+            if self.agent is not None:
+                self.agent.agent.toolbox.plan_mode = on
+
+        self._loop.call_soon_threadsafe(switch)
 
     def run_shell(self, command: str, environment: Mapping[str, str]) -> "Future[ToolResult]":
         """Run a command that the user typed, with the variables that a command of the agent sees. Cancel the future to

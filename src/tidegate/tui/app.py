@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Final, assert_never
+from typing import ClassVar, assert_never
 
 from textual import on, work
 from textual.app import App, ComposeResult
@@ -24,6 +24,7 @@ from tidegate.commands.actions import (
     Quit,
     ReopenSession,
     ResumeSession,
+    SetPlanMode,
     SwitchModel,
     SwitchPolicy,
     apply_change,
@@ -60,15 +61,12 @@ from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, EMBED
 from tidegate.tui.paste_filter import make_driver_class
 from tidegate.tui.screens.chat_pickers import ChatPickers
 from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.status.activity_line import ActivityLine, format_duration
+from tidegate.tui.status.activity_line import ActivityLine
 from tidegate.tui.status.status_bar import StatusBar
 from tidegate.tui.status.status_figures import StatusFigures
 from tidegate.tui.themes import DARK_THEME, LIGHT_THEME, find_theme, read_saved_theme, save_theme
 from tidegate.tui.turn_state import TurnState
 from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
-
-_LONG_TURN_SECONDS: Final = 20
-"""A turn that takes longer rings the bell of the terminal at its end: the user may be elsewhere."""
 
 
 class ChatApp(App[int]):
@@ -218,10 +216,8 @@ class ChatApp(App[int]):
 
     def _handle_turn_finished(self, over: TurnFinished) -> None:
         self.approvals.deny_all()
-        elapsed = self.turn_state.clock() - self.turn_state.turn_since
-        if elapsed >= _LONG_TURN_SECONDS and not over.was_interrupted:
+        if self.turn_state.take_long_end():
             self.bell()
-            self.turn_state.add_remark(f"The turn ended after {format_duration(elapsed)}.")
         if over.agent_finished:
             self.exit(0)
         elif not over.was_interrupted and not over.problem:
@@ -342,6 +338,10 @@ class ChatApp(App[int]):
                 return
             case AttachOutput():
                 self._attach_output()
+            case SetPlanMode(on):
+                self.agent_thread.set_plan_mode(on)
+                self.turn_state.plan_mode = on
+                self._update_waiting()
             case ChooseTheme(name):
                 self._choose_theme(name)
             case Quit():

@@ -7,6 +7,7 @@ Field names are the camelCase ones that our requests use; any other name is refu
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from tidegate.wire.gemini.field_names import get_field
 from tidegate.wire.gemini.validate_fields import (
     BAD_FUNCTION_NAME_TEXT,
     BODY_FIELDS,
@@ -224,6 +225,6 @@ def _check_data(key: str, value: object, where: str) -> Iterator[RequestFault]:
         elif not has_only_finite_numbers(inner):
             yield RequestFault("OC10", f"The input data is not valid json: NaN or Infinity at '{where}.{field}'", where)
     elif key == "inlineData" and not (
-        isinstance(value.get("data"), str) and isinstance(value.get("mimeType", value.get("mime_type")), str)
+        isinstance(value.get("data"), str) and isinstance(get_field(value, "mimeType"), str)
     ):
         yield RequestFault("GE1", f"{where}: mimeType and data are required", where)

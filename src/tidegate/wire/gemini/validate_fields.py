@@ -45,17 +45,11 @@ _SCHEMA_FIELDS = frozenset(
 
 
 def check_field_names(value: Mapping[str, object], known: frozenset[str], where: str) -> Iterator[RequestFault]:
-    """The provider takes a field under its JSON name (`parametersJsonSchema`) and its name in the protocol."""
-    for key in value:
-        if key not in known and _to_json_name(key) not in known:
+    for key in with_camel_case(value):
+        if key not in known:
             place = f" at '{where}'" if where else ""
             text = f'Invalid JSON payload received. Unknown name "{str(key)[:80]}"{place}: Cannot find field.'
             yield RequestFault("GE8", text, where)
-
-
-def _to_json_name(key: object) -> str:
-    first, *rest = str(key).split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def check_declarations(tools: object) -> Iterator[RequestFault]:
@@ -91,7 +85,7 @@ def _check_declaration(entry: ToolEntry) -> Iterator[RequestFault]:
         yield RequestFault("GE5", f"Duplicate function declaration found: {one['name']}", where)
     if one.get("parameters") is not None:
         yield from _check_schema(one["parameters"], f"{where}.parameters")
-    free = one.get("parametersJsonSchema", one.get("parameters_json_schema"))
+    free = one.get("parametersJsonSchema")
     if free is not None and (fault := find_schema_fault(free)):
         yield RequestFault("GE8", f"Invalid value at '{where}.parameters_json_schema': {fault}", where)
 
