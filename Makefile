@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 UV_VERSION := 0.13.7
 PYRIGHT_VERSION := 1.1.414
+TWINE_VERSION := 7.0.0
 # Left by us or by the caller's shell, these would make the result depend on who runs it.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -171,6 +172,18 @@ lock: ## write requirements/*.txt anew from pyproject.toml
 	@$(LOCK) --group docs --output-file requirements/docs.txt
 	@rm -rf build
 	@echo "lock: wrote requirements/dev.txt, requirements/runtime.txt and requirements/docs.txt"
+
+RELEASE := build/release
+
+release: $(STAMP) ## build wheel and source distribution, check and try them, write the bill of materials (PYTHON=python3.13)
+	@rm -rf dist $(RELEASE)
+	@$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	@$(PYTHON) -m venv $(RELEASE)/twine && $(RELEASE)/twine/bin/python -m pip install --quiet --disable-pip-version-check twine==$(TWINE_VERSION)
+	@$(RELEASE)/twine/bin/twine check --strict dist/*
+	@$(PYTHON) -m venv $(RELEASE)/empty && $(RELEASE)/empty/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@cd $(RELEASE) && empty/bin/tidegate --version && empty/bin/python $(CURDIR)/examples/custom_stage.py
+	@$(RELEASE)/empty/bin/python bench/bill_of_materials.py dist/tidegate.spdx.json
+	@ls -l dist
 
 wheel: $(STAMP) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import pytest
 from packaging.requirements import Requirement
 
+from tidegate import __version__
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tidegate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -95,7 +97,7 @@ def test_environment_is_clean(installed: Installed) -> None:
 
 
 def test_command_tells_its_version(installed: Installed) -> None:
-    assert PROJECT["version"] in installed.run("tidegate", "--version").split()
+    assert __version__ in installed.run("tidegate", "--version").split()
 
 
 def test_plugins_are_listed_without_an_extra(installed: Installed) -> None:

@@ -24,6 +24,14 @@ _EXTRAS = {
 """The extra that installs a package, by the name under which it is imported."""
 
 
+def list_extras() -> dict[str, bool]:
+    """Every extra by name, and whether all its packages are installed."""
+    found: dict[str, bool] = {}
+    for package, extra in sorted(_EXTRAS.items(), key=lambda item: item[1]):
+        found[extra] = found.get(extra, True) and find_spec(package) is not None
+    return found
+
+
 def require_packages(*names: str) -> None:
     """Raise BadInput with the install command if one of these packages is not installed."""
     for name in names:

@@ -1,6 +1,7 @@
 """The parser of the command line: `tidegate` and its commands, each of which adds its own parser."""
 
 import argparse
+import platform
 from typing import NoReturn
 
 from tidegate import __version__
@@ -33,6 +34,7 @@ from tidegate.cli import (
     view,
     wrap,
 )
+from tidegate.cli.extras import list_extras
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
@@ -46,6 +48,18 @@ _COMMANDS = (
 """In the order of `tidegate --help`."""
 
 
+class _ShowVersion(argparse.Action):
+    """Looks for the extras when it is asked: finding packages takes time."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        extras = list_extras()
+        print(f"tidegate {__version__} with Python {platform.python_version()}")
+        print("extras installed:", ", ".join(name for name, is_there in extras.items() if is_there) or "none")
+        if missing := [name for name, is_there in extras.items() if not is_there]:
+            print(f"not installed:    {', '.join(missing)}   (pip install 'tidegate[{missing[0]}]')")
+        parser.exit(EXIT_OK)
+
+
 class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and a remedy, not the whole usage."""
@@ -57,7 +71,7 @@ class CommandParser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser. Its result has `run_command`, the function of the command. Without one it prints the help."""
     parser = CommandParser(prog="tidegate", description=_ABOUT)
-    parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and the extras, and exit")
 
     def print_help(_: argparse.Namespace) -> int:
         parser.print_help()

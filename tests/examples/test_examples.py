@@ -1,0 +1,109 @@
+"""Every program of examples/ runs as it is, against a strict provider on this machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
+from tests.store.conftest import postgres, postgres_data, postgres_url
+from tidegate import DataFolder, load
+
+__all__ = ["postgres", "postgres_data", "postgres_url"]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+WINDOW = 16_000
+
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="the examples are not in the source distribution")
+
+
+def run_example(name: str, folder: Path, *arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **variables},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_every_program_is_short_and_has_a_test_and_a_line_in_the_list() -> None:
+    tests = Path(__file__).read_text("utf-8")
+    page = (EXAMPLES.parent / "docs" / "howto.md").read_text("utf-8")
+    assert len(PROGRAMS) >= 7
+    for name in PROGRAMS:
+        assert f'"{name}"' in tests
+        assert f"| `{name}` |" in page
+        assert 20 <= len((EXAMPLES / name).read_text("utf-8").splitlines()) <= 80
+
+
+def test_own_loop_with_openai(tmp_path: Path) -> None:
+    with run_provider("openai_chat", LongTask(40, parallel=2), WINDOW) as fake:
+        shown = run_example("own_loop_openai.py", tmp_path, OPENAI_BASE_URL=fake.url, OPENAI_API_KEY=KEY)
+        assert fake.refused == []
+        assert len(fake.seen) == 21
+    assert shown.startswith(FINAL_ANSWER)
+    assert "of 16,000 tokens" in shown
+
+
+def test_own_loop_with_anthropic(tmp_path: Path) -> None:
+    with run_provider("anthropic", LongTask(40, parallel=2), WINDOW) as fake:
+        shown = run_example("own_loop_anthropic.py", tmp_path, ANTHROPIC_BASE_URL=fake.host, ANTHROPIC_API_KEY=KEY)
+        assert fake.refused == []
+        assert len(fake.seen) == 21
+    assert shown.startswith(FINAL_ANSWER)
+
+
+def test_streaming_and_async_twice_in_one_conversation(tmp_path: Path) -> None:
+    with run_provider("openai_chat", LongTask(0), WINDOW) as fake:
+        for question in ("Why?", "And now?"):
+            shown = run_example("streaming_async.py", tmp_path, question, OPENAI_BASE_URL=fake.url, OPENAI_API_KEY=KEY)
+            assert shown.strip() == FINAL_ANSWER
+        assert fake.refused == []
+        assert [message["role"] for message in fake.seen[-1].body["messages"]] == ["user", "assistant", "user"]
+
+
+def test_custom_stage(tmp_path: Path) -> None:
+    shown = run_example("custom_stage.py", tmp_path)
+    assert shown.startswith("step 0 took 4.2 s\nstep 1 took 4.2 s\nstep 2 took 4.2 s\n[497 lines cut; recall m3]")
+
+
+def check_bot(folder: Path, *arguments: str) -> None:
+    with run_provider("openai_chat", LongTask(0), WINDOW) as fake:
+        shown = run_example(
+            "bot_with_many_sessions.py", folder, *arguments, OPENAI_BASE_URL=fake.url, OPENAI_API_KEY=KEY
+        )
+        assert fake.refused == []
+        assert len(fake.seen) == 20
+    assert "10 sessions are kept" in shown
+
+
+def test_bot_with_many_sessions(tmp_path: Path) -> None:
+    check_bot(tmp_path)
+    with DataFolder(tmp_path / "data") as data, data.open("user-3") as session:
+        assert [item.message.role for item in session.view.items] == ["user", "assistant"] * 2
+
+
+def test_bot_with_many_sessions_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    check_bot(tmp_path, postgres_url)
+    assert not (tmp_path / "data" / "tidegate.db").exists()
+
+
+def test_mcp_recall(tmp_path: Path) -> None:
+    shown = run_example("mcp_recall.py", tmp_path)
+    assert "Tools: recall, search, notes, status" in shown
+    assert "Step 3: port 8003 is taken." in shown
+
+
+def test_tuned_policy(tmp_path: Path) -> None:
+    shown = run_example("tuned_policy.py", tmp_path)
+    found = load(tmp_path / "tuned.yaml").settings["at"]
+    assert f"above a pressure of {found}." in shown
+    assert found != load(tmp_path / "mine.yaml").settings["at"]
