@@ -48,11 +48,14 @@ test-fast: $(STAMP) ## run the quick tests of the engine, for the inner loop
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST) $(ARGS)
 
 # Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
-CLIENTS = @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0
+CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 opencode-ai@1.18.18 \
+  @google/gemini-cli@0.61.0 @mariozechner/pi-coding-agent@0.73.1 @qwen-code/qwen-code@0.24.4
 
-test-clients: $(STAMP) ## run real Claude Code and Codex through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
-	@npm install --silent --no-audit --no-fund --prefix .envs/clients $(CLIENTS) || echo "npm cannot install the clients"
-	@TIDEGATE_CLIENTS=.envs/clients $(BIN)/python -m pytest -q -rs tests/clients $(ARGS)
+test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
+	@for client in $(CLIENTS); do \
+	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
+	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
+	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
 
 # Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
 INTEGRATIONS ?= .envs/integrations

@@ -34,7 +34,7 @@ from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.screens.context_pane import ContextPane
 
-CHAT = (100, 33)
+CHAT = (100, 48)
 PANE = (100, 28)
 TIMELINE = (100, 18)
 PROJECT = "shop"

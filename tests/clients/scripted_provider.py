@@ -1,4 +1,4 @@
-"""A provider for real clients: Anthropic Messages and OpenAI Responses, streamed, with a scripted model.
+"""A provider for real clients: Anthropic Messages, OpenAI chat and Responses, Gemini; streamed, with a scripted model.
 
 The model is a function of the request: it answers the newest tool result, so that retries are harmless. It refuses
 requests above its window in the provider's own words, and judges every edited request by the wire's validator.
@@ -19,8 +19,9 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_fram
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
-_STEP_ID: Final = re.compile(r"(?:toolu|call)_step_(\d+)")
-_SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell")
+_STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)\.")
+"""The call of a step, or its text: Gemini's clients do not send ids back."""
+_SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
 """Rules that newer fields and roles of real clients break in their own requests."""
 
@@ -35,15 +36,31 @@ class SeenRequest(NamedTuple):
 
 class ScriptedProvider:
     """`script(step)` is the shell command of a step, or None for the end. `refuse_at`: these steps are refused once as
-    too long. `window` is in tokens, counted on the bytes of the request."""
+    too long. `window` is in tokens, counted on the bytes of the request. At `recall_at` the model recalls the word
+    `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
+    `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep.
+    """
 
     def __init__(
-        self, script: Callable[[int], str | None], *, window: int | None = None, refuse_at: tuple[int, ...] = ()
+        self,
+        script: Callable[[int], str | None],
+        *,
+        window: int | None = None,
+        refuse_at: tuple[int, ...] = (),
+        recall_at: tuple[int, ...] = (),
+        recalled_word: str = "",
+        agents: int = 0,
     ) -> None:
+        self._agents = agents
         self._script = script
+        self._recall_at = recall_at
+        self._recalled_word = recalled_word
+        self.recalled: dict[str, str] = {}
         self._window = window
         self._refuse_at = set(refuse_at)
         self._count = create_counter("gpt-4o").count_text
+        self.bodies: list[bytes] = []
+        """Every body that arrived, also of requests that no model answers."""
         self.seen: list[SeenRequest] = []
         self.refused: list[str] = []
         self.faults: list[str] = []
@@ -84,19 +101,20 @@ class ScriptedProvider:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in top[1:] if line)}
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
         path = top[0].split()[1]
-        wire = "anthropic" if "/messages" in path else "openai_responses" if path.endswith("/responses") else ""
+        self.bodies += [raw] if raw else []
+        wire = _find_wire(path)
         if not wire or not raw or "count_tokens" in path:
             await _send(writer, 200, b'{"data":[],"input_tokens":1,"has_more":false,"models":[]}')
             return
         status, answer, body = self._play(wire, path, headers, raw)
         if status != 200 or not isinstance(answer, ScriptedAnswer):
             await _send(writer, status, msgspec.json.encode(answer))
-        elif not body.get("stream"):
+        elif not body.get("stream") and ":stream" not in path:
             await _send(writer, 200, msgspec.json.encode(encode_response_body(wire, answer)))
         else:
             # Clients join answers that have the same id.
             data = encode_sse(wire, encode_frames(wire, answer))
-            data = re.sub(rb'"(msg|resp|fc|rs)_\d+"', rb'"\g<1>_%d"' % len(self.seen), data)
+            data = re.sub(rb'"(msg|resp|fc|rs|chatcmpl)[_-]\d+"', rb'"\g<1>_%d"' % len(self.seen), data)
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(data)
             writer.write(head + data)
             await writer.drain()
@@ -122,6 +140,8 @@ class ScriptedProvider:
             self.refused.append(f"step {step}: {tokens} tokens")
             return 400, _too_long(wire, tokens, self._window or tokens - 1000), body
         usage = Usage(tokens, 20, 0, 0)
+        if self._agents:
+            return 200, _start_agent(body, self._agents), body
         command = self._script(step)
         if command is None:
             return 200, ScriptedAnswer(text="All steps are done.", usage=usage), body
@@ -130,18 +150,70 @@ class ScriptedProvider:
         )
         thinks = "thinking" in body or "reasoning" in body
         thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
-        return 200, ScriptedAnswer(text=f"Step {step}.", calls=(call,), usage=usage, **thought), body
+        calls = self._add_recall(step, call, raw, body)
+        return 200, ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought), body
+
+    def _add_recall(self, step: int, call: Call, raw: bytes, body: Json) -> tuple[Call, ...]:
+        self.recalled |= _find_recalled(body)
+        ident = f"toolu_recall_{step}"
+        if step not in self._recall_at or ident in raw.decode() or "recall" not in _tool_schemas(body):
+            return (call,)
+        recall = Call(ident, "recall", msgspec.json.encode({"what": self._recalled_word}).decode())
+        return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
-        done = _STEP_ID.findall(raw.decode())
-        return int(done[-1]) + 1 if done else 0
+        """The step after the last one that the request shows; a recall that was answered belongs to its own step."""
+        done = [(kind or text, int(by_id or by_text)) for kind, by_id, text, by_text in _STEP_ID.findall(raw.decode())]
+        kind, number = done[-1] if done else ("step", -1)
+        return number + (kind != "recall")
+
+
+def _start_agent(body: Json, depth: int) -> ScriptedAnswer:
+    """Start the agent of the next level, or end when that has ended or this is the last."""
+    named = re.findall(r"Agent of level (\d+)", str(body["messages"][0]))
+    level = int(named[-1]) if named else 0
+    ident = f"toolu_agent_{level + 1}"
+    if level == depth or f"'tool_use_id': '{ident}'" in str(body["messages"]):
+        return ScriptedAnswer(text=f"Level {level}: All steps are done.")
+    asked = {
+        "description": "the next level",
+        "prompt": f"Agent of level {level + 1}: start the next one.",
+        "subagent_type": "general-purpose",
+        "run_in_background": False,
+    }
+    return ScriptedAnswer(calls=(Call(ident, "Agent", msgspec.json.encode(asked).decode()),))
+
+
+def _find_wire(path: str) -> str:
+    path = path.partition("?")[0]
+    if "/messages" in path:
+        return "anthropic"
+    if path.endswith("/responses"):
+        return "openai_responses"
+    if path.endswith("/chat/completions"):
+        return "openai_chat"
+    return "gemini" if path.endswith(("enerateContent",)) else ""
+
+
+def _find_recalled(value: object) -> dict[str, str]:
+    """The results of recalls in a request, by call."""
+    if isinstance(value, list):
+        return {key: text for each in value for key, text in _find_recalled(each).items()}
+    if not isinstance(value, dict):
+        return {}
+    ident = str(value.get("tool_use_id") or (value.get("call_id") if "output" in value else ""))
+    if "_recall_" in ident:
+        return {ident: str(value.get("content") or value.get("output"))}
+    return {key: text for each in value.values() for key, text in _find_recalled(each).items()}
 
 
 def _tool_schemas(body: Json) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for tool in body.get("tools") or []:
-        for each in tool.get("tools", [tool]) if tool.get("type") == "namespace" else [tool]:
-            found[str(each.get("name", ""))] = each.get("input_schema") or each.get("parameters") or {}
+        inner = tool.get("functionDeclarations") or tool.get("tools") or [tool.get("function", tool)]
+        for each in inner:
+            schema = each.get("input_schema") or each.get("parameters") or each.get("parametersJsonSchema") or {}
+            found[str(each.get("name", ""))] = schema
     return found
 
 
@@ -153,6 +225,8 @@ def _arguments(schema: Json, command: str) -> str:
     value: Json = {"command": ["bash", "-lc", command] if as_list else command}
     if "description" in schema.get("required", []):
         value["description"] = "a step"
+    if "is_background" in schema.get("required", []):
+        value["is_background"] = False
     return msgspec.json.encode(value).decode()
 
 
@@ -160,6 +234,9 @@ def _too_long(wire: str, tokens: int, window: int) -> Json:
     if wire == "anthropic":
         message = f"prompt is too long: {tokens} tokens > {window} maximum"
         return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    if wire == "gemini":
+        message = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
+        return {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
     message = "Your input exceeds the context window of this model. Please adjust your input and try again."
     fault = {"message": message, "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded"}
     return {"error": fault}

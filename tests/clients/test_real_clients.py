@@ -1,9 +1,11 @@
 """Real clients through the gateway: `make test-clients` installs them and runs this; elsewhere it is skipped.
 
-Claude Code and Codex do scripted tasks against a provider with a window of 32,000 tokens that never says it is large.
+Every client does a short scripted task, whose requests are forwarded byte for byte. Claude Code and Codex also do a
+long one against a provider with a window of 32,000 tokens that never says it is large.
 """
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -12,13 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.clients.scripted_provider import ScriptedProvider
-from tests.gateway.serving import Running, run_gateway
-from tidegate.core.events import BranchStarted
+from tests.gateway.serving import RecordingGateway, Running, run_gateway
+from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.messages import text_of
+from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.gateway.settings import Upstream
 
 FOLDER = Path(os.environ.get("TIDEGATE_CLIENTS", ".envs/clients")).absolute() / "node_modules" / ".bin"
 STEPS = int(os.environ.get("TIDEGATE_CLIENT_STEPS", "40"))
 NOISE = "for i in $(seq 1 90); do echo line $i of step {n} is some output of a tool; done"
+FACT = "the teapot on shelf 9f3a prefers oolong"
+FACT_AT = 3
 
 
 def needs(client: str) -> Path:
@@ -28,12 +34,17 @@ def needs(client: str) -> Path:
 
 
 def script(steps: int) -> "type[str] | object":
-    return lambda step: NOISE.format(n=step) if step < steps else None
+    def make_command(step: int) -> str | None:
+        fact = f"; echo {FACT}; echo and that was step {step}" if step == FACT_AT else ""
+        return NOISE.format(n=step) + fact if step < steps else None
+
+    return make_command
 
 
 async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
     """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
-    plain = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+    plain["PATH"] = f"{FOLDER}:{os.environ['PATH']}"  # the Node that the clients want is there
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -54,6 +65,7 @@ async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
 
 
 TASK = "Run the steps you are given, one after the other, and say when all are done."
+KEY = "key-of-nobody-0123"
 CLAUDE_SETTINGS = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
@@ -80,24 +92,126 @@ async def run_codex(running: Running, home: Path) -> str:
         'env_key = "TEST_KEY"\nwire_api = "responses"\n'
     )
     command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
-    return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY="key-of-nobody-0123")
+    return await run_client([*command, "--json", TASK], home, CODEX_HOME=str(config), TEST_KEY=KEY)
 
 
-RUNS = {"claude": run_claude, "codex": run_codex}
-FAMILY = {"claude": "anthropic", "codex": "openai"}
+async def run_opencode(running: Running, home: Path) -> str:
+    model = {"name": "m", "limit": {"context": 128_000, "output": 8_000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "p",
+        "options": {"baseURL": f"{running.url}/v1", "apiKey": KEY},
+        "models": {"m": model},
+    }
+    settings = {"provider": {"p": provider}, "permission": "allow"}
+    (home / "opencode.json").write_text(json.dumps(settings))
+    command = [str(needs("opencode")), "run", "-m", "p/m", TASK]
+    return await run_client(
+        command, home, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_SHARE="1"
+    )
 
 
-@pytest.mark.parametrize("client", RUNS)
+async def run_gemini(running: Running, home: Path) -> str:
+    folder = home / ".gemini"
+    folder.mkdir()
+    auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}  # with a base URL it would want another one
+    (folder / "settings.json").write_text(json.dumps(auth))
+    command = [str(needs("gemini")), "-m", "gemini-2.5-pro", "-y", "-p", TASK]
+    return await run_client(
+        command,
+        home,
+        GEMINI_API_KEY=KEY,
+        GOOGLE_GEMINI_BASE_URL=running.url,
+        GEMINI_CLI_TRUST_WORKSPACE="true",
+        GEMINI_TELEMETRY_ENABLED="false",
+    )
+
+
+async def run_pi(running: Running, home: Path) -> str:
+    folder = home / ".pi" / "agent"
+    folder.mkdir(parents=True)
+    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    model = {
+        "id": "m",
+        "name": "m",
+        "reasoning": False,
+        "input": ["text"],
+        "contextWindow": 128_000,
+        "maxTokens": 8_000,
+        "cost": cost,
+    }
+    provider = {"baseUrl": f"{running.url}/v1", "api": "openai-completions", "apiKey": KEY, "models": [model]}
+    (folder / "models.json").write_text(json.dumps({"providers": {"p": provider}}))
+    command = [str(needs("pi")), "--provider", "p", "--model", "m", "-p", TASK]
+    return await run_client(command, home, PI_OFFLINE="1")
+
+
+async def run_qwen(running: Running, home: Path) -> str:
+    command = [str(needs("qwen")), "--auth-type", "openai", "-y", "-p", TASK]
+    return await run_client(
+        command, home, OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{running.url}/v1", OPENAI_MODEL="qwen3-coder-plus"
+    )
+
+
+RUNS = {
+    "claude": run_claude,
+    "codex": run_codex,
+    "opencode": run_opencode,
+    "gemini": run_gemini,
+    "pi": run_pi,
+    "qwen": run_qwen,
+}
+FAMILY = {
+    "claude": "anthropic",
+    "codex": "openai",
+    "opencode": "openai",
+    "gemini": "gemini",
+    "pi": "openai",
+    "qwen": "openai",
+}
+each_client = pytest.mark.parametrize("client", RUNS)
+with_window = pytest.mark.parametrize("client", ["claude", "codex"])
+
+
+@each_client
+def test_a_short_task_is_forwarded_byte_for_byte(client: str, tmp_path: Path) -> None:
+    needs(client)
+    home = tmp_path / "home"
+    home.mkdir()
+
+    async def run() -> None:
+        async with ScriptedProvider(script(3)) as provider:  # type: ignore[arg-type]
+            family = FAMILY[client]
+            upstream = Upstream(family, family, provider.url)  # type: ignore[arg-type]
+            async with run_gateway(tmp_path / "data", upstream, make=RecordingGateway) as running:
+                output = await RUNS[client](running, home)
+                names = [info.name for info in running.data.store.sessions()]
+                assert isinstance(running.gateway, RecordingGateway)
+                assert sorted(running.gateway.bodies) == sorted(provider.bodies)
+        assert "All steps are done." in output
+        assert provider.steps[-1] == 3
+        assert len(provider.bodies) >= 4
+        assert len(names) == 1
+
+    asyncio.run(run())
+
+
+@with_window
 def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
     needs(client)
     home = tmp_path / "home"
     home.mkdir()
 
     async def run() -> None:
-        async with ScriptedProvider(script(STEPS), window=32_000) as provider:  # type: ignore[arg-type]
+        async with ScriptedProvider(
+            script(STEPS),  # type: ignore[arg-type]
+            window=32_000,
+            recall_at=(STEPS * 2 // 3, STEPS - 1),
+            recalled_word="teapot",
+        ) as provider:
             family = FAMILY[client]
             upstream = Upstream(family, family, provider.url)  # type: ignore[arg-type]
-            async with run_gateway(tmp_path / "data", upstream, window=32_000) as running:
+            async with run_gateway(tmp_path / "data", upstream, window=32_000, recall=True) as running:
                 output = await RUNS[client](running, home)
                 names = [info.name for info in running.data.store.sessions()]
                 branches = [
@@ -113,12 +227,17 @@ def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
         assert not any(re.search(rb"being continued|COMPACTION", seen.raw) for seen in provider.seen)
         assert len([name for name in names if name.startswith(client)]) == 1
         assert branches == []
+        assert len(provider.recalled) == 2
+        assert all(FACT in text for text in provider.recalled.values()), provider.recalled
+        transcripts = [path.read_text(errors="replace") for path in home.rglob("*.jsonl")]
+        assert any(f"line 90 of step {STEPS - 1}" in text for text in transcripts)
+        assert not any("toolu_recall" in text for text in [output, *transcripts])
         assert "defect" not in "".join(running.lines)
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("client", RUNS)
+@with_window
 def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
     needs(client)
     home = tmp_path / "home"
@@ -131,6 +250,37 @@ def test_an_injected_overflow_is_invisible(client: str, tmp_path: Path) -> None:
                 output = await RUNS[client](running, home)
         assert "All steps are done." in output
         assert len(provider.refused) == 1
+
+    asyncio.run(run())
+
+
+def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
+    needs("claude")
+    home = tmp_path / "home"
+    home.mkdir()
+
+    async def run() -> None:
+        async with ScriptedProvider(script(0), agents=3) as provider:  # type: ignore[arg-type]
+            upstream = Upstream("anthropic", "anthropic", provider.url)
+            async with run_gateway(tmp_path / "data", upstream) as running:
+                output = await run_claude(running, home)
+                assert "Level 0: All steps are done." in output
+                logs = {
+                    info.name: list(running.data.open_log(info.name).read()) for info in running.data.store.sessions()
+                }
+        assert len(logs) == 4
+        parents = {
+            name: [e.payload.text for e in log if isinstance(e.payload, NoteAdded) and e.payload.topic == PARENT_TOPIC]
+            for name, log in logs.items()
+        }
+        (root,) = (name for name, found in parents.items() if not found)
+        chain = [root]
+        while below := [name for name, found in parents.items() if found == [chain[-1]]]:
+            chain += below
+        assert len(chain) == 4, parents
+        for level, name in enumerate(chain):
+            said = [text_of(e.payload.message) for e in logs[name] if isinstance(e.payload, MessageAdded)]
+            assert said[-1] == f"Level {level}: All steps are done."
 
     asyncio.run(run())
 

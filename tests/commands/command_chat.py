@@ -10,7 +10,16 @@ from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.runtime import OpenAgent, open_agent
-from tidegate.commands.actions import AttachOutput, CommandAction, PickModel, PickSession, Quit, apply_change
+from tidegate.commands.actions import (
+    AttachOutput,
+    ChooseTheme,
+    CommandAction,
+    PickModel,
+    PickSession,
+    Quit,
+    SetPlanMode,
+    apply_change,
+)
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandAnswer, make_command_context
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
@@ -90,7 +99,8 @@ def open_again(options: LaunchOptions, action: CommandAction | None) -> LaunchOp
     """The options an app opens the agent with after this action."""
     return (
         options
-        if action is None or isinstance(action, AttachOutput | PickModel | PickSession | Quit)
+        if action is None
+        or isinstance(action, AttachOutput | ChooseTheme | SetPlanMode | PickModel | PickSession | Quit)
         else apply_change(options, action)
     )
 

@@ -161,6 +161,34 @@ def test_newest_work_stays_whole_and_what_left_is_described_where_it_was() -> No
     assert any("edit src/part_" in note for note in notes)
 
 
+def test_a_request_whose_work_left_says_how_it_was_answered() -> None:
+    """Without that, finished tasks would read as open. Where the answer stays, no note is needed."""
+    items = a_session(30).view.items
+    requests = [place for place, item in enumerate(items[:-1]) if is_user_request(item.message)]
+    following = [items[place + 1].message for place in requests]
+    assert any(message.role == "assistant" for message in following)
+    notes = [text_of(message) for message in following if is_group_note(message)]
+    assert any(" answered: Part 0 is done." in note for note in notes)
+    assert not any(is_user_request(message) for message in following)
+
+
+def test_a_short_result_is_not_cut_and_outlives_a_long_one_of_the_same_age() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Find out why the build is slow."))
+    for step in range(24):
+        long = "\n".join(f"target {step}.{n} took {n * 37 + step} ms in its own worker" for n in range(60))
+        for ident, text in ((f"s{step}", f"commit {step}77ab\nbranch main\nclean, nothing to do"), (f"l{step}", long)):
+            call = Call(ident, "shell", json.dumps({"command": f"show {ident}"}))
+            session.prepare()
+            session.add(Message("assistant", (call,)), Message("tool", (Result(ident, (Text(text),)),)))
+    assert sweeps(session)
+    results = [text_of(item.message) for item in session.view.items if item.message.role == "tool"]
+    short = [text for text in results if "branch main" in text or "of 3 lines" in text]
+    assert len(short) > 6
+    assert all("commit " in text and "clean, nothing to do" in text for text in short)
+    assert not any("in its own worker" in text for text in results[: len(results) // 3])
+
+
 def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full() -> None:
     for window in (8_000, 32_000):
         session = a_session(window // 100, window=window)
@@ -282,7 +310,7 @@ def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
         hints = [text_of(i.message) for i in session.view.items if text_of(i.message).startswith(HINT_PREFIX)]
         assert bool(hints) is told, name
         if told:
-            ident = re.search(r"recall (m\d+)\]", hints[0])
+            ident = re.search(r"recall (m\d+(?:\.\.m\d+)?)\]", hints[0])
             assert ident is not None
             assert "part_2.go" in recall_text(session.log, ident[1]).text
             session.history.undo()

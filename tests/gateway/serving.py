@@ -12,6 +12,8 @@ import uvicorn
 from tests.fake.server import Fake
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
+from tidegate.gateway.conversations import MakeWatcher
+from tidegate.gateway.http_body import AsgiMessage, Receive, Send
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
 from tidegate.web.live.pages import GatewayPage
@@ -37,6 +39,27 @@ class Running(NamedTuple):
     server: uvicorn.Server
 
 
+class RecordingGateway(Gateway):
+    """A gateway that keeps the bodies of all requests, as the clients sent them."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        pieces: list[bytes] = []
+
+        async def record() -> AsgiMessage:
+            message = await receive()
+            if message["type"] == "http.request":
+                pieces.append(message.get("body", b""))
+                if not message.get("more_body") and any(pieces):
+                    self.bodies.append(b"".join(pieces))
+            return message
+
+        await super().__call__(scope, record, send)
+
+
 def upstream_of(fake: Fake, **more: Any) -> Upstream:
     family = FAMILIES[fake.wire]
     return Upstream(family, family, fake.host, **more)
@@ -44,13 +67,18 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 
 @asynccontextmanager
 async def run_gateway(
-    folder: Path, *upstreams: Upstream, recall: bool = False, **settings: Any
+    folder: Path,
+    *upstreams: Upstream,
+    make: type[Gateway] = Gateway,
+    recall: bool = False,
+    make_watcher: MakeWatcher | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
     chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
-    gateway = Gateway(chosen, data, lines.append)
+    gateway = make(chosen, data, lines.append, make_watcher=make_watcher)
     gateway.page = GatewayPage(chosen, data, gateway.activity)
     server = make_server(gateway, chosen, loop="asyncio")
     task = asyncio.ensure_future(server.serve())

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 
-from tests.fake.server import KEY, Fake
+from tests.fake.server import KEY, Fake, Hang, Step
+from tests.fake.words import busy
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tests.gateway.test_sdks import gemini_client
@@ -182,7 +184,7 @@ def talk_gemini(url: str) -> list[Json]:
         parts: list[Json] = []
         usage = (0, 0)
         for piece in client.models.generate_content_stream(
-            model="gemini-2.5-pro", contents=contents, config={"tools": [{"function_declarations": declared}]}
+            model="gemini-3-pro-preview", contents=contents, config={"tools": [{"function_declarations": declared}]}
         ):
             content = piece.candidates[0].content
             parts += [part.model_dump(exclude_none=True) for part in content.parts or []] if content else []
@@ -355,5 +357,98 @@ def test_tokens_are_counted_for_what_is_sent(tmp_path: Path) -> None:
         counted, sent = (seen.body for seen in fake.seen[-2:])
         assert counted["messages"] == sent["messages"]
         assert counted["tools"] == sent["tools"]
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_a_request_without_tools_is_sent_without_the_hidden_exchanges(wire: str, tmp_path: Path) -> None:
+    answers = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So."),
+        ScriptedAnswer(text="A summary."),
+        ScriptedAnswer(text="On."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                await client.turn()
+                client.say("Summarize.")
+                assert (await client.ask(tools=None if wire == "openai_chat" else [])).status_code == 200
+                client.messages.pop()
+                client.say("Go on.")
+                await client.turn()
+        assert fake.refused == []
+        assert fake.seen[2].raw == client.sent[1]
+        assert " user: start" in fake.seen[3].raw.decode()
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_an_upstream_that_refuses_to_continue(wire: str, tmp_path: Path) -> None:
+    """A whole answer becomes the refusal. A stream breaks off, and the client asks again."""
+    refusal = busy(wire, 429, "7")
+    answers: list[Step] = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        refusal,
+        ScriptedAnswer(text="Look.", calls=(recall_call(2, "start"),)),
+        refusal,
+        ScriptedAnswer(text="Fine."),
+    ]
+
+    async def run() -> None:
+        async with Fake(wire, answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                response = await client.ask()
+                assert (response.status_code, response.headers["retry-after"]) == (429, "7")
+                path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse" if wire == "gemini" else ""
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await client.ask(path, **({} if wire == "gemini" else {"stream": True}))
+                assert await client.turn() == []
+        assert len(fake.refused) == 2
+        assert "recall1" not in fake.seen[-1].raw.decode()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_hangs_up_while_an_answer_is_continued(tmp_path: Path) -> None:
+    """The upstream is cancelled, and the same request can be made again."""
+    rest = ScriptedAnswer(text="The rest of the answer. " * 60)
+    answers: list[Step] = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        Hang(rest, 1500),
+        ScriptedAnswer(text="Look.", calls=(recall_call(2, "start"),)),
+        ScriptedAnswer(text="Done."),
+        ScriptedAnswer(text="Bye."),
+    ]
+
+    async def run() -> None:
+        async with Fake("anthropic", answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                raw = json.dumps(client.body() | {"stream": True}).encode()
+                url = running.url + "/v1/messages"
+                async with http.stream("POST", url, content=raw, headers=client.headers) as response:
+                    async for piece in response.aiter_raw():
+                        if b"The rest" in piece:
+                            break
+                async with asyncio.timeout(20):
+                    while not fake.hung_up:
+                        await asyncio.sleep(0.01)
+                assert await client.turn() == []
+                client.say("Go on.")
+                assert await client.turn() == []
+        assert fake.refused == []
+        last = fake.seen[-1].raw.decode()
+        assert "recall2" in last
+        assert "recall1" not in last
+        assert [block["text"] for block in client.messages[1]["content"]] == ["Look.", "Done."]
 
     asyncio.run(run())

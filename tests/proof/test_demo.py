@@ -22,7 +22,7 @@ from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 from tidegate.proof.chat_proof import ChatObserver, prove_chat
 from tidegate.proof.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
 from tidegate.proof.demo.guided_app import TAKEOVER_HINT, GuidedApp
-from tidegate.proof.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
+from tidegate.proof.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput, make_demo_script
 from tidegate.tui.agent_thread import AgentOpened, EventLogged
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.plain.plain_chat import PlainChat
@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def play(place: Place) -> int:
     async def played() -> int:
-        lines = ScriptedInput(place.seen.window, lambda: place.seen.has_compacted)
+        lines = ScriptedInput(make_demo_script(place.seen.window, lambda: place.seen.has_compacted))
         plain = PlainChat(
             place.data,
             place.opening,

@@ -411,6 +411,7 @@ def test_the_picker_of_the_chat_lists_all(two: Path, tmp_path: Path) -> None:
     shutil.copytree(two / "data", tmp_path / "data")
     data = DataFolder(tmp_path / "data", secrets=[])
     rewritten(data, "bad", 4, NoteAdded("undo", "that"), 1e300)
+    note_workspace(data, "bad", tmp_path / "work")
     data.close()
     shutil.rmtree(tmp_path / "data" / "views")
 

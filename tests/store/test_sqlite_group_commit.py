@@ -21,9 +21,9 @@ from tidegate import KeptLog, Session
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.events import Event, NoteAdded
 from tidegate.store.errors import StaleHead
+from tidegate.store.group_commit import MAX_QUEUED, Append, GroupCommit
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.group_commit import MAX_QUEUED, Append, GroupCommit
 from tidegate.store.store import AsyncAppendStore, Store
 
 NAMES = [f"room {number}" for number in range(20)]

@@ -96,7 +96,7 @@ async def on_stage(
     size: tuple[int, int] = (80, 24),
     open_now: bool = True,
     models: Mapping[str, Provider] | None = None,
-    dark: bool = True,
+    theme: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Stage]:
     workspace = folder / "work"
@@ -116,7 +116,7 @@ async def on_stage(
         return (models or {}).get(asked.model, provider)
 
     data = DataFolder(folder / "data", secrets=[])
-    app = ChatApp(data, opening, workspace, provider_for=provider_for, dark=dark, clock=clock)
+    app = ChatApp(data, opening, workspace, provider_for=provider_for, theme=theme, clock=clock)
     try:
         async with app.run_test(size=size) as pilot:
             stage = Stage(app, pilot)

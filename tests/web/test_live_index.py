@@ -1,5 +1,6 @@
 """The index behind the page of the gateway: the same as a fold of the whole log, at the cost of what is new."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -8,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fake.server import Fake
+from tests.gateway.scripted_client import ScriptedClient, step_answer
+from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tests.web.live_logs import make_long_log, write_long_session
 from tests.web.sample_sessions import lived
 from tidegate.core.events import Event, HostMessageAdded, MessageAdded, encode_event
 from tidegate.core.log_fold import fold_log
-from tidegate.core.messages import Message, Text, user_message
+from tidegate.core.messages import Call, Message, Text, calls_of, user_message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.forget.forget import forget_words
 from tidegate.session.following import FollowingSession, make_host_item
@@ -26,6 +30,7 @@ from tidegate.web.live.session_data import SessionLooks
 from tidegate.web.live.session_figures import FiguresReader
 from tidegate.web.live.session_index import SessionIndex, thin_requests
 from tidegate.web.request_history import read_request_history
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 
 def read_index(log: LogReader, step: int = 1 << 30) -> SessionIndex:
@@ -94,6 +99,40 @@ def test_both_sides_of_every_request_are_those_of_the_log() -> None:
         assert sent == [item.message for item in view.items]
         edited += sent != said
     assert edited > 10
+
+
+def test_an_exchange_that_the_client_does_not_see_is_added_by_tidegate(tmp_path: Path) -> None:
+    """The sums have the rounds of an answer with a hidden recall; the client's side does not have its messages."""
+
+    async def run() -> None:
+        steps: list[Any] = [
+            step_answer(0),
+            ScriptedAnswer(calls=(Call("r1", "recall", '{"what":"m3"}'),)),
+            step_answer(1),
+            "done",
+        ]
+        async with (
+            Fake("anthropic", steps) as fake,
+            run_gateway(tmp_path, upstream_of(fake), recall=True) as running,
+            open_http() as http,
+        ):
+            client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+            client.say("start")
+            for _ in range(3):
+                await client.turn("a result")
+            assert len(fake.seen) == 4
+            log = running.data.open_log("s")
+            index = read_index(log)
+            assert len(index.requests.requests) == 4
+            assert index.totals.figures.requests == 4
+            said, sent = sides(index, log, index.requests.requests[-1].head)
+            calls = [call.name for message in said for call in calls_of(message)]
+            assert calls == ["step", "step"]
+            assert [call.name for message in sent for call in calls_of(message)] == ["step", "recall", "step"]
+            assert len(sent) == len(said) + 2
+            assert [each.state for each in index.compare_request(log.head)] == ["kept", "come", "kept"]
+
+    asyncio.run(run())
 
 
 def test_an_index_read_in_pieces_is_the_same() -> None:

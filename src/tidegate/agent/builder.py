@@ -252,7 +252,7 @@ class AgentBuilder(NamedTuple):
     ) -> AsyncSummarizer | None:
         """Build the summarizer of the summary brain, else of the main brain.
 
-        None for an embedded model that was not named for it: the digest without a model is better and faster.
+        None for an embedded model, unless it was named as the summary model: a digest without a model is better.
         """
         brain, own, mask = config.context.summary_brain, connection, None
         if brain is None and connection.is_embedded:

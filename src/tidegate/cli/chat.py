@@ -47,7 +47,9 @@ def add_parser(subparsers: Subparsers) -> None:
         action="store_true",
         help="read and write lines, without a screen (always if there is no terminal)",
     )
-    parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the color theme (default: dark)")
+    parser.add_argument(
+        "--theme", default="", metavar="NAME", help="dark, light or a theme of /theme (default: the one chosen last)"
+    )
     add_data_options(parser)
     add_agent_options(parser)
 
@@ -94,13 +96,15 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
 
             return run_plain_chat(data, launch, Path.cwd(), secrets=secrets)
         from tidegate.tui.app import ChatApp
+        from tidegate.tui.conversation.transcript_tail import format_transcript_tail
 
-        app = ChatApp(data, launch, Path.cwd(), dark=options.theme != "light")
+        app = ChatApp(data, launch, Path.cwd(), theme=options.theme)
         loading.close()
         app.run()
         if app.failure is not None:
             raise app.failure
-        print(format_resume_hint(app.session_name))
+        tail = format_transcript_tail(data, app.session_name, app.sanitizer)
+        print(f"{tail}\n\n{format_resume_hint(app.session_name)}" if tail else format_resume_hint(app.session_name))
         return app.return_code or EXIT_OK
 
 

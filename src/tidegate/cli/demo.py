@@ -12,11 +12,15 @@ Chat with a small model on this machine, in a window that overflows within a min
 then the proof that nothing was lost. On a terminal a script chats until you press a key; without one, it runs to its
 end. Nothing is stored, and neither your configuration nor a key is read.
 
---generated needs no model: it replays a long generated session of a coding agent.
+--tour needs no model: its answers are a script. It reads, edits and runs in a temporary folder, and shows the cards of
+tools, the questions before they run, a diff and a compaction within a minute.
+
+--generated needs no model either: it replays a long generated session of a coding agent.
 """
 _EPILOG = """\
 examples:
   tidegate demo
+  tidegate demo --tour
   tidegate demo --policy picoclaw --window 1024
   tidegate demo --generated --policy picoclaw --window 8000
   tidegate demo --generated --turns 200 --seed 3 --fast
@@ -28,8 +32,16 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "demo", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
     add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
-    add("--window", type=parse_positive_int, default=0, metavar="N", help="tokens (default: 384; --generated: 16000)")
-    add("--generated", action="store_true", help="a generated session instead of a chat")
+    add(
+        "--window",
+        type=parse_positive_int,
+        default=0,
+        metavar="N",
+        help="tokens (default: 384; --tour: 8000; --generated: 16000)",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--tour", action="store_true", help="a scripted tour of the app with tools, without a model")
+    kind.add_argument("--generated", action="store_true", help="a generated session instead of a chat")
     add(
         "--turns",
         type=parse_positive_int,
@@ -59,6 +71,10 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             fast=options.fast,
         )
+    if options.tour:
+        from tidegate.proof.demo.tour import run_tour
+
+        return run_tour(options.policy, options.window)
     from tidegate.proof.demo.chat_demo import run_chat_demo
 
     return run_chat_demo(options.policy, options.window)

@@ -55,7 +55,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         "--store",
         default="",
         metavar="URL",
-        help=f"where the logs are, if not in the folder (default: ${STORE_VARIABLE})",
+        help=f"where the data is, if not in the folder: a URL of PostgreSQL (default: ${STORE_VARIABLE})",
     )
 
 

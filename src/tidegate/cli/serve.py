@@ -3,7 +3,7 @@
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
@@ -12,8 +12,11 @@ from tidegate.cli.wrapped_clients import CLIENTS, WrappedClient, make_client_set
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from socket import socket
+
     from tidegate.agent.config.resolved_config import ResolvedConfig
     from tidegate.agent.config.settings import GatewayFileSettings
+    from tidegate.core.events import Event
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
@@ -31,6 +34,7 @@ examples:
   eval "$(tidegate serve --env claude)" && claude
   tidegate serve --window 32000 --upstream openai=http://127.0.0.1:8080/v1
   tidegate serve --host 0.0.0.0 --token-env GATEWAY_TOKEN
+  tidegate serve --workers 4 --store postgresql://worker@db/tidegate          docs/team.md: several hosts
 """
 
 
@@ -49,7 +53,15 @@ def add_parser(subparsers: Subparsers) -> None:
         default=None,
         help="what happens to requests that cannot be logged (default: forward)",
     )
+    add(
+        "--workers",
+        type=parse_positive_int,
+        default=1,
+        metavar="N",
+        help="processes that serve the port together; any of them serves any session (default: 1)",
+    )
     add("--quiet", action="store_true", help="no line per request")
+    add("--otel", action="store_true", help="make OpenTelemetry spans of model calls, tool calls and compactions")
     add(
         "--env", choices=tuple(CLIENTS), metavar="CLIENT", help="print how to point this client at the gateway, and end"
     )
@@ -73,31 +85,67 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("uvicorn", "httptools", "zstandard")
+    require_packages("uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
 
-    from tidegate.agent.provider_connection import build_model_overrides
-    from tidegate.cli.data_location import open_data_folder
-    from tidegate.core.text.secrets import keys_of
-    from tidegate.gateway.app import Gateway
-    from tidegate.gateway.server import print_log_line, run_gateway
     from tidegate.gateway.settings import check_settings
-    from tidegate.web.live.pages import GatewayPage
 
-    config = load_gateway_config(options)
-    settings = make_gateway_settings(options, config.settings.gateway, {})
+    settings = make_gateway_settings(options, load_gateway_config(options).settings.gateway, {})
     check_settings(settings)
     if options.env:
         print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}"))
         return EXIT_OK
     check_policies(settings)
+    if options.workers == 1:
+        _serve(options, settings)
+    else:
+        _serve_with_workers(options, settings)
+    return EXIT_OK
+
+
+def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "socket | None" = None) -> None:
+    from tidegate.agent.provider_connection import build_model_overrides
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.gateway.app import Gateway
+    from tidegate.gateway.server import print_log_line, run_gateway
+    from tidegate.web.live.pages import GatewayPage
+
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
-        gateway = Gateway(settings, data, (lambda line: None) if options.quiet else print_log_line)
-        gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
+        log_line = (lambda line: None) if options.quiet else print_log_line
+        gateway = Gateway(settings, data, log_line, make_watcher=make_span_watcher if options.otel else None)
+        prices = build_model_overrides(load_gateway_config(options))
+        gateway.page = GatewayPage(settings, data, gateway.activity, prices=prices)
         address = f"http://{settings.host}:{settings.port}"
-        print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
-        run_gateway(gateway, settings)
-    return EXIT_OK
+        if listener is None:
+            print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
+        run_gateway(gateway, settings, listener)
+
+
+def _serve_with_workers(options: argparse.Namespace, settings: "GatewaySettings") -> None:
+    from functools import partial
+
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.gateway.server import open_listener, print_log_line
+    from tidegate.gateway.workers import Workers
+
+    with open_data_folder(options, create=True, secrets=[]) as data:  # reports an unusable store, and migrates it
+        root = data.root
+    names = ("data", "store", "quiet", "otel", "config")
+    shared = argparse.Namespace(**{name: getattr(options, name) for name in names})
+    with open_listener(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        print_log_line(f"tidegate: {options.workers} workers listen on http://{host}:{port}, data in {root}")
+        Workers(partial(_serve, shared, settings), listener, options.workers, print_log_line).run(
+            settings.shutdown_timeout
+        )
+
+
+def make_span_watcher(session: str) -> "Callable[[Event], None]":
+    """What makes spans of the events of a session, with the program's own set-up of OpenTelemetry."""
+    from tidegate.integrations.otel_spans import create_span_watcher
+
+    return create_span_watcher(session=session)
 
 
 def describe_client_setup(client: WrappedClient, url: str) -> str:

@@ -9,7 +9,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,7 +27,8 @@ from tidegate.cli.wrapped_clients import (
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
-    from tidegate.gateway.app import Gateway, SentRequest
+    from tidegate.gateway.app import Gateway
+    from tidegate.gateway.managed_request import ForwardedRequest
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
@@ -51,6 +53,7 @@ examples:
   tidegate wrap codex --last
   tidegate wrap aider --upstream openai=http://127.0.0.1:8080/v1 -- --model openai/qwen3
 """
+_SHUTDOWN_TIMEOUT: Final = 2.0
 _FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 """A terminal sends these to the client as well; without a terminal they are forwarded."""
@@ -86,7 +89,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--last", action="store_true", help="use the session that was last used in this folder")
     parser.add_argument("--log", default="", metavar="FILE", help="append the gateway's lines to this file")
-    parser.add_argument("--quiet", action="store_true", help="no summary at the end")
+    parser.add_argument("--quiet", action="store_true", help="no address of the page and no summary at the end")
     add_gateway_options(parser)
     add_data_options(parser)
 
@@ -111,17 +114,20 @@ def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Names
 def run(options: argparse.Namespace) -> int:
     require_packages("uvicorn", "httptools", "zstandard")
 
+    from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.chat import find_last_session
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
+    from tidegate.web.live.pages import GatewayPage
 
     client = CLIENTS[options.client]
     program = shutil.which(client.program) or _refuse_missing(client)
     config = load_gateway_config(options)
     settings = make_gateway_settings(options, config.settings.gateway, find_user_upstreams(client, os.environ))
-    settings = msgspec.structs.replace(settings, tokens=())  # the client has no way to send one
+    # The client has no way to send a token, and nobody waits for a page that is still open.
+    settings = msgspec.structs.replace(settings, tokens=(), shutdown_timeout=_SHUTDOWN_TIMEOUT)
     check_policies(settings)
     secrets = [*keys_of(os.environ), *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
@@ -130,7 +136,8 @@ def run(options: argparse.Namespace) -> int:
         watch = _RunWatch(data, Path.cwd())
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)
-            status = asyncio.run(_run_client(gateway, settings, client, [program, *arguments], session))
+            gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
+            status = asyncio.run(_run_client(gateway, settings, client, [program, *arguments], session, options.quiet))
         if not options.quiet:
             sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests")))
     return status
@@ -165,14 +172,22 @@ class _LogFile:
 
 
 async def _run_client(
-    gateway: "Gateway", settings: "GatewaySettings", client: WrappedClient, command: Sequence[str], session: str
+    gateway: "Gateway",
+    settings: "GatewaySettings",
+    client: WrappedClient,
+    command: Sequence[str],
+    session: str,
+    quiet: bool,
 ) -> int:
     """Run the client until it ends, with the gateway beside it. Return its exit status."""
     from tidegate.gateway.server import serve_in_background
 
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         async with serve_in_background(gateway, settings) as url:
-            setup = make_client_setup(client, f"{url}/s/{session}" if session else url, os.environ, Path(folder))
+            if not quiet:
+                sys.stderr.write(f"tidegate: watch this run at {url}/ui\n")
+            base = f"{url}/s/{quote(session, safe='')}" if session else url
+            setup = make_client_setup(client, base, os.environ, Path(folder))
             for path, text in setup.files.items():
                 path.write_text(text, encoding="utf-8")
             process = await asyncio.create_subprocess_exec(
@@ -223,7 +238,7 @@ class _RunWatch:
         self._workspace = workspace
         self._sums: dict[str, _SessionSum] = {}
 
-    def add(self, sent: "SentRequest") -> None:
+    def add(self, sent: "ForwardedRequest") -> None:
         from tidegate.datafolder.workspaces import note_workspace
 
         if sent.session not in self._sums and not sent.parent:

@@ -3,7 +3,7 @@
 match answer.action:
     case None: ...
     case Quit(): ...
-    case PickSession() | PickModel() | AttachOutput(): ...
+    case PickSession() | PickModel() | AttachOutput() | ChooseTheme() | SetPlanMode(): ...
     case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
         open_again(apply_change(options, change))
     case unknown:
@@ -51,13 +51,25 @@ class AttachOutput(msgspec.Struct, frozen=True):
     """Put the output of the last `!command` into the next message."""
 
 
+class ChooseTheme(msgspec.Struct, frozen=True):
+    """Use this color theme from now on; "" lets the user pick one."""
+
+    name: str = ""
+
+
+class SetPlanMode(msgspec.Struct, frozen=True):
+    """Switch the plan mode, also for agents that are opened later in this chat."""
+
+    on: bool
+
+
 class Quit(msgspec.Struct, frozen=True):
     """Leave the app."""
 
 
 LaunchChange = ResumeSession | SwitchModel | SwitchPolicy | ReopenSession
 """Actions after which the app opens an agent again; `apply_change` says how."""
-CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | Quit
+CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | ChooseTheme | SetPlanMode | Quit
 
 
 def apply_change(options: LaunchOptions, change: LaunchChange) -> LaunchOptions:

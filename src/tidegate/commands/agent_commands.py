@@ -10,12 +10,20 @@ from tidegate.agent.hooks.types import Hook, describe_condition
 from tidegate.agent.provider_connection import find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS
 from tidegate.agent.skills import Skills
-from tidegate.commands.actions import AttachOutput, PickModel, SwitchModel, SwitchPolicy
+from tidegate.commands.actions import AttachOutput, ChooseTheme, PickModel, SwitchModel, SwitchPolicy
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import find_model
 from tidegate.presets import load, preset_names
+
+CONNECT_TEXT: Final = """\
+To connect a model, leave and start again with one of:
+  a key:   export ANTHROPIC_API_KEY=...  and  tidegate chat --model anthropic/claude-sonnet-4-5
+  Ollama:  tidegate chat --model ollama/qwen3:8b
+  any OpenAI-compatible server:
+           export TIDEGATE_OPENAI_BASE_URL=http://localhost:8000/v1  and  tidegate chat --model openai/NAME"""
+"""How a user without a configured model gets one."""
 
 # --- model and policy -------------------------------------------------------------------------------------------------
 
@@ -61,6 +69,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
         hosted = ", ".join(find_provider_keys(options.environment))
         hint = [f"There are keys for {hosted}: type /model PROVIDER/MODEL for any of their models."] if hosted else []
+        hint += [CONNECT_TEXT] if context.require_agent().connection.is_embedded else []
         return CommandAnswer("\n".join([*map(str, list_model_choices(context)), *hint]), action=PickModel())
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
@@ -116,8 +125,13 @@ async def run_add(context: CommandContext, arguments: str) -> CommandAnswer:
     return CommandAnswer("", action=AttachOutput())
 
 
+async def run_theme(context: CommandContext, arguments: str) -> CommandAnswer:
+    return CommandAnswer("", action=ChooseTheme(arguments))
+
+
 CHAT_COMMANDS: Final = (
     Command("add", "put the output of the last !command into your next message", run_add),
+    Command("theme", "the colors; NAME switches and is kept", run_theme, "[NAME]", ("themes",)),
     Command(
         "model",
         "the models; NAME switches, the conversation continues",

@@ -42,6 +42,14 @@ _SHOWN_FIELDS: Final = (
 )
 
 
+_PURPOSE_NAMES: Final = {
+    "turn": "answers",
+    "summary": "summaries",
+    "subagent": "sub-agents",
+    "interrupted": "interrupted answers",
+}
+
+
 class _MaskedLog:
     """A log whose events are masked: a text must be masked before it is cut to fit the screen."""
 
@@ -188,8 +196,17 @@ async def _list_session_costs(context: CommandContext) -> list[str]:
         return ["No requests yet."]
     lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in report.by_model.items()]
     lines += [f"in all: {_format_cost(report.total)}"] if len(lines) > 1 else []
+    lines += [
+        f"of it {_PURPOSE_NAMES.get(purpose, 'other')}: {each.tokens:,} tokens{_format_dollars(each)}"
+        for purpose, each in report.by_purpose.items()
+        if len(report.by_purpose) > 1
+    ]
     recalls = await asyncio.to_thread(count_recalls, context.session.log)
     return [*lines, *([str(recalls)] if recalls.any else [])]
+
+
+def _format_dollars(total: CostTotal) -> str:
+    return f", ${total.dollars:,.4f}" if total.unpriced_tokens < total.tokens else ""
 
 
 def _format_cap(cap: SpendCap) -> str:
@@ -200,7 +217,7 @@ def _format_cap(cap: SpendCap) -> str:
 def _format_cost(total: CostTotal) -> str:
     parts = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
     parts += [f"{total.output_tokens:,} written"]
-    parts += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
+    parts += [f"{total.side_tokens:,} beside the answers"] if total.side_tokens else []
     if total.unpriced_tokens < total.tokens:
         parts.append(f"${total.dollars:,.4f}")
     if total.unpriced_tokens:

@@ -66,6 +66,7 @@ class FolderContents:
         self.spending_folder = self._open_folder("spend", max_file=10_000)
         self.state_folder = self._open_folder("", max_file=_MAX_STATE_BYTES)
         """Single files: the removed sessions and the learned windows."""
+        self.preferences = Folder(self.root / "preferences", max_file=1_000)
         self.locks = SessionLocks(self.root / "locks", self.store if isinstance(self.store, SharedStore) else None)
         self._search: Search | None = None
 

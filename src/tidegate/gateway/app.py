@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httpx
 
@@ -19,7 +19,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.answer_copy import AnswerCopy
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
-from tidegate.gateway.conversations import Conversation, Conversations
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
     HiddenRecall,
     make_client_stream,
@@ -35,7 +35,13 @@ from tidegate.gateway.http_body import (
     decompress,
     read_body,
 )
-from tidegate.gateway.managed_request import ClientRequest, read_client_request, write_request, write_view
+from tidegate.gateway.managed_request import (
+    ClientRequest,
+    ForwardedRequest,
+    read_client_request,
+    write_request,
+    write_view,
+)
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
@@ -49,21 +55,7 @@ from tidegate.wire.usage import read_usage
 
 _MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
-
-
-class SentRequest(NamedTuple):
-    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
-
-    `saved_tokens` is by how much it is smaller than the client's own request.
-    """
-
-    session: str
-    parent: str
-    tokens: int
-    saved_tokens: int
-
-
-WatchRequest = Callable[[SentRequest], None]
+WatchRequest = Callable[[ForwardedRequest], None]
 
 
 class _Exchange:
@@ -94,7 +86,10 @@ class _Exchange:
 
 
 class Gateway:
-    """An ASGI application. `log_line` gets one line per request, without content and without keys."""
+    """An ASGI application. `log_line` gets one line per request, without content and without keys.
+
+    `watch` gets every managed request; what `make_watcher` returns for a session gets its events.
+    """
 
     def __init__(
         self,
@@ -102,6 +97,7 @@ class Gateway:
         data: DataFolder,
         log_line: LogLine = lambda line: None,
         watch: WatchRequest = lambda sent: None,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._settings = settings
         self._watch = watch
@@ -113,7 +109,7 @@ class Gateway:
         self.metrics = Metrics()
         self.activity = SessionActivity()
         self.page: Page | None = None
-        self._conversations = Conversations(data, settings, self.metrics, self.activity)
+        self._conversations = Conversations(data, settings, self.metrics, self.activity, make_watcher)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -299,7 +295,7 @@ class Gateway:
             own_text = client.text
             try:
                 client = await self._add_recall(conversation, client)
-                followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+                followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
             finally:
                 conversation.users -= 1
         except TooSmall as small:
@@ -314,7 +310,7 @@ class Gateway:
             return None
         if followed.branched:
             self.metrics.count("branches")
-        self._watch(SentRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
+        self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         return _Exchange(conversation, client, followed, own_text, recall)
 
@@ -383,7 +379,7 @@ class Gateway:
         try:
             following.session.recovery.learn_limits(window, tokens)
             if window:
-                self._conversations.learned_windows[exchange.client.host.model] = window
+                self._conversations.learn_window(exchange.client.host.model, window)
             exchange.followed = following.shrink(exchange.client.items)
         except (GiveUp, TooSmall, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")

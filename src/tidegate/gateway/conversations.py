@@ -6,13 +6,15 @@ session gave. So two conversations with the same first message stay two sessions
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.metrics import Metrics
@@ -20,13 +22,16 @@ from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.presets import load
-from tidegate.session.following import FollowingSession, HostItem
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 
 _MAX_ALIKE: Final = 64
 """Sessions whose first requests are the same; beyond that the newest is not told apart any more."""
 _MAX_KNOWN_CHAINS: Final = 20_000
 PARENT_TOPIC: Final = "parent"
+_WINDOWS_FILE: Final = "gateway-windows.json"
+MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 
 class Conversation:
@@ -50,17 +55,38 @@ class Conversation:
 
 
 class Conversations:
+    """`make_watcher`, called with the name of a session that is opened, returns what is to see its events."""
+
     def __init__(
-        self, data: DataFolder, settings: GatewaySettings, metrics: Metrics, activity: SessionActivity
+        self,
+        data: DataFolder,
+        settings: GatewaySettings,
+        metrics: Metrics,
+        activity: SessionActivity,
+        make_watcher: MakeWatcher | None = None,
     ) -> None:
         self._data = data
+        self._make_watcher = make_watcher
         self._activity = activity
         activity.list_running = self._list_running
         self._settings = settings
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
-        self.learned_windows: dict[str, int] = {}
+
+    def learn_window(self, model: str, window: int) -> None:
+        """Store a window that an upstream named, for all workers. If that fails, it is learned again."""
+
+        def change(text: str | None) -> str:
+            return msgspec.json.encode(_parse_windows(text) | {model: window}).decode()
+
+        with suppress(TidegateError):
+            self._data.state_folder.update(_WINDOWS_FILE, change)
+
+    def _find_learned_window(self, model: str) -> int | None:
+        with suppress(TidegateError):
+            return _parse_windows(self._data.state_folder.read(_WINDOWS_FILE)).get(model)
+        return None
 
     def find(
         self,
@@ -160,11 +186,13 @@ class Conversations:
             name,
             model,
             policy=policy,
-            window=settings.window_for(model) or self.learned_windows.get(model),
+            window=settings.window_for(model) or self._find_learned_window(model),
             wire=dialect,
             restore=False,
         )
         session.history.observe(lambda event: self._activity.note_change(name))
+        if self._make_watcher is not None:
+            session.history.observe(self._make_watcher(name))
         conversation = Conversation(name, dialect, FollowingSession(session))
         self._open[name] = conversation
         self._close_idle()
@@ -185,6 +213,17 @@ class Conversations:
     def _close(self, name: str) -> None:
         self._open.pop(name).following.session.close()
 
+    async def prepare(
+        self, conversation: Conversation, items: Sequence[HostItem[HostUnit]], fixed_part: FixedPart
+    ) -> FollowedRequest[HostUnit]:
+        """Log what is new and compute the view. If another worker removed the session, it is closed here, too."""
+        try:
+            return await conversation.following.prepare_async(items, fixed_part=fixed_part)
+        except SessionNotFound:
+            if self._open.get(conversation.name) is conversation:
+                self._close(conversation.name)
+            raise
+
     def close(self) -> list[TidegateError]:
         """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""
         failed: list[TidegateError] = []
@@ -194,6 +233,14 @@ class Conversations:
             except TidegateError as failure:
                 failed.append(failure)
         return failed
+
+
+def _parse_windows(text: str | None) -> dict[str, int]:
+    """The learned windows by model; none if the file is missing or damaged."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, int])
+    except msgspec.MsgspecError:
+        return {}
 
 
 def chain_keys(start: str, keys: Sequence[str]) -> list[str]:

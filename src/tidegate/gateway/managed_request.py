@@ -37,6 +37,18 @@ class ClientRequest(NamedTuple):
         return FixedPart(self.host.system, self.host.tools)
 
 
+class ForwardedRequest(NamedTuple):
+    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
+
+    `saved_tokens` is by how much it is smaller than the client's own request.
+    """
+
+    session: str
+    parent: str
+    tokens: int
+    saved_tokens: int
+
+
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
     """Read a request; None if it is no JSON object, which the upstream shall say."""
     try:

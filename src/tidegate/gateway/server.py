@@ -18,6 +18,7 @@ from tidegate.gateway.settings import GatewaySettings
 
 _HEADER_TIMEOUT: Final = 15.0
 _KEEP_ALIVE: Final = 75
+_BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 131_072
 
 
@@ -110,7 +111,7 @@ def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> Gat
             "proxy_headers": False,
             "timeout_keep_alive": _KEEP_ALIVE,
             "timeout_graceful_shutdown": int(settings.shutdown_timeout),
-            "backlog": 512,
+            "backlog": _BACKLOG,
             **more,
         },
     )
@@ -135,15 +136,31 @@ async def serve_in_background(gateway: Gateway, settings: GatewaySettings) -> As
         await task
 
 
-def run_gateway(gateway: Gateway, settings: GatewaySettings) -> None:
-    """Serve until a signal; running answers are finished first. BadInput if the address is taken."""
+def run_gateway(gateway: Gateway, settings: GatewaySettings, listener: socket.socket | None = None) -> None:
+    """Serve until a signal; running answers are finished first. BadInput if the address is taken.
+
+    With `listener`, which several workers may share, connections are accepted there.
+    """
     try:
-        make_server(gateway, settings).run()
+        make_server(gateway, settings).run([listener] if listener else None)
     except SystemExit as failure:  # uvicorn ends the process if it cannot listen
-        raise BadInput(
-            f"The gateway cannot listen on {settings.host}:{settings.port}.",
-            "Another program may use the port; choose another one with --port.",
-        ) from failure
+        raise _make_listen_error(settings) from failure
+
+
+def _make_listen_error(settings: GatewaySettings) -> BadInput:
+    return BadInput(
+        f"The gateway cannot listen on {settings.host}:{settings.port}.",
+        "Another program may use the port; choose another one with --port.",
+    )
+
+
+def open_listener(settings: GatewaySettings) -> socket.socket:
+    """The socket that several workers accept connections on; the kernel gives each connection to one of them."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as failure:
+        raise _make_listen_error(settings) from failure
 
 
 def print_log_line(line: str) -> None:

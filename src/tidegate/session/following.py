@@ -94,6 +94,10 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     saved_tokens: int
 
 
+class _ConversationMoved(Exception):
+    """Another process appended messages to the conversation: look again what is new."""
+
+
 class FollowingSession(Generic[HostObject]):
     """Follows a host's list of messages; see the top of this file."""
 
@@ -131,12 +135,17 @@ class FollowingSession(Generic[HostObject]):
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
         """
         with self._lock:
-            self.session.history.refresh()
-            known = self._match(items)
-            if branch := self._find_branch(known):
-                self.session._append_all(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                self.session._append_all(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._match(items)
+                try:
+                    if branch := self._find_branch(known):
+                        self.session._append_all(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        self.session._append_all(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             self.session.fit(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
 
@@ -149,14 +158,32 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            self.session.history.refresh()
-            known = self._match(items)
-            if branch := self._find_branch(known):
-                await self.session._append_all_async(_complete([branch]))
-            if added := self._new_events(items[len(known) :], fixed_part):
-                await self.session._append_all_async(_complete(added))
+            while True:
+                self.session.history.refresh()
+                known = self._match(items)
+                try:
+                    if branch := self._find_branch(known):
+                        await self.session._append_all_async(self._append_here([branch]))
+                    if added := self._new_events(items[len(known) :], fixed_part):
+                        await self.session._append_all_async(self._append_here(added))
+                    break
+                except _ConversationMoved:
+                    continue
             await self.session.fit_async(summarise)
             return self._build_request(items, branch is not None, len(items) - len(known))
+
+    def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
+        """The payloads for the place where the conversation is now. If another process moved it on before they were
+        appended, they are not appended after its messages: they may be the same ones.
+        """
+        tip, complete = self._tree.tip, _complete(payloads)
+
+        def make(first: int) -> Sequence[EventPayload]:
+            if self._tree.tip != tip:
+                raise _ConversationMoved
+            return complete(first)
+
+        return make
 
     def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
         """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
@@ -185,7 +212,8 @@ class FollowingSession(Generic[HostObject]):
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
         """The branch event that leads to the last known message, unless the conversation is there already."""
         last = known[-1] if known else ROOT
-        return None if last == self._tree.tip else BranchStarted(text=str(self._tree.resume_seq(last)))
+        is_there = last == self._tree.tip and not self._tree.is_left
+        return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
 
     def _new_events(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> list[EventPayload]:
         notes = self._fixed_part_notes(fixed_part) if fixed_part else []
@@ -231,8 +259,8 @@ class FollowingSession(Generic[HostObject]):
         A `partial` answer is kept, but is not part of the list.
         """
         with self._lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, notes, partial):
-                self.session._append_all(_complete(payloads))
+            if reply is not None or usage or notes:
+                self.session._append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
     async def record_reply_async(
         self,
@@ -246,8 +274,26 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if payloads := self._reply_payloads(request, reply, usage, key, notes, partial):
-                await self.session._append_all_async(_complete(payloads))
+            if reply is not None or usage or notes:
+                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+
+    def _make_reply(
+        self,
+        request: FollowedRequest[HostObject],
+        reply: Message | None,
+        usage: Mapping[str, object] | None,
+        key: str,
+        notes: Sequence[NoteAdded],
+        partial: bool,
+    ) -> MakePayloads:
+        """The payloads of a reply, made again for every attempt: another process may have recorded its own answer to
+        the same request, and then this one is not shown.
+        """
+
+        def make(first: int) -> Sequence[EventPayload]:
+            return _complete(self._reply_payloads(request, reply, usage, key, notes, partial))(first)
+
+        return make
 
     def _reply_payloads(
         self,

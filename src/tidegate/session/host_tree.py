@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, Event, HostMessageAdded, NoteAdded
+from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, calls_of, result_of
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
 
@@ -81,7 +81,11 @@ class _OpenTurn(NamedTuple):
 
 
 class HostTree:
-    """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches."""
+    """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
+
+    `hidden` are the messages that the host does not know. `is_left`: the log went on without the host, because someone
+    continued the session with another program.
+    """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._children: dict[tuple[str, str], Step] = {}
@@ -96,6 +100,7 @@ class HostTree:
         self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
+        self.is_left = False
         for event in events:
             self.feed(event)
 
@@ -119,8 +124,12 @@ class HostTree:
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
             self._move(event.seq, what.message.id)
+        elif isinstance(what, MessageAdded) and what.message.agent_visible:
+            self._resume.setdefault(self.tip, event.seq - 1)
+            self.is_left = True
         elif isinstance(what, BranchStarted):
             self._resume.setdefault(self.tip, event.seq - 1)
+            self.is_left = False
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))

@@ -87,15 +87,14 @@ class KeptLog:
 
     def append(self, *events: Event) -> None:
         """Append events in one step. StaleHead if others appended since the head was read."""
-        records = self._make_records(events)
+        records = self._move_large_records(self._encode_records(events))
         self._advance(self._store.append(self.session_name, self._head, records), records)
 
     async def append_async(self, *events: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
-        if self._blobs is None:
-            records = self._make_records(events)
-        else:
-            records = await asyncio.to_thread(self._make_records, events)  # it may write a blob
+        records = self._encode_records(events)
+        if self._blobs is not None and any(len(record) > MAX_INLINE_BYTES for record in records):
+            records = await asyncio.to_thread(self._move_large_records, records)  # it writes a blob
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, records)
         if head <= self._head:
@@ -103,9 +102,11 @@ class KeptLog:
         self._advance(head, records)
         return True
 
-    def _make_records(self, events: Sequence[Event]) -> list[bytes]:
+    def _encode_records(self, events: Sequence[Event]) -> list[bytes]:
         check_sequence(self._head, events)
-        records = [encode_event(event) for event in events]
+        return [encode_event(event) for event in events]
+
+    def _move_large_records(self, records: list[bytes]) -> list[bytes]:
         return [self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record for record in records]
 
     def _advance(self, head: int, records: Sequence[bytes]) -> None:

@@ -34,13 +34,15 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent was opened and accepts messages. `title` is the first request of a session that continues."""
+    """An agent was opened and accepts messages. `title` is the first request of a session that continues.
+    `is_embedded`: the small model on this machine answers."""
 
     session_name: str
     model: str
     greeting: str
     is_new: bool
     title: str = ""
+    is_embedded: bool = False
 
 
 class EventLogged(NamedTuple):
@@ -117,6 +119,7 @@ class AgentThread:
         self._open_questions: set[asyncio.Future[bool]] = set()
         self._shell_tasks: set[asyncio.Task[ToolResult]] = set()
         self.launch_options: LaunchOptions | None = None
+        self.plan_mode = False
         self.commands = create_command_registry()
 
     def start(self) -> None:
@@ -217,13 +220,16 @@ class AgentThread:
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
         self.agent, self.launch_options = agent, launch
+        agent.agent.toolbox.plan_mode = self.plan_mode
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
         session.history.observe(lambda event: self._listener(EventLogged(event)))
         session.history.observe(self._follow_event)
         is_new = not session.view.total_turns
         title = "" if is_new else read_session_title(self._data, agent.session_name)
-        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title))
+        self._listener(
+            AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title, agent.connection.is_embedded)
+        )
         self._status_watcher.update()
 
     def _follow_event(self, event: Event) -> None:
@@ -322,6 +328,16 @@ class AgentThread:
             return await self.commands.answer(line, context)
         finally:
             self._update_status()
+
+    def set_plan_mode(self, on: bool) -> None:
+        """Switch the plan mode of this agent and of those that are opened later."""
+
+        def switch() -> None:
+            self.plan_mode = on
+            if self.agent is not None:
+                self.agent.agent.toolbox.plan_mode = on
+
+        self._loop.call_soon_threadsafe(switch)
 
     def run_shell(self, command: str, environment: Mapping[str, str]) -> "Future[ToolResult]":
         """Run a command that the user typed, with the variables that a command of the agent sees. Cancel the future to

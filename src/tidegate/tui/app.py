@@ -10,25 +10,28 @@ from typing import ClassVar, assert_never
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
 from textual.filter import LineFilter
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.commands.actions import (
     AttachOutput,
+    ChooseTheme,
     LaunchChange,
     PickModel,
     PickSession,
     Quit,
     ReopenSession,
     ResumeSession,
+    SetPlanMode,
     SwitchModel,
     SwitchPolicy,
     apply_change,
 )
+from tidegate.commands.agent_commands import CONNECT_TEXT
 from tidegate.commands.registry import CommandAnswer
+from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
@@ -48,19 +51,20 @@ from tidegate.tui.composer.completion import InputCompletion
 from tidegate.tui.composer.completion_menu import CompletionMenu
 from tidegate.tui.composer.composer import Composer
 from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.composer.file_mentions import compose_message, measure_mentions
+from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.composer.input_frame import InputFrame
 from tidegate.tui.composer.input_history import InputHistory
 from tidegate.tui.control_filter import ControlFilter
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
-from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
+from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, EMBEDDED_TEXT, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
 from tidegate.tui.screens.chat_pickers import ChatPickers
 from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.status.activity_line import ActivityLine
-from tidegate.tui.status.status_bar import StatusBar, format_token_count
+from tidegate.tui.status.status_bar import StatusBar
 from tidegate.tui.status.status_figures import StatusFigures
-from tidegate.tui.themes import DARK_THEME, LIGHT_THEME
+from tidegate.tui.themes import DARK_THEME, LIGHT_THEME, find_theme, read_saved_theme, save_theme
 from tidegate.tui.turn_state import TurnState
 from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 
@@ -81,10 +85,11 @@ class ChatApp(App[int]):
         workspace: Path,
         *,
         provider_for: ProviderFactory = use_configured_provider,
-        dark: bool = True,
+        theme: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` returns seconds, to show how long something has been running."""
+        """`theme` is the name of a theme; "" is the one that the user chose last. `clock` returns seconds, to show how
+        long something has been running."""
         super().__init__(driver_class=make_driver_class())
         self.data = data
         self.workspace = workspace
@@ -95,14 +100,13 @@ class ChatApp(App[int]):
         self._launch_options = opening
         self._pending_events: deque[ThreadEvent] = deque()
         self._leaving = self._escape_pressed = self._has_opened = False
-        self._attached_tokens = 0
         self._control_filter = ControlFilter()
         self.agent_thread = AgentThread(data, workspace, self._receive_event, provider_for=provider_for)
         self.pickers = ChatPickers(self, data, workspace, self.agent_thread, self.sanitizer)
         self.user_shell = UserShell(self.agent_thread, self.turn_state, opening.environment)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
-        self.theme = DARK_THEME.name if dark else LIGHT_THEME.name
+        self.theme = find_theme(theme) if theme else read_saved_theme(data)
 
     def _fatal_error(self) -> None:
         """Close without a traceback: it would show the values of variables. The caller raises `failure`."""
@@ -122,9 +126,7 @@ class ChatApp(App[int]):
         yield ActivityLine(self.turn_state, self.sanitizer, id="waiting")
         yield ApprovalPrompt(self.sanitizer, id="prompt")
         yield CompletionMenu(id="menu")
-        with Vertical(id="input"), Horizontal(id="line"):
-            yield Static("›", id="sign", markup=False)
-            yield Composer(id="composer")
+        yield InputFrame(self.workspace, id="input")
         yield StatusBar(id="status")
 
     def on_mount(self) -> None:
@@ -132,7 +134,7 @@ class ChatApp(App[int]):
         self.conversation = self.query_one(Conversation)
         self.status = self.query_one(StatusBar)
         self._activity_line = self.query_one(ActivityLine)
-        self._input_frame = self.query_one("#input")
+        self._input_frame = self.query_one(InputFrame)
         self.composer = self.query_one(Composer)
         self.approvals = ApprovalQueue(self.query_one(ApprovalPrompt), self.composer)
         self.completion = InputCompletion(
@@ -153,12 +155,7 @@ class ChatApp(App[int]):
         return LogPager(lambda: self.data.open_log(name))
 
     def _update_title(self) -> None:
-        """Show the session, the position in it if the screen is not at its end, and the size of mentioned files."""
-        position = self.conversation.position
-        place = f"↑ at {position}% · ctrl+end · " if position is not None else ""
-        size = f"files: about {format_token_count(self._attached_tokens)} tokens · " if self._attached_tokens else ""
-        name = self.sanitizer.sanitize_line(self.session_name).replace("[", "(")
-        self._input_frame.border_title = f"{place}{size}{name}"
+        self._input_frame.show_place(self.sanitizer.sanitize_line(self.session_name), self.conversation.position)
 
     def on_conversation_moved(self) -> None:
         self._update_title()
@@ -213,10 +210,14 @@ class ChatApp(App[int]):
             self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
         elif is_other and news.title:
             self.turn_state.add_remark(f"Continuing: {news.title}")
+        if is_other and news.is_embedded:
+            self.turn_state.add_remark(f"{EMBEDDED_TEXT}\n{CONNECT_TEXT}")
         self._send_next()
 
     def _handle_turn_finished(self, over: TurnFinished) -> None:
         self.approvals.deny_all()
+        if self.turn_state.take_long_end():
+            self.bell()
         if over.agent_finished:
             self.exit(0)
         elif not over.was_interrupted and not over.problem:
@@ -302,15 +303,6 @@ class ChatApp(App[int]):
     def _typed(self) -> None:
         self._escape_pressed = False
         self._suggest()
-        self._measure_mentions(self.composer.draft)
-
-    @work(group="measure", exclusive=True)
-    async def _measure_mentions(self, draft: MessageDraft) -> None:
-        """Show how many tokens the mentioned files would add."""
-        tokens = await asyncio.to_thread(measure_mentions, draft, self.workspace) if "@" in draft.text else 0
-        if tokens != self._attached_tokens:
-            self._attached_tokens = tokens
-            self._update_title()
 
     @work(group="suggest", exclusive=True)
     async def _suggest(self) -> None:
@@ -346,6 +338,12 @@ class ChatApp(App[int]):
                 return
             case AttachOutput():
                 self._attach_output()
+            case SetPlanMode(on):
+                self.agent_thread.set_plan_mode(on)
+                self.turn_state.plan_mode = on
+                self._update_waiting()
+            case ChooseTheme(name):
+                self._choose_theme(name)
             case Quit():
                 self.exit(0)
             case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
@@ -433,7 +431,21 @@ class ChatApp(App[int]):
         self.conversation.show_end()
 
     def action_theme(self) -> None:
-        self.theme = LIGHT_THEME.name if self.current_theme.dark else DARK_THEME.name
+        self._use_theme(LIGHT_THEME.name if self.current_theme.dark else DARK_THEME.name)
+
+    def _use_theme(self, name: str) -> None:
+        self.theme = name
+        save_theme(self.data, name)
+
+    @work(group="pick", exclusive=True)
+    async def _choose_theme(self, name: str) -> None:
+        try:
+            chosen = find_theme(name) if name else await self.pickers.pick_theme()
+        except BadInput as bad:
+            self._show_answer(f"/theme {name}", str(bad), error=True)
+            return
+        if chosen:
+            self._use_theme(chosen)
 
     def action_help(self) -> None:
         self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")

@@ -32,6 +32,7 @@ CONVERSATION_ACTIONS: Final = frozenset(
 WELCOME_TEXT: Final = """\
 Everything said here is kept, even when it no longer fits the window.
 F1 shows the keys, F2 what fills the window and what was removed from it."""
+EMBEDDED_TEXT: Final = "A small model on this machine answers. It gets no tools; `tidegate demo --tour` shows them."
 KEY_HELP: Final = """\
 enter             send; while the agent works it is queued, enter again sends it now
 ctrl+j            new line (also alt+enter, shift+enter)
@@ -46,5 +47,5 @@ esc esc           go back to an earlier message of yours, in a copy of the sessi
 ctrl+o            open or close all cards, or the selected one
 ctrl+up, down     select a card
 pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends
-F2 context   F3 sessions   F4 models   F5 light or dark
+F2 context   F3 sessions   F4 models   F5 light or dark (/theme for more)
 ctrl+c            stop; twice to leave, as ctrl+q"""

@@ -1,4 +1,4 @@
-"""The dark and the light theme, and the palette that the conversation derives from the current theme."""
+"""The themes, which of them the user chose, and the palette that the conversation derives from the current theme."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,7 +7,10 @@ from typing import Final, NamedTuple
 from rich.style import Style
 from rich.theme import Theme as RichTheme
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
+
+from tidegate.core.errors import BadInput
+from tidegate.datafolder.data_folder import DataFolder
 
 DARK_THEME: Final = Theme(
     name="tide-dark",
@@ -39,6 +42,33 @@ LIGHT_THEME: Final = Theme(
     dark=False,
     variables={"footer-key-foreground": "#2f5f9e", "input-cursor-text-style": "none", "border": "#c9c9c2"},
 )
+
+
+_PREFERENCE: Final = "theme"
+_SHORT_NAMES: Final = {"dark": DARK_THEME.name, "light": LIGHT_THEME.name}
+
+
+def list_theme_names() -> list[str]:
+    """Return the names of all themes: our own, then those of Textual. Themes of 16 colors have no shades to blend."""
+    return [DARK_THEME.name, LIGHT_THEME.name, *sorted(name for name in BUILTIN_THEMES if "ansi" not in name)]
+
+
+def find_theme(name: str) -> str:
+    """Return the full name of a theme. Raise BadInput if there is none."""
+    full = _SHORT_NAMES.get(name, name)
+    if full not in list_theme_names():
+        raise BadInput(f"There is no theme {name[:80]}.", f"Choose one of {', '.join(list_theme_names())}.")
+    return full
+
+
+def read_saved_theme(data: DataFolder) -> str:
+    """Return the theme that the user chose last, or the dark one. A project cannot change it."""
+    name = (data.preferences.read(_PREFERENCE) or "").strip()
+    return name if name in list_theme_names() else DARK_THEME.name
+
+
+def save_theme(data: DataFolder, name: str) -> None:
+    data.preferences.update(_PREFERENCE, lambda _: name)
 
 
 class Palette(NamedTuple):

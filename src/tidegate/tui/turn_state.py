@@ -21,6 +21,14 @@ _END_REASON_TEXTS = {
     "empty": "The model answered with nothing.",
 }
 
+_LONG_TURN_SECONDS = 20
+"""The end of a turn that takes longer is announced: the user may be elsewhere."""
+
+
+def format_duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
 
 class RunningTask(NamedTuple):
     """A tool or a command of the user that is running. `since` is a time of the clock of `TurnState`."""
@@ -43,6 +51,8 @@ class TurnState:
         self.running_tools: dict[str, RunningTask] = {}
         self.running_command: RunningTask | None = None
         self.is_asking = False
+        self.was_long = False
+        self.plan_mode = False
         self.live_blocks: list[TranscriptBlock] = []
         self.pending_remarks: list[TranscriptBlock] = []
         self.queue: list[MessageDraft] = []
@@ -56,6 +66,11 @@ class TurnState:
 
     def start_turn(self) -> None:
         self.is_busy, self.turn_since = True, self.clock()
+
+    def take_long_end(self) -> bool:
+        """Return whether a long turn has ended, once."""
+        was_long, self.was_long = self.was_long, False
+        return was_long
 
     def set_asking(self, asking: bool) -> None:
         """Note whether the user is being asked. The time that a tool waited for the answer does not count."""
@@ -100,6 +115,10 @@ class TurnState:
         elif isinstance(event, AgentActivity):
             self._handle_activity(event)
         elif isinstance(event, TurnFinished):
+            elapsed = self.clock() - self.turn_since
+            if self.is_busy and elapsed >= _LONG_TURN_SECONDS and not event.was_interrupted:
+                self.was_long = True
+                self.add_remark(f"The turn ended after {format_duration(elapsed)}.")
             self.is_busy, self.live_blocks, self.running_tools = False, [], {}
             if event.problem:
                 self.add_remark(event.problem, problem=True)

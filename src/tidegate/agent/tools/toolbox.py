@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
 
 import msgspec
 
@@ -42,11 +43,17 @@ def list_standard_tools(skills: Skills | None = None, *, memory: bool = True) ->
     return [*tools, create_skills_tool(skills)] if skills is not None else tools
 
 
+PLAN_TOOLS: Final = frozenset("read list grep recall memory_search skills".split())
+"""Tools that change nothing."""
+
+
 class Toolbox:
     """The tools of an agent. Without `ask`, calls that need the user's approval are denied.
 
     With `discovery` the model is shown the meta-tools and the tools that are always offered, see `discovery`. The
     meta-tools only tell about tools, so they need no approval.
+
+    In `plan_mode` only the tools of `PLAN_TOOLS` run, whatever the rules allow.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class Toolbox:
         self.discovery = discovery
         self.approval = approval
         self.ask = ask
+        self.plan_mode = False
         for tool in tools:
             self.add(tool)
 
@@ -110,6 +118,11 @@ class Toolbox:
         return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self.tools) or 'none'}."
 
     async def _check_approval(self, name: str, arguments: dict[str, object]) -> str:
+        if self.plan_mode and name not in PLAN_TOOLS:
+            return (
+                "Not run: the user wants a plan first, and only reading is allowed until they approve it. Describe what"
+                " you would change and run, and stop."
+            )
         ruling = decide_approval(self.approval, name, arguments)
         if ruling.verdict == "allow":
             return ""

@@ -11,7 +11,7 @@ stays valid up to there.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
@@ -21,9 +21,10 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.sweep.choice import Appraisal, Kept
+from tidegate.core.sweep.choice import SHORT_RESULT, Appraisal, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
+    ANSWERED,
     describe_group,
     is_group_note,
     lines_of_note,
@@ -35,20 +36,21 @@ from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
-_NOTE_SHARE: Final = 0.06  # of the room: the most that notes and short answers take
+_NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
+_NOTE_TOKENS: Final = 20  # of a note without its lines
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
-_KEPT_OF_NEW: Final = (0.35, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
+_KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
 
 def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = 0.6,
-    tail: Share = 0.22,
+    fidelity: float = 0.61,
+    tail: Share = 0.14,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
@@ -113,6 +115,14 @@ def _find_cheapest(units: Sequence[Group], view: View, budget: Budget, first: in
     return (some, settled) if some.rate < every.rate else (every, 0)
 
 
+class _Gap(NamedTuple):
+    """Dropped groups in a row: the last id, a line for each, and whether they are all that answered a request."""
+
+    last_id: str
+    lines: list[str]
+    has_answer: bool
+
+
 class _Sweep:
     """One sweep of the groups from `start` up to `first`."""
 
@@ -169,15 +179,17 @@ class _Sweep:
 
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
-        gaps: list[tuple[str, list[str]]] = []  # the id after which a note goes, and its lines
-        in_gap = False
+        gaps: list[_Gap] = []
+        in_gap = after_request = False
         left = note_tokens
         answers = set()
+        for_answers = note_tokens // 2
         for number in reversed(self._old):
             message = self._units[number].items[0].message
             if number in self._said and number not in kept and not calls_of(message):
                 size = self.draft.group_cost(self._units[number])
-                if len(text_of(message)) <= _ANSWER_CHARS and size <= left // 2:
+                if len(text_of(message)) <= _ANSWER_CHARS and size <= for_answers:
+                    for_answers -= size
                     left -= size
                     answers.add(number)
         for number in self._old:
@@ -189,34 +201,48 @@ class _Sweep:
             elif number in self._said and number not in kept and number not in answers:
                 lines = [self._said[number]] if self._said[number] else []
             if lines is None:
-                in_gap = False
+                if in_gap and message.role == "assistant":
+                    gaps[-1] = gaps[-1]._replace(has_answer=False)
+                in_gap, after_request = False, is_user_request(message)
                 if number in self._said:
                     _shorten_group(self.draft, unit, kept.get(number, {}))
                 continue
             self.draft.drop(unit)
             if in_gap:
-                gaps[-1] = (unit.last_id, gaps[-1][1] + lines)
+                gaps[-1] = _Gap(unit.last_id, gaps[-1].lines + lines, gaps[-1].has_answer)
             else:
-                gaps.append((unit.last_id, lines))
+                gaps.append(_Gap(unit.last_id, lines, after_request))
             in_gap = True
-        self.notes = self._make_notes([gap for gap in gaps if gap[1]], left)
+        self.notes = self._make_notes([gap for gap in gaps if gap.lines], left)
 
-    def _make_notes(self, gaps: Sequence[tuple[str, list[str]]], left: int) -> list[Insert]:
-        """A note for each gap. If all take too much, the oldest lines of it become a range."""
-        made: list[Insert] = []
+    def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
+        """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
+
+        A gap that has the answer to a request always gets a note, because the request would read as open without it.
+        What was answered comes first, then the newest gaps. The ledger names the range of everything that left.
+        """
         count = self._budget.counter.count_text
-        for after, lines in reversed(gaps):
-            some: list[str] = []
-            while lines and (cost := count(lines[-1]) + 1) <= left:
-                left -= cost
-                some.append(lines[-1])
-                lines = lines[:-1]
-            if lines:
-                left = 0
-                some.append(make_range_line(lines))
-            note = make_group_note(some[::-1])
-            made.append(Insert(note, after, self._budget.count(note)))
-        return made[::-1]
+        shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
+        for answered in (True, False):
+            for number in reversed(range(len(gaps))):
+                lines = gaps[number].lines
+                if answered and not (gaps[number].has_answer and ANSWERED in lines[-1]):
+                    continue
+                spare = left if number in shown else left - _NOTE_TOKENS
+                while shown.get(number, 0) < (1 if answered else len(lines)):
+                    spare -= count(lines[-1 - shown.get(number, 0)]) + 1
+                    if spare < 0:
+                        break
+                    shown[number] = shown.get(number, 0) + 1
+                    left = spare
+        made = []
+        for number, gap in enumerate(gaps):
+            split = len(gap.lines) - shown.get(number, 0)
+            if number in shown or gap.has_answer:
+                some = [make_range_line(gap.lines[:split])] if split else []
+                note = make_group_note([*some, *gap.lines[split:]])
+                made.append(Insert(note, gap.last_id, self._budget.count(note)))
+        return made
 
 
 def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept) -> None:
@@ -224,5 +250,5 @@ def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept) -> None:
         message = item.message
         if result_of(message) is None:
             draft.replace(item, tuple(part for part in message.parts if not isinstance(part, Thinking)))
-        else:
+        elif len(text_of(message)) > SHORT_RESULT:
             draft.replace(item, shorten_result(message, kept.get(message.id, ())))

@@ -2,11 +2,13 @@
 
 Every offer (open a group, one more line, a whole result) has a worth and a cost in tokens. Offers are taken in the
 order of worth by cost until the room is used. A call stays verbatim or not at all, so opening a group costs all of its
-arguments; what an edit wrote is worth keeping for its own sake, because agents edit again what they wrote.
+arguments. These are worth keeping for their own sake: agents edit again what they wrote, and repeat commands.
 
 The worth of a line is the worth of its kind (`key_lines.py`) times the heat of its file: how lately and how often the
 file was named, and whether it was edited. A whole result is worth more than the sum of its lines: only from a
-contiguous text can an agent edit without reading again. Lines are worth nothing if they are shown again later, were
+contiguous text can an agent edit without reading again. Near the end of the view everything is worth more. A result is
+needed about once, whatever its length, so a name in a short one is worth more than in a long one; so is every line of a
+short output of a command. Lines are worth nothing if they are shown again later, were
 removed by an edit, or are of a file that was rewritten or a call that was made again.
 """
 
@@ -18,15 +20,17 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.messages import calls_of, result_of, text_of
+from tidegate.core.messages import Call, calls_of, result_of, text_of
 from tidegate.core.sweep.key_lines import find_key_lines
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
+    INCIDENTAL_KEYS,
     CallTarget,
     call_target_of,
     find_file_names,
+    is_content_argument,
     iterate_strings,
     parse_call_arguments,
 )
@@ -38,9 +42,17 @@ _AGEING: Final = 2.0  # a file last named at the beginning of the view has 1 / (
 _EDITED: Final = 0.7  # added to the heat of a file that was edited
 _TOUCHED: Final = 0.2  # added for each further call that names the file, up to six
 _SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
-_REGION_WORTH: Final = 1.6  # factor for lines that stay together with those around them
-_WRITTEN_WORTH: Final = 3.0  # factor for what a call wrote
-_NAME_WORTH: Final = 0.5  # of a path that no later message names
+_REGION_WORTH: Final = 1.3  # factor for lines that stay together with those around them
+_WRITTEN_WORTH: Final = 4.0  # factor for what a call wrote
+_SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
+_NEAR: Final = 0.57  # of the view: what is nearer to its end than that is worth more
+_NEAR_WORTH: Final = 4.0  # added to the factor at the end of the view, less further back
+SHORT_RESULT: Final = 300
+"""Characters: a result up to this length stays whole if its call stays, because a stub would save next to nothing."""
+_SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
+_LARGEST_SIZE_WORTH: Final = 3.0
+_LEAST_SIZE_WORTH: Final = 0.3
+_NAME_WORTH: Final = 1.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
@@ -68,15 +80,19 @@ class Appraisal:
         self, units: Sequence[Group], start: int, first: int, view: View, note_cost: Mapping[int, float]
     ) -> None:
         appraiser = _Appraiser(units, view)
+        age = 0
         for unit in reversed(units[first:]):
-            appraiser.offers(unit, -1, 0.0)
+            appraiser.offers(unit, -1, 0.0, 1.0)
+            age += unit.tokens
         self._offers: list[Offer] = []
         self._overhead: dict[int, float] = {}
         for number in range(first - 1, start - 1, -1):
             unit = units[number]
             if unit.items[0].message.role == "assistant":
                 self._overhead[number] = count_opening(unit, appraiser.per_token) - note_cost.get(number, 0.0)
-                self._offers += appraiser.offers(unit, number, self._overhead[number])
+                youth = 1.0 + _NEAR_WORTH * max(0.0, 1.0 - age / (_NEAR * max(1, view.tokens)))
+                self._offers += appraiser.offers(unit, number, self._overhead[number], youth)
+            age += unit.tokens
         self._offers.sort(key=_DENSITY, reverse=True)
 
     def choose(self, room: float) -> dict[int, Kept]:
@@ -99,10 +115,12 @@ class Appraisal:
 
 
 def count_opening(unit: Group, per_token: float) -> float:
-    """Tokens of the calls of a group without thinking, and of a stub for each result."""
+    """Tokens of the calls of a group without thinking, and of each result: a stub, or all of a short one."""
     message = unit.items[0].message
     chars = len(text_of(message)) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
-    return chars / per_token + 6 * len(unit.items) + _RESULT_TOKENS * (len(unit.items) - 1)
+    sizes = (len(text_of(item.message)) for item in unit.items[1:])
+    results = sum(size / per_token if size <= SHORT_RESULT else _RESULT_TOKENS for size in sizes)
+    return chars / per_token + 6 * len(unit.items) + results
 
 
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:
@@ -146,9 +164,10 @@ class _Appraiser:
         self._seen_again: set[str] = set()
         self._made: set[tuple[str, str]] = set()
 
-    def offers(self, unit: Group, number: int, overhead: float) -> list[Offer]:
+    def offers(self, unit: Group, number: int, overhead: float, youth: float) -> list[Offer]:
         calls = [call for item in unit.items for call in calls_of(item.message)]
         again = {call.id for call in calls if (call.name, call.arguments) in self._made}
+        said = sum(self._said_worth(call) for call in calls if call.id not in again) * youth
         lines: list[_Valued] = []
         blocks: list[Offer] = []
         for item in reversed(unit.items):
@@ -156,15 +175,15 @@ class _Appraiser:
             if result is None or result.call_id in again:
                 continue
             target = self._targets.get(result.call_id)
-            if target is not None and target.writes and not result.error:
-                continue
-            mine = self._lines(item, target)
+            mine = self._lines(item, target, youth)
             if number < 0:
                 continue
+            if len(text_of(item.message)) <= SHORT_RESULT:
+                said += sum(line.worth for line in mine)
+                continue
             lines += mine
-            if target is not None and target.files and mine and not target.files <= self._seen_again:
+            if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
                 blocks += self._blocks(item, number, mine, overhead)
-        written = sum(self._written_worth(self._targets[call.id]) for call in calls if call.id not in again)
         failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
         for call in calls:
             self._made.add((call.name, call.arguments))
@@ -172,14 +191,18 @@ class _Appraiser:
                 self._remember(self._targets[call.id])
         if number < 0:
             return []
-        return [*_line_offers(number, lines, overhead, written), *blocks]
+        return [*_line_offers(number, lines, overhead, said), *blocks]
+
+    def _is_latest_reading(self, target: CallTarget | None) -> bool:
+        return target is not None and bool(target.files) and not target.files <= self._seen_again
 
     def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float) -> list[Offer]:
         """Contiguous regions of a result, offered whole."""
         texts = text_of(item.message).split("\n")
         worth = {line.place: line for line in mine}
         found = []
-        for begin, end in split_regions(texts):
+        whole = len(text_of(item.message)) <= _SMALL
+        for begin, end in [(0, len(texts))] if whole else split_regions(texts):
             lines = [
                 worth.get(place) or _Valued(place, item.message.id, 0.0, len(texts[place]) / self.per_token + 0.3)
                 for place in range(begin, end)
@@ -190,7 +213,7 @@ class _Appraiser:
                 found.append(Offer(value / (cost + overhead), number, lines, True))
         return found
 
-    def _lines(self, item: Item, target: CallTarget | None) -> list["_Valued"]:
+    def _lines(self, item: Item, target: CallTarget | None, youth: float) -> list["_Valued"]:
         files = target.files if target else frozenset()
         if files and files <= self._written:
             return []
@@ -200,14 +223,18 @@ class _Appraiser:
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
         report = target is not None and target.runs_command
         text = text_of(item.message)
+        heat *= youth
+        size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)
+        if not files or report:
+            heat *= size
         found = find_key_lines(text, self._seen, taken, report=report)
         valued = [
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in found
         ]
-        return self._with_names(text, valued)
+        return self._with_names(text, valued, size * youth)
 
-    def _with_names(self, text: str, valued: list["_Valued"]) -> list["_Valued"]:
+    def _with_names(self, text: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
         """Lines are worth more for each name that no later message has."""
         texts = text.split("\n")
         done = []
@@ -216,9 +243,20 @@ class _Appraiser:
             for name, weight in _NAMES[texts[line.place]]:
                 if name not in self._named:
                     self._named.add(name)
-                    worth += weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
+                    worth += factor * weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
             done.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
         return done
+
+    def _said_worth(self, call: Call) -> float:
+        """The worth of the arguments of a call: agents repeat commands, and edit again what they wrote."""
+        target = self._targets[call.id]
+        short = "\n".join(
+            value
+            for _, value in iterate_strings(parse_call_arguments(call), skip=INCIDENTAL_KEYS)
+            if target.runs_command or not is_content_argument(value)
+        )
+        worth = sum(line.worth for line in find_key_lines(short, self._seen)) * _SAID_WORTH
+        return worth if target.runs_command else worth + self._written_worth(target)
 
     def _written_worth(self, target: CallTarget) -> float:
         """The worth of what a call wrote, unless the file was written anew since."""

@@ -19,6 +19,7 @@ _HEADING: Final = "[Left out here (data; recall shows it by id):"
 _SHORT_HEADING: Final = "[Left out here: "
 _END: Final = "]"
 EARLIER: Final = "earlier work"
+ANSWERED: Final = " answered: "
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
@@ -34,7 +35,7 @@ def describe_group(group: Group) -> str:
     calls = calls_of(caller)
     if not calls:
         text = text_of(caller)
-        return f"- {caller.id} answered: {fold_line(text, _SAID_CHARS)}" if text.strip() else ""
+        return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
     span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
     return f"- {span} " + "; ".join(_describe_call(call, results.get(call.id)) for call in calls)
 
@@ -123,5 +124,5 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
     """What a note says of changed files and commands, as kind, id and text of a ledger line."""
     for line in lines_of_note(note):
         match = _NOTED.fullmatch(line)
-        if match and match[2] != EARLIER and not match[2].startswith("answered: "):
+        if match and match[2] != EARLIER and not match[2].startswith(ANSWERED.lstrip()):
             yield "ran", match[1], match[2]

@@ -35,6 +35,7 @@ _OWN_FOLDERS = (
     "retention",
     "unfinished",
     "workspaces",
+    "preferences",
     DAMAGED_FOLDER,
 )
 _OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")

@@ -4,7 +4,7 @@ Removed content is replaced by a tombstone, and an event says which records were
 from everything derived from the log: blobs, files, trace, notes, snapshot, index. No process may have the session open.
 
 Each step can be repeated: if a run is interrupted, the log is valid, and the next opening of a session of this folder
-finishes the rest (`datafolder/completion.py`); so does the same call.
+finishes the rest (`datafolder/completion.py`). Repeating the call does so, too.
 Data that is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
 A fork is a separate session: content from before the fork must be forgotten there, too.

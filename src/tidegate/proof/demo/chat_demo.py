@@ -9,7 +9,9 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -20,12 +22,16 @@ from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.proof.demo.script import ScriptedInput, make_demo_script
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.tui.agent_thread import ProviderFactory, use_configured_provider
 from tidegate.tui.plain.chat_streams import has_interactive_terminal
 
 DEMO_SESSION = "demo"
 DEMO_WINDOW, _MAX_ANSWER_TOKENS = 384, 20
 """In tokens. On one core the model reads about seventy tokens a second: a larger window would take longer to fill."""
+
+_EMBEDDED_BRAIN: Final[Mapping[str, str | int]] = {"provider": "embedded", "max_output": _MAX_ANSWER_TOKENS}
 
 
 def run_chat_demo(policy: str, window: int = 0) -> int:
@@ -52,7 +58,8 @@ def _play_demo(folder: Path, policy: str, window: int) -> int:
 
             status = run_guided_demo(data, launch, workspace, observer)
         else:
-            status = asyncio.run(_run_unattended(data, launch, workspace, observer))
+            lines = ScriptedInput(make_demo_script(window, lambda: observer.has_compacted))
+            status = asyncio.run(run_unattended(data, launch, workspace, observer, lines))
     finally:
         data.close()
     proof = prove_chat(observer, folder / "data")
@@ -60,8 +67,10 @@ def _play_demo(folder: Path, policy: str, window: int) -> int:
     return status or (EXIT_OK if proof.holds else EXIT_FAILED)
 
 
-def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptions:
-    agent = {"id": "main", "brain": {"provider": "embedded", "max_output": _MAX_ANSWER_TOKENS}}
+def create_demo_launch(
+    workspace: Path, policy: str, window: int, brain: Mapping[str, str | int] = _EMBEDDED_BRAIN
+) -> LaunchOptions:
+    agent = {"id": "main", "brain": brain}
     config = workspace / "tidegate.yaml"
     config.write_bytes(msgspec.json.encode({"window": window, "agents": [agent]}))
     passed_on = ("PATH", "LANG", "TIDEGATE_GGUF")
@@ -74,14 +83,20 @@ def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptio
     )
 
 
-async def _run_unattended(data: DataFolder, launch: LaunchOptions, workspace: Path, observer: ChatObserver) -> int:
-    from tidegate.proof.demo.script import ScriptedInput
+async def run_unattended(
+    data: DataFolder,
+    launch: LaunchOptions,
+    workspace: Path,
+    observer: ChatObserver,
+    lines: ScriptedInput,
+    *,
+    provider_for: ProviderFactory = use_configured_provider,
+) -> int:
+    """Play a script as a plain chat, without a terminal."""
     from tidegate.terminal.signals import run_until_signal
     from tidegate.tui.plain.plain_chat import PlainChat
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file
-    plain = PlainChat(
-        data, launch, workspace, ScriptedInput(observer.window, lambda: observer.has_compacted), listen=observer.observe
-    )
+    plain = PlainChat(data, launch, workspace, lines, listen=observer.observe, provider_for=provider_for)
     status = await run_until_signal(plain.run())
     return status if plain.was_interrupted or not plain.has_opened else EXIT_OK

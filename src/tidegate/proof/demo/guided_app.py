@@ -12,7 +12,7 @@ from textual import events, work
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.chat_proof import ChatObserver
-from tidegate.proof.demo.script import INTRO_TEXT, TAKEOVER_TEXT, DemoStep, list_steps
+from tidegate.proof.demo.script import DemoStep, GuideScript, make_demo_script
 from tidegate.terminal.exit_codes import EXIT_OK
 from tidegate.tui.agent_thread import AgentOpened, ProviderFactory, ThreadEvent, use_configured_provider
 from tidegate.tui.app import ChatApp
@@ -24,8 +24,16 @@ _POLL_SECONDS: Final = 0.05
 TAKEOVER_HINT: Final = "Any key ends the script, and the chat is yours."
 
 
-def run_guided_demo(data: DataFolder, launch: LaunchOptions, workspace: Path, seen: ChatObserver) -> int:
-    app = GuidedApp(data, launch, workspace, seen)
+def run_guided_demo(
+    data: DataFolder,
+    launch: LaunchOptions,
+    workspace: Path,
+    seen: ChatObserver,
+    *,
+    script: GuideScript | None = None,
+    provider_for: ProviderFactory = use_configured_provider,
+) -> int:
+    app = GuidedApp(data, launch, workspace, seen, script=script, provider_for=provider_for)
     app.run()
     if app.failure is not None:
         raise app.failure
@@ -40,10 +48,13 @@ class GuidedApp(ChatApp):
         workspace: Path,
         seen: ChatObserver,
         *,
+        script: GuideScript | None = None,
         provider_for: ProviderFactory = use_configured_provider,
         reading: float = _READING_SECONDS,
     ) -> None:
+        """Without a `script` it is the demonstration of the embedded model."""
         self.observer = seen
+        self._script = script or make_demo_script(seen.window, lambda: seen.has_compacted)
         self._reading = reading
         self._is_playing = False
         self._taken_over = asyncio.Event()
@@ -63,19 +74,19 @@ class GuidedApp(ChatApp):
         if isinstance(event, events.Key) and self._is_playing and not self._taken_over.is_set():
             self._taken_over.set()
             self.composer.replace_text(MessageDraft())
-            self._narrate(TAKEOVER_TEXT)
+            self._narrate(self._script.takeover)
         await super().on_event(event)
 
     @work(group="guide")
     async def _play_script(self) -> None:
-        self._narrate(f"{INTRO_TEXT.format(window=self.observer.window)}\n{TAKEOVER_HINT}")
-        for step in list_steps(self.observer.window, lambda: self.observer.has_compacted):
+        self._narrate(f"{self._script.intro}\n{TAKEOVER_HINT}")
+        for step in self._script.steps:
             if not await self._play_step(step):
                 return
         await self._pause()
         if not self._taken_over.is_set():
             self._taken_over.set()
-            self._narrate(TAKEOVER_TEXT)
+            self._narrate(self._script.takeover)
 
     async def _play_step(self, step: DemoStep) -> bool:
         """Play one step. Return False if the user has taken over."""
@@ -91,8 +102,16 @@ class GuidedApp(ChatApp):
         self.composer.replace_text(MessageDraft())
         self.on_composer_sent(self.composer.Sent(MessageDraft(step.message)))
         while not self._taken_over.is_set() and self._is_working():
+            if self.approvals.is_open:
+                await self._approve()
             await asyncio.sleep(_POLL_SECONDS)
         return not self._taken_over.is_set()
+
+    async def _approve(self) -> None:
+        """Show the question for a while, then allow it, unless the user has answered it."""
+        await self._pause()
+        if not self._taken_over.is_set():
+            self.action_approve("once")
 
     def _is_working(self) -> bool:
         commands = any(each.group == "command" and each.is_running for each in self.workers)

@@ -2,7 +2,7 @@
 
 import asyncio
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from tidegate.tui.plain.chat_streams import ChatOutput
@@ -21,6 +21,14 @@ class DemoStep(NamedTuple):
 
     message: str
     narration: str = ""
+
+
+class GuideScript(NamedTuple):
+    """What a demonstration says: the introduction, its steps, and the text when the user takes over or it ends."""
+
+    intro: str
+    steps: Iterable[DemoStep]
+    takeover: str = TAKEOVER_TEXT
 
 
 DEMO_SCRIPT: Final = (
@@ -68,21 +76,25 @@ def list_steps(window: int, has_compacted: Callable[[], bool]) -> Iterator[DemoS
         yield step
 
 
+def make_demo_script(window: int, has_compacted: Callable[[], bool]) -> GuideScript:
+    return GuideScript(INTRO_TEXT.format(window=window), list_steps(window, has_compacted))
+
+
 class ScriptedInput:
     """The script as the input of a plain chat."""
 
     can_ask = False
 
-    def __init__(self, window: int, has_compacted: Callable[[], bool]) -> None:
-        self._window = window
-        self._steps = list_steps(window, has_compacted)
+    def __init__(self, script: GuideScript) -> None:
+        self._intro = script.intro
+        self._steps = iter(script.steps)
         self._has_started = False
 
     async def read_message(self, out: ChatOutput) -> str | None:
         await asyncio.sleep(0)
         if not self._has_started:
             self._has_started = True
-            out.write_line(textwrap.fill(INTRO_TEXT.format(window=self._window), 100))
+            out.write_line(textwrap.fill(self._intro, 100))
         step = next(self._steps, None)
         if step is None:
             return None

@@ -59,11 +59,15 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 class CostReport:
-    """Adds up the cost of a log after event `start`, in total and for each model. `prices` override the catalog."""
+    """Adds up the cost of a log after event `start`, in total, for each model and for each purpose.
+
+    The purposes are turn, and those of `SideCost`. `prices` override the catalog.
+    """
 
     def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
         self.total = CostTotal()
         self.by_model: dict[str, CostTotal] = {}
+        self.by_purpose: dict[str, CostTotal] = {}
         self._log = log
         self._prices = prices
         self._read_to = start
@@ -87,7 +91,7 @@ class CostReport:
         what = event.payload
         if isinstance(what, UsageReported):
             read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
-            self._add(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write), called=True)
+            self._add(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write), "turn")
         elif isinstance(what, ViewEdited):
             if what.tokens_after < what.tokens_before:
                 self._compaction_seqs.add(event.seq)
@@ -100,12 +104,13 @@ class CostReport:
             if noted.edit in self._compaction_seqs:
                 self._count_compaction(-1 if noted.topic == "undo" else 1)
         elif noted.topic == SPENT_TOPIC and (paid := parse_side_cost(noted)) is not None:
-            self._add(paid.model, paid.usage, called=False)
+            self._add(paid.model, paid.usage, paid.purpose)
 
     def _count_compaction(self, step: int) -> None:
         self.total = msgspec.structs.replace(self.total, compactions=self.total.compactions + step)
 
-    def _add(self, model: str, usage: Usage, *, called: bool) -> None:
+    def _add(self, model: str, usage: Usage, purpose: str) -> None:
+        called = purpose == "turn"
         paid = compute_model_cost(usage, model, self._prices)
         tokens = usage.input_tokens + usage.output_tokens
         one = CostTotal(
@@ -119,6 +124,7 @@ class CostReport:
         )
         self.total = _add_totals(self.total, one)
         self.by_model[model] = _add_totals(self.by_model.get(model, CostTotal()), one)
+        self.by_purpose[purpose] = _add_totals(self.by_purpose.get(purpose, CostTotal()), one)
 
 
 def parse_side_cost(noted: NoteAdded) -> SideCost | None:

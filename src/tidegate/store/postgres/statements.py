@@ -29,6 +29,31 @@ MAX_IDLE = "set_config('idle_in_transaction_session_timeout', %s, true)"
 APPEND_FIRST = f"with mine as ({NEW}), kept as ({KEEP}) select id, {DURABLE} from mine"
 APPEND_NEXT = f"with mine as ({NEXT}), kept as ({KEEP}) select id, {DURABLE} from mine"
 
+# Appends of many sessions in one statement, each accepted or refused for itself. A name occurs once.
+APPEND_MANY = f"""
+with given as (
+    select * from unnest(%(names)b::bytea[], %(afters)s::bigint[], %(counts)s::bigint[], %(sizes)s::bigint[])
+        as given (name, after, count, size)),
+moved as (
+    update tidegate_sessions s set head = s.head + g.count, size = s.size + g.size, used = clock_timestamp()
+    from given g
+    where s.tenant = (select tidegate_tenant()) and s.name = g.name and s.head = g.after and g.after > 0
+    returning s.id, s.tenant, s.name),
+made as (
+    insert into tidegate_sessions (tenant, name, head, size, created, used)
+    select tidegate_tenant(), name, count, size, clock_timestamp(), clock_timestamp() from given where after = 0
+    on conflict (tenant, name) do nothing
+    returning id, tenant, name),
+mine as (select * from moved union all select * from made),
+kept as (
+    insert into tidegate_records (session, tenant, seq, data)
+    select mine.id, mine.tenant, r.seq, r.data
+    from unnest(%(record_names)b::bytea[], %(seqs)s::bigint[], %(records)b::bytea[]) as r (name, seq, data)
+    join mine on mine.name = r.name)
+select name, {DURABLE} from mine
+"""
+HEADS = "select name, head from tidegate_sessions where tenant = (select tidegate_tenant()) and name = any(%b::bytea[])"
+
 # The inner limit keeps a page of large records small. One statement is one snapshot: head and records agree.
 PAGE = f"""
 select s.id, s.head, s.page, r.seq, r.data

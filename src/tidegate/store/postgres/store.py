@@ -12,9 +12,10 @@ is never written twice, and no answer depends on which process of the server, or
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import psycopg
@@ -22,6 +23,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
+from tidegate.store.group_commit import Append, GroupCommit
 from tidegate.store.memory import (
     check_fork_request,
     check_record_numbers,
@@ -43,11 +45,13 @@ from tidegate.store.postgres.folder import PostgresFolder
 from tidegate.store.postgres.migrations import migrate
 from tidegate.store.postgres.statements import (
     APPEND_FIRST,
+    APPEND_MANY,
     APPEND_NEXT,
     BATCH_BYTES,
     BEHIND,
     FORK,
     HEAD,
+    HEADS,
     LANDED,
     LOCK_SESSION,
     PAGE,
@@ -87,6 +91,7 @@ class PostgresStore:
             migrate(link)
             isolation = link.execute("select current_setting('default_transaction_isolation')").fetchone()
         self._needs_begin = isolation != ("read committed",)  # else one statement without a transaction is enough
+        self._commits = GroupCommit(RLock(), self._write_group)
         self._pool: ConnectionPool[Link] = ConnectionPool(
             self._conninfo,
             kwargs=CONNECTION_KEYWORDS,
@@ -118,6 +123,56 @@ class PostgresStore:
             if not is_connected:
                 raise NotKept(str(lost.args[0]), lost.remedy) from lost
             return self._append_again(session, after, batches, lost)
+
+    async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """Append without blocking the event loop. Waiting tasks share a statement, and the queue is bounded."""
+        check_session_name(session)
+        return await self._commits.commit_async(Append(session, after, list(map(bytes, records)), 0.0))
+
+    def _write_group(self, group: list[Append]) -> None:
+        """Write appends of many sessions. What one statement cannot hold, or a refused one, is appended by itself."""
+        together, alone = _split_group(group)
+        try:
+            if len(together) > 1:
+                self._append_many(together)
+            else:
+                alone = [*together, *alone]
+        except StoreUnreachable as lost:
+            for append in together:
+                append.outcome = _outcome(self._append_again, append.session, append.after, [append.records], lost)
+        except NotKept:  # for example a deadlock with another process: nothing was written
+            alone = [*together, *alone]
+        for append in alone:
+            append.outcome = _outcome(self.append, append.session, append.after, append.records)
+
+    def _append_many(self, group: list[Append]) -> None:
+        names = [_encode_name(append.session) for append in group]
+        numbered = [
+            (name, append.after + place, record)
+            for name, append in zip(names, group, strict=True)
+            for place, record in enumerate(append.records, 1)
+        ]
+        values = {
+            "names": names,
+            "afters": [append.after for append in group],
+            "counts": [len(append.records) for append in group],
+            "sizes": [sum(map(len, append.records)) for append in group],
+            "record_names": [name for name, _, _ in numbered],
+            "seqs": [seq for _, seq, _ in numbered],
+            "records": [record for _, _, record in numbered],
+        }
+        with self.connection(_UNKNOWN_APPEND) as link:
+            with link.transaction() if self._needs_begin else nullcontext():
+                kept = {row[0] for row in link.execute(APPEND_MANY, values)}
+            refused = [name for name in names if name not in kept]
+            heads = dict(link.execute(HEADS, (refused,)).fetchall()) if refused else {}
+        for name, append in zip(names, group, strict=True):
+            is_kept = name in kept
+            append.outcome = (
+                append.after + len(append.records)
+                if is_kept
+                else stale_head_error(append.session, append.after, heads.get(name, 0))
+            )
 
     def _append(self, link: Link, session: str, after: int, batches: list[list[bytes]]) -> int:
         is_large = len(batches) > 1 or self._needs_begin
@@ -263,6 +318,7 @@ class PostgresStore:
             return link.execute(TRY_SHARED_LOCK, (key.encode(),)).fetchone() != (True,)
 
     def close(self) -> None:
+        self._commits.close()
         self._pool.close()
 
     @contextmanager
@@ -286,7 +342,7 @@ class PostgresStore:
             ) from None
 
     def _get_live_connection(self) -> Link:
-        """Take a live connection from the pool. The pool's own check sleeps after each dead one, in sum for minutes."""
+        """Take a live connection from the pool. The pool's own check may sleep for minutes."""
         link = self._pool.getconn()
         for _ in range(self._pool.max_size):
             if not is_disconnected(link):
@@ -302,6 +358,28 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
     if not records:
         return _head(link, name) == after
     return link.execute(APPEND_NEXT if after else APPEND_FIRST, values).fetchone() is not None
+
+
+def _split_group(group: list[Append]) -> tuple[list[Append], list[Append]]:
+    """The appends that one statement can hold, one for each session, and the others."""
+    together: dict[str, Append] = {}
+    alone: list[Append] = []
+    size = 0
+    for append in group:
+        size += sum(map(len, append.records))
+        fits = append.records and append.session not in together and size <= BATCH_BYTES
+        if fits:
+            together[append.session] = append
+        else:
+            alone.append(append)
+    return list(together.values()), alone
+
+
+def _outcome(act: Callable[..., int], *arguments: Any) -> int | BaseException:
+    try:
+        return act(*arguments)
+    except Exception as error:  # noqa: BLE001 - raised in the task that waits
+        return error
 
 
 def _lock_session(link: Link, session: str) -> _LockedSession:

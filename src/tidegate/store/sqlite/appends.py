@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.store.group_commit import Append
 from tidegate.store.memory import stale_head_error
 from tidegate.store.sqlite.connection import Database, transact
-from tidegate.store.sqlite.group_commit import Append
 from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS, SessionRow, digest_recent, row_id
 from tidegate.store.sqlite.tables import Tables
 

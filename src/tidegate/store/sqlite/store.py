@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.store.errors import DamagedData
+from tidegate.store.group_commit import Append, GroupCommit
 from tidegate.store.memory import check_session_name, stale_head_error
 from tidegate.store.sqlite import connection
 from tidegate.store.sqlite.appends import Appends
@@ -23,7 +24,6 @@ from tidegate.store.sqlite.connection import (
     translate_error,
     translate_errors,
 )
-from tidegate.store.sqlite.group_commit import Append, GroupCommit
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
 from tidegate.store.sqlite.rows import SessionRow

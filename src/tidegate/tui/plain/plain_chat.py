@@ -22,11 +22,14 @@ from tidegate.agent.runtime import UserNotice
 from tidegate.agent.tools.files.file_change import compare_lines
 from tidegate.commands.actions import (
     AttachOutput,
+    ChooseTheme,
+    CommandAction,
     PickModel,
     PickSession,
     Quit,
     ReopenSession,
     ResumeSession,
+    SetPlanMode,
     SwitchModel,
     SwitchPolicy,
     apply_change,
@@ -237,13 +240,20 @@ class PlainChat:
             self._output.write_notice(answer.text)
         elif answer.text:
             self._output.write_line(answer.text)
-        match answer.action:
+        await self._handle_action(answer.action)
+
+    async def _handle_action(self, action: CommandAction | None) -> None:
+        match action:
             case PickSession():
                 self._output.write_line("Go on with one by /resume NAME.")
             case PickModel():
                 self._output.write_line("Choose one by /model NAME.")
             case AttachOutput():
                 self._attach_output()
+            case SetPlanMode(on):
+                self.agent_thread.set_plan_mode(on)
+            case ChooseTheme():
+                self._output.write_notice("There are no colors here.")
             case Quit():
                 self._leaving = True
             case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 from textual.app import App
 
+from tidegate.commands.agent_commands import CONNECT_TEXT
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import AgentThread
 from tidegate.tui.composer.input_history import InputHistory
-from tidegate.tui.screens.picker import Picker
+from tidegate.tui.screens.picker import Picker, PickerChoice
 from tidegate.tui.screens.picker_choices import (
     NEW_SESSION,
     create_history_source,
@@ -18,6 +19,7 @@ from tidegate.tui.screens.picker_choices import (
     create_request_source,
     create_session_source,
 )
+from tidegate.tui.themes import list_theme_names
 
 
 class PickedRequest(NamedTuple):
@@ -46,7 +48,13 @@ class ChatPickers:
 
     async def pick_model(self) -> str | None:
         source = create_model_source(self._agent_thread, self._sanitizer)
-        return await self._app.push_screen_wait(Picker("models", source, free=True))
+        return await self._app.push_screen_wait(Picker("models", source, free=True, notes=CONNECT_TEXT))
+
+    async def pick_theme(self) -> str | None:
+        async def search(words: str) -> list[PickerChoice]:
+            return [PickerChoice(name, name) for name in list_theme_names() if words.casefold() in name]
+
+        return await self._app.push_screen_wait(Picker("themes", search))
 
     async def pick_input(self, history: InputHistory) -> str | None:
         return await self._app.push_screen_wait(

@@ -40,13 +40,17 @@ class Picker(ModalScreen[str | None]):
         Binding("pagedown", "move(8)", priority=True),
     ]
 
-    def __init__(self, name: str, source: ChoiceSource, *, free: bool = False, hint: str = "type to search") -> None:
-        """With `free`, the typed text itself can be taken, too. `hint` is shown until something is typed."""
+    def __init__(
+        self, name: str, source: ChoiceSource, *, free: bool = False, hint: str = "type to search", notes: str = ""
+    ) -> None:
+        """With `free`, the typed text itself can be taken, too. `hint` is shown until something is typed, `notes` below
+        the choices."""
         super().__init__()
         self._title = name
         self._source = source
         self._accepts_typed = free
         self._hint = hint
+        self._notes = notes
         self._shown_query: str | None = None
         self.choices: list[PickerChoice] = []
 
@@ -54,6 +58,8 @@ class Picker(ModalScreen[str | None]):
         with Vertical(id="picker"):
             yield Input(placeholder=self._hint + ", or any other name" * self._accepts_typed, id="search")
             yield OptionList(id="list", markup=False)
+            if self._notes:
+                yield Static(self._notes, id="notes", markup=False)
             yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
 
     def on_mount(self) -> None:

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.turn_state import RunningTask, TurnState
+from tidegate.tui.turn_state import RunningTask, TurnState, format_duration
 
 _SPINNER: Final = "◐◓◑◒"
 _MAX_QUEUED: Final = 3
@@ -41,7 +41,7 @@ class ActivityLine(Static):
     def _format_lines(self) -> list[str]:
         turn = self._turn_state
         spinner = _SPINNER[self._spinner_step % len(_SPINNER)]
-        lines: list[str] = []
+        lines = ["plan mode: the agent only reads · /plan off approves"] if turn.plan_mode else []
         if turn.is_busy:
             hint = "esc interrupts · ⏎ sends it now · ↑ edits it" if turn.queue else "esc interrupts"
             lines.append(f"{spinner} working{self._format_elapsed(turn.turn_since)} · {hint}")
@@ -65,7 +65,5 @@ class ActivityLine(Static):
 
     def _format_elapsed(self, since: float) -> str:
         """Return how long something has been running; nothing in the first second."""
-        seconds = int(self._turn_state.clock() - since)
-        if seconds < 1:
-            return ""
-        return f" {seconds} s" if seconds < 60 else f" {seconds // 60} min {seconds % 60:02d} s"
+        seconds = self._turn_state.clock() - since
+        return f" {format_duration(seconds)}" if seconds >= 1 else ""

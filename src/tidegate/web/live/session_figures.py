@@ -12,10 +12,11 @@ from typing import Final
 import msgspec
 
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
-from tidegate.core.messages import TOOL_RESULT
+from tidegate.core.messages import TOOL_RESULT, Message, calls_of, result_of
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
+from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.web.request_history import usage_or_estimate
@@ -50,18 +51,46 @@ class SessionFigures(msgspec.Struct, frozen=True):
     parent: str = ""
 
 
+class ClientMessages:
+    """Which messages of a log the client has: not notes of the engine, and not the exchanges that it does not see."""
+
+    def __init__(self) -> None:
+        self._hidden_calls: set[str] = set()
+        self._last: Message | None = None
+
+    def feed(self, event: Event) -> int:
+        """1 if this event is a message of the client, -1 if the last one turns out to be hidden, else 0."""
+        what = event.payload
+        if isinstance(what, MessageAdded):
+            message, result = what.message, result_of(what.message)
+            if not message.agent_visible or message.kind not in ("", TOOL_RESULT):
+                return 0
+            self._last = message
+            return 0 if result is not None and result.call_id in self._hidden_calls else 1
+        if isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
+            ids = {call.id for call in decode_hidden_calls(what.text)}
+            self._hidden_calls |= ids
+            return -1 if all(call.id in ids for call in calls_of(self._last)) else 0
+        return 0
+
+
 class WholeHistory:
     """The tokens of everything the client said so far, by our count, at each event of the log."""
 
     def __init__(self) -> None:
+        self._messages = ClientMessages()
         self._seqs = array("q", [0])
         self._sums = array("q", [0])
+        self._last_tokens = 0
         self._fixed = {"system": 0, "tools": 0}
 
     def feed(self, event: Event) -> None:
-        what = event.payload
-        if isinstance(what, MessageAdded) and is_said(what):
+        what, change = event.payload, self._messages.feed(event)
+        if isinstance(what, MessageAdded) and change:
+            self._last_tokens = what.tokens
             self._add(event.seq, self._sums[-1] + what.tokens)
+        elif change < 0:
+            self._add(event.seq, self._sums[-1] - self._last_tokens)
         elif isinstance(what, BranchStarted):
             self._add(event.seq, self._sum_at(what.edit))
         elif isinstance(what, NoteAdded) and what.topic in self._fixed:
@@ -77,11 +106,6 @@ class WholeHistory:
     def count_request(self, head: int) -> int:
         """Tokens of a request with the whole history, made when the log ended with `head`."""
         return REQUEST_OVERHEAD + sum(self._fixed.values()) + self._sum_at(head)
-
-
-def is_said(added: MessageAdded) -> bool:
-    """Whether a message is part of the conversation as the client has it: not a note of the engine, not hidden."""
-    return added.message.agent_visible and added.message.kind in ("", TOOL_RESULT)
 
 
 class FiguresReader:

@@ -35,7 +35,7 @@ from tidegate.session.recall import EditStack
 from tidegate.session.request import parse_model_note
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
-from tidegate.web.live.session_figures import FiguresReader, FindWindow, is_said
+from tidegate.web.live.session_figures import ClientMessages, FiguresReader, FindWindow
 from tidegate.web.request_history import RequestReader, RequestRecord, usage_or_estimate
 
 MAX_POINTS: Final = 400
@@ -125,6 +125,7 @@ class SessionIndex:
         self._find_window = find_window
         self._view = View()
         self._prefix_seq = self._counted = 0
+        self._client_messages = ClientMessages()
         self._said, self._shown = ReferenceLists(), ReferenceLists()
         self._fixed: list[tuple[int, int, int]] = [(0, 0, 0)]
         self._own: list[Message] = []
@@ -185,9 +186,11 @@ class SessionIndex:
             self._fixed.append((event.seq, view.system_at, view.tools_at))
 
     def _follow_said(self, event: Event) -> None:
-        what = event.payload
-        if isinstance(what, MessageAdded) and is_said(what):
+        what, change = event.payload, self._client_messages.feed(event)
+        if change > 0:
             self._said.extend([event.seq])
+        elif change < 0:
+            self._said.restart(self._said.at(event.seq - 1)[:-1])
         elif isinstance(what, BranchStarted):
             self._said.restart(self._said.at(what.edit))
         self._said.mark()

@@ -180,7 +180,7 @@ class RequestRenderer:
         return self.freeze().to_bytes()
 
     def faults(self) -> list[RequestFault]:
-        """Return what the provider would refuse. Final messages are read once, the others on a fork."""
+        """Return what the provider would refuse. Messages that cannot change any more are checked only once."""
         if self._check is None:
             self._check = self.dialect.create_validator(self._head, self.dialect.profile_for_model(self.options.model))
             self._read = 0

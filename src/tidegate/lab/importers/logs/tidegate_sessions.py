@@ -4,7 +4,7 @@ The recording holds the messages, not what policies did to them, so that a sessi
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.event_check import is_possible_time
 from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import TOOL_RESULT, Tool
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT as EXPORT
 from tidegate.datafolder.archive.format import ArchiveHeader, ArchiveLimits, read_archive
@@ -46,7 +47,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
                     events.append(item)
     except BadInput as fault:
         raise source.make_error(0, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    found = _build_recording(source, name, events)
+    found = _build_recording(source, name, lambda: events)
     if found:
         yield found
 
@@ -57,7 +58,7 @@ def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
     try:
         for info in data.store.sessions():
             try:
-                found = _build_recording(RecordingLocation(folder), info.name, data.open_log(info.name).read())
+                found = _build_recording(RecordingLocation(folder), info.name, data.open_log(info.name).read)
             except TidegateError as fault:
                 yield BadInput(f"{folder}, session {info.name!r}: {fault.args[0]}", fault.remedy)
             else:
@@ -69,10 +70,12 @@ def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
         data.close()
 
 
-def _build_recording(source: SourceFile | RecordingLocation, name: str, events: Iterable[Event]) -> Recording | None:
+def _build_recording(
+    source: SourceFile | RecordingLocation, name: str, read_events: Callable[[], Iterable[Event]]
+) -> Recording | None:
     talk = ConversationBuilder()
     model = system = ""
-    for event in events:
+    for event in iterate_current_branch(read_events):
         what, time = event.payload, event.time if is_possible_time(event.time) else 0.0
         if isinstance(what, MessageAdded):
             if what.message.agent_visible and what.message.kind in _CONVERSATION_KINDS:

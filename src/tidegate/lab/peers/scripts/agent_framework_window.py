@@ -1,10 +1,11 @@
-"""Microsoft Agent Framework: `ContextWindowCompactionStrategy`, or a summary kept to a budget of tokens.
+"""Microsoft Agent Framework: `ContextWindowCompactionStrategy`, or a summary within a budget of tokens.
 
-Its own code decides, through `apply_compaction` on one list of messages that lives as long as the recording, as in a
-run of its agent: what was excluded stays so. `window`: tool calls collapse at 0.5 of the input budget, the oldest
-groups leave at 0.8, both its defaults; an eighth of the window is set aside for the answer, as in its example.
-`summary`: its `SummarizationStrategy` with its defaults (4 messages stay, 8,000 tokens are read) inside a
-`TokenBudgetComposedStrategy` that fires at the same 0.8. Instructions are apart: its clients put them in front last.
+The framework's code decides: `apply_compaction` is called on one list of messages for the whole recording, as in a run
+of its agent, so that excluded messages stay excluded. With `window`, tool calls are collapsed at 0.5 of the input
+budget and the oldest groups are dropped at 0.8 (both defaults); an eighth of the window is reserved for the answer, as
+in its example. With `summary`, its `SummarizationStrategy` with its defaults (4 messages stay, 8,000 tokens are read)
+is used in a `TokenBudgetComposedStrategy` that acts at the same 0.8. Instructions are not in the list: its clients add
+them last.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

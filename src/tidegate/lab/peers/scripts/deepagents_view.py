@@ -1,10 +1,10 @@
-"""deepagents: large results to files, long arguments clipped, then a summary; the state keeps every message.
+"""deepagents: large results go to files, long arguments are clipped, then a summary; the state keeps every message.
 
-Its own code decides, in the order of an agent made by `create_deep_agent`: `FilesystemMiddleware.wrap_tool_call` as a
-result comes in, then its `wrap_model_call` around that of the middleware made by `create_summarization_middleware`,
-whose shares of the window (0.85, of which 0.10 stays) come from the model's profile. Eviction is absolute there, 20,000
-tokens of a result and 50,000 of a user's message, for windows of 200,000: here a tenth and a quarter of the window. The
-files go to a temporary folder, removed at the end.
+The library's code decides, in the order of an agent made by `create_deep_agent`: `FilesystemMiddleware.wrap_tool_call`
+for each result, then its `wrap_model_call` around that of the middleware from `create_summarization_middleware`, whose
+shares of the window (0.85, of which 0.10 stays) come from the model's profile. It moves results of more than 20,000
+tokens and user messages of more than 50,000 to files; these numbers are for windows of 200,000, so here a tenth and a
+quarter of the window are used. The files are in a temporary folder that is removed at the end.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

@@ -1,8 +1,8 @@
 """Write the summary that replaces a model's, the same for every peer that asks for one.
 
-It is extractive and deterministic: user messages cut short, the files and addresses that were named, the calls with the
-first line of their results, and the last answer. An earlier summary among the messages is carried on. A model would
-write better prose; the lab compares when, how often and over what a peer has a summary written. Standard library only.
+It is extractive and deterministic: shortened user messages, the files and addresses that were named, the calls with
+the first line of their results, and the last answer. An earlier summary among the messages is included. A model would
+write better prose; the lab compares when, how often and of what a peer requests a summary. Standard library only.
 """
 
 # mypy: disable-error-code="import-not-found"

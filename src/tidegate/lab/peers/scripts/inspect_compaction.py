@@ -1,9 +1,9 @@
 """inspect_ai's `compaction()` with one of its strategies: `edit`, `trim` or `summary`.
 
-Its own code decides: the handler is given the whole history at every call and told the size of what was sent. The
-thresholds (0.9 of the window) and all else are its defaults. The model is a provider of our own, which counts four
-characters a token and writes the summary that serves every peer. Where the handler refuses, because what is left is
-still over its threshold, an evaluation would end; the guard then takes over from what the strategy itself gives.
+The library's code decides: its handler gets the whole history at every call, and the size of what was sent. The
+thresholds (0.9 of the window) and all other settings are its defaults. The model is a provider of our own that counts
+four characters as a token and writes the same summary as for every peer. If the handler refuses because the rest is
+still over its threshold, an evaluation would end; here the guard continues with what the strategy returned.
 """
 
 # mypy: disable-error-code="import-not-found, misc, untyped-decorator, no-any-return"

@@ -1,7 +1,7 @@
 """LangChain's `ContextEditingMiddleware` with `ClearToolUsesEdit`: old tool results become a placeholder.
 
-Its own code decides, through `wrap_model_call`, from the whole history at every call. Settings are its defaults but for
-the trigger, 100,000 tokens, which is for windows of 200,000: here it is half of the window.
+The library's code decides, through `wrap_model_call`, from the whole history at every call. All settings are its
+defaults except the trigger: 100,000 tokens is meant for windows of 200,000, so half of the window is used here.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

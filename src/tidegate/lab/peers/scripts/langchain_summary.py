@@ -1,8 +1,8 @@
-"""LangChain's `SummarizationMiddleware`, as an agent runs it: what was summarised is deleted from the state.
+"""LangChain's `SummarizationMiddleware`, as an agent runs it: summarized messages are deleted from the state.
 
-Its own code decides, through `before_model`; messages enter by `add_messages` and its updates go back through it. It
-has no default trigger: 0.8 of the window is what its documentation shows. `keep` (20 messages) and
-`trim_tokens_to_summarize` (4,000, so only the end of what leaves is ever read) are its defaults.
+The library's code decides, through `before_model`; messages are added with `add_messages`, and its updates are applied
+with it. It has no default trigger: 0.8 of the window is what its documentation shows. `keep` (20 messages) and
+`trim_tokens_to_summarize` (4,000, so that only the end of the removed messages is read) are its defaults.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

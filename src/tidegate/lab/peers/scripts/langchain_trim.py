@@ -1,7 +1,7 @@
-"""LangChain's `trim_messages`: the newest messages that fit, over the whole history at every call.
+"""LangChain's `trim_messages`: the newest messages that fit, from the whole history at every call.
 
-As its documentation shows it, with the system's message kept, but for one thing: it may begin on an assistant message,
-too. Beginning only on a user's, as shown there, leaves nothing of an agent's long turn.
+Used as its documentation shows, with the system message kept, except that the result may also begin with an assistant
+message. If it had to begin with a user message, nothing would be left of a long turn of an agent.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

@@ -1,8 +1,8 @@
-"""Observation masking, re-expressed: all but the newest observations become a line that says how long they were.
+"""Observation masking, written again for the lab: all but the newest observations become a line with their length.
 
-After SWE-agent's processor of its last n observations, with the 10 that the study "The Complexity Trap" found best;
-reasoning and calls stay whole, and so does the first observation. With `polling` above 1 the mask moves only every so
-many observations. Nothing here looks at tokens: what is over the window is the guard's.
+It follows SWE-agent's processor of the last n observations, with the 10 that the study "The Complexity Trap" found
+best. Reasoning, calls and the first observation stay whole. With `polling` above 1 the mask moves only after that many
+observations. It does not look at tokens; the guard removes what is over the window.
 """
 
 # mypy: disable-error-code="import-not-found"

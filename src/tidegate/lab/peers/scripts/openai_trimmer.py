@@ -1,7 +1,8 @@
 """OpenAI Agents' `ToolOutputTrimmer`: large outputs of turns before the newest two become a preview.
 
-Its own code decides, as the filter a run calls before the model, over the whole session. Its defaults are in characters
-and know no window, so they stand as they are. Nothing bounds the request: what is over the window is the guard's.
+The library's code decides: it is the filter that a run calls before each model call, with the whole session. Its
+defaults are in characters and do not depend on the window, so they are used unchanged. It does not limit the size of a
+request; the guard removes what is over the window.
 """
 
 # mypy: disable-error-code="import-not-found"

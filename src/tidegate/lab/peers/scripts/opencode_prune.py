@@ -1,9 +1,9 @@
-"""opencode's prune, re-expressed from its behaviour; it is a TypeScript program and cannot be imported.
+"""opencode's prune, written again from its behavior: opencode is a TypeScript program and cannot be imported.
 
-When a turn has ended it walks back from the newest message, leaves the newest two turns alone, lets the newest 40,000
-tokens of tool output stand, and clears what is older if that frees more than 20,000. Output of the tool `skill` is
-never cleared, and it stops at what was cleared before. Both numbers are for windows of about 200,000 tokens: here they
-are that share of the window, a fifth and a tenth. Its summary on overflow is not re-expressed: the guard stands in.
+At the end of a turn it goes back from the newest message. The newest two turns and the newest 40,000 tokens of tool
+output stay; older output is cleared if that frees more than 20,000 tokens. Output of the tool `skill` is never
+cleared, and it stops at output that was cleared before. Both numbers are meant for windows of about 200,000 tokens, so
+a fifth and a tenth of the window are used here. Its summary on overflow is not included; the guard takes its place.
 """
 
 # mypy: disable-error-code="import-not-found"

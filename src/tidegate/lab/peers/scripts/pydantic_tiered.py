@@ -1,9 +1,10 @@
-"""pydantic-ai-harness: old tool results cleared, and if that is not enough a sliding window, or a summary.
+"""pydantic-ai-harness: old tool results are cleared; if that is not enough, a sliding window or a summary follows.
 
-Its own code decides: a `TieredCompaction`, through the hook that a run calls before each request, rewriting the run's
-messages in place. Tiers and their order are its documentation's, with their defaults (3 pairs stay uncleared, 40
-messages in the sliding window); `tiers` names `clear`, `slide` and `summarise`. Its target is a number of tokens: 0.8
-of the window is ours. No usage stands on the responses, so that sizes are its estimate of four characters a token.
+The library's code decides: a `TieredCompaction`, in the hook that a run calls before each request, changes the run's
+messages in place. The tiers and their order are those of its documentation, with their defaults (3 pairs are not
+cleared, 40 messages in the sliding window); `tiers` names `clear`, `slide` and `summarise`. Its target is a number of
+tokens; we chose 0.8 of the window. The responses have no usage, so sizes are its own estimate of four characters per
+token.
 """
 
 # mypy: disable-error-code="import-not-found, no-any-return"

@@ -2,8 +2,8 @@
 
 Run by the peer's own interpreter: standard library only. A record has `at` (the index of the assistant message) and
 `messages` (the request that would have been sent just before it), or `error` if the peer failed. Its other keys:
-`faults` (the defects of the request), `guarded` (what the guard did about them), `refused` (why the peer would not send
-it), and `summaries` (the tokens read and written by summaries).
+`faults` (the defects of the request), `guarded` (what the guard did about them), `refused` (why the peer would not
+send it), and `summaries` (the tokens read and written by summaries).
 """
 
 # mypy: disable-error-code="import-not-found"

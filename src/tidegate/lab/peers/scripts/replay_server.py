@@ -3,8 +3,9 @@
     python replay_server.py SCRIPT SETTINGS
 
 Run by the peer's own interpreter: standard library only. Importing some libraries takes seconds, so one process serves
-many recordings, and a message that stays from request to request is written once. SCRIPT is the name of a module beside
-this file with `create_peer(window, settings)` and `DEFAULT_SETTINGS`; SETTINGS is a JSON object that overrides some.
+many recordings, and a message that stays from request to request is written once. SCRIPT is the name of a module
+beside this file with `create_peer(window, settings)` and `DEFAULT_SETTINGS`; SETTINGS is a JSON object that overrides
+some.
 
 A job is a line on the standard input, `{"messages": [...], "window": N}`; `"guard": false` leaves the peer's requests
 as they are. For each assistant message a line comes back, `{"at": its index, "new": [messages not written before],

@@ -38,7 +38,7 @@ def _is_whole_group(group: Sequence[Chat]) -> bool:
 
 
 def find_request_defects(view: Sequence[Chat], window: int, begins: Sequence[Chat] = ()) -> list[str]:
-    """Return the defects for which a provider would reject this request. Starting as the recording does is none."""
+    """Return the defects for which a provider would reject this request. A request may begin as the recording does."""
     found = []
     if not fits_window(view, window):
         found.append("over")

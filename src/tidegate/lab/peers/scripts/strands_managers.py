@@ -1,9 +1,9 @@
 """Strands: `SlidingWindowConversationManager` or `SummarizingConversationManager`, on a real `Agent`.
 
-Their own code decides, at the three places where an agent calls them: before a model call, when a turn has ended, and
-when the model says that its window is full; the last is played here, because nothing is sent. All settings are their
-defaults (40 messages; 30% of the messages, never the newest 10, at an overflow), which is also how an agent comes.
-Where a manager finds nothing more to take away, the agent would fail; the guard takes over from what was left.
+The library's code decides, at the three places where an agent calls it: before a model call, at the end of a turn, and
+when the model reports that its window is full. The last is simulated here, because nothing is sent. All settings are
+defaults (40 messages; at an overflow 30% of the messages, never the newest 10). If a manager finds nothing more to
+remove, the agent would fail; here the guard continues with what is left.
 """
 
 # mypy: disable-error-code="import-not-found, misc, no-any-return"

@@ -1,8 +1,8 @@
-"""Tail only, re-expressed: the system's messages and the newest groups that fit; the rest is gone.
+"""Tail only, written for the lab: the system messages and the newest groups that fit; the rest is dropped.
 
-With `low` at 0 the cut moves at every request (a sliding window). With `low` above 0 it stays until the window is full,
-and then leaves only so large a part of the window: the beginning stays the same for many requests.
-No library's code: this is what `messages[-n:]` amounts to when it keeps pairs whole and is told a window.
+With `low` at 0 the cut moves at every request (a sliding window). With `low` above 0 it stays until the window is full
+and then keeps only that share of the window, so that the beginning stays the same for many requests. This is no
+library's code: it is what `messages[-n:]` does if it keeps pairs together and knows the window.
 """
 
 # mypy: disable-error-code="import-not-found"
