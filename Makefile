@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -139,6 +139,20 @@ chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 
 pictures: $(STAMP) ## make the README's pictures anew from the app and the page; wants a Chromium
 	@$(BIN)/python bench/pictures.py $(ARGS)
 
+# mkdocs has an environment of its own; the pages of the reference are written by the code that they describe.
+DOCS := .envs/docs
+
+docs: $(STAMP) $(DOCS)/.installed ## build the documentation into build/site; broken links and pages outside the menu are errors
+	@rm -rf build/reference build/site
+	@$(BIN)/python docs/reference.py build/reference
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "docs: wrote build/site ($$(du -sk build/site | cut -f1) kB); to read it: python3 -m http.server --directory build/site"
+
+$(DOCS)/.installed: requirements/docs.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
+
 sweep: $(STAMP) ## every preset over a folder of recorded sessions (ARGS="FOLDER --sample 10")
 	@$(BIN)/python bench/sweep.py $(ARGS)
 
@@ -154,8 +168,9 @@ lock: ## write requirements/*.txt anew from pyproject.toml
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	@$(LOCK) --constraints requirements/dev.txt pyproject.toml --output-file requirements/runtime.txt
+	@$(LOCK) --group docs --output-file requirements/docs.txt
 	@rm -rf build
-	@echo "lock: wrote requirements/dev.txt and requirements/runtime.txt"
+	@echo "lock: wrote requirements/dev.txt, requirements/runtime.txt and requirements/docs.txt"
 
 wheel: $(STAMP) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .

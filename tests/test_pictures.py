@@ -1,4 +1,4 @@
-"""The pictures of the README are there, fetch nothing, and show what the app shows today."""
+"""The pictures of the documentation are there, fetch nothing, and show what the app shows today."""
 
 import re
 import struct
@@ -21,17 +21,23 @@ REMAKE = "the app shows this no more, `make pictures` and look at them"
 pytestmark = pytest.mark.skipif(not PICTURES.exists(), reason="the documentation is not in the source distribution")
 
 
-def shown() -> dict[str, str]:
-    """The pictures that the README shows, each with the words that stand for it."""
-    found = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", README.read_text("utf-8"))
+def find_shown(page: Path) -> dict[str, str]:
+    """The pictures that a page shows, by file name, each with its description."""
+    found = re.findall(r"!\[([^\]]*)\]\((?:docs/)?pictures/([^)]+)\)", page.read_text("utf-8"))
     return {target: words for words, target in found}
 
 
-def test_the_readme_shows_every_picture_there_is_and_says_what_it_shows() -> None:
-    assert set(shown()) == {path.relative_to(ROOT).as_posix() for path in PICTURES.iterdir()}
-    assert {f"docs/pictures/{name}.svg" for name in SCREENS} | {"docs/pictures/view.png"} == set(shown())
-    for words in shown().values():
+def test_every_picture_is_shown_and_described() -> None:
+    pages = [README, *(ROOT / "docs").glob("*.md")]
+    shown = {target: words for page in pages for target, words in find_shown(page).items()}
+    assert set(shown) == {path.name for path in PICTURES.iterdir()}
+    assert {f"{name}.svg" for name in SCREENS} | {"view.png"} <= set(shown)
+    for words in shown.values():
         assert len(words.split()) > 3
+
+
+def test_the_readme_shows_one_picture() -> None:
+    assert set(find_shown(README)) == {"chat.svg"}
 
 
 @pytest.mark.parametrize("name", SCREENS)

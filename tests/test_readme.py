@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tidegate import Session, SummaryRequest
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
@@ -78,23 +76,26 @@ def check_requests(asked: list[Json]) -> None:
     assert ROUNDS * len(run_tools({"tool_calls": [{"id": "call_1"}]})[0]["content"]) > 16_000 * 4, "it had to fit"
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs() -> None:
     model = Scripted()
     space: Json = {"TOOLS": TOOLS, "model": model, "run_tools": run_tools}
     exec(compile(example(), str(README), "exec"), space)
     check_requests(model.asked)
-    assert re.search(r"of 16,000 tokens, policy default\n  .*window 16,000", capsys.readouterr().out)
     session = space["session"]
     assert isinstance(session, Session)
+    assert re.search(r"of 16,000 tokens, policy default\n  .*window 16,000", str(session.explain()))
     assert session.edit_counts, "something was done to make it fit"
     told = [text_of(event.payload.message) for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     for number in range(1, ROUNDS + 1):
         assert any(text.startswith(f"step of call_{number} took") for text in told), "nothing was lost"
 
 
-def test_it_is_about_ten_lines() -> None:
-    code = [line for line in example().splitlines() if line.strip()]
-    assert len(code) <= 14
+def test_each_way_in_has_at_most_ten_lines() -> None:
+    ways = README.read_text("utf-8").split("## Three ways in\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```\w+\n(.*?)```", ways, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        assert len([line for line in block.splitlines() if line.strip()]) <= 10
 
 
 def test_the_same_for_async_code() -> None:
