@@ -42,8 +42,8 @@ class Running(NamedTuple):
 class RecordingGateway(Gateway):
     """A gateway that keeps the bodies of all requests, as the clients sent them."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self.bodies: list[bytes] = []
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:

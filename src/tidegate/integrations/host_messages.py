@@ -128,7 +128,7 @@ def _group_by_object(
 
 def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiece[HostObject]]]) -> _Output[HostObject]:
     first, item = group[0], group[0].item
-    if item is not None and item.host.is_whole and first.state == "kept" and first.signed:
+    if item is not None and item.host.is_whole and first.state == "kept" and _keeps_signatures(first):
         return _make_kept_output(form, first, item.host)
     parts = [part for shown in group for part in shown.message.parts]
     texts = tuple(part for part in parts if isinstance(part, Text))
@@ -145,6 +145,10 @@ def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiec
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
     return _Output(role if len(roles) == 1 else "mixed", host, item.host.number, edits, texts, is_kept=kept)
+
+
+def _keeps_signatures(shown: Shown[HostPiece[HostObject]]) -> bool:
+    return shown.signed or all(_without_signature(part) is part for part in shown.message.parts)
 
 
 def _make_kept_output(

@@ -32,7 +32,8 @@ RECALL_DESCRIPTION = (
 )
 """The description of the recall tool that every adapter offers to the model."""
 RECALL_CHARS = 8_000
-_MAX_OPEN = 256
+_MAX_OPEN = 1_000
+"""Sessions that stay open; above it the one that was used least recently is closed."""
 
 DataLocation = DataFolder | str | os.PathLike[str] | None
 
