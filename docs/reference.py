@@ -424,8 +424,10 @@ def list_error_classes() -> dict[str, tuple[str, str]]:
     return {name: classes[name] for name in sorted(known)}
 
 
-def format_message(node: ast.expr) -> str:
+def format_message(node: ast.expr, constants: dict[str, str]) -> str:
     """A message of the source; values in it are shown as names in braces."""
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, "")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -433,6 +435,18 @@ def format_message(node: ast.expr) -> str:
             str(each.value) if isinstance(each, ast.Constant) else "{" + name_value(each) + "}" for each in node.values
         )
     return ""
+
+
+def list_text_constants(tree: ast.Module) -> dict[str, str]:
+    return {
+        name.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for name in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(name, ast.Name)
+    }
 
 
 def name_value(node: ast.expr) -> str:
@@ -445,9 +459,11 @@ def list_raised_errors(classes: dict[str, tuple[str, str]]) -> dict[str, list[tu
     """The messages with which each class is raised, with their remedies."""
     found: dict[str, list[tuple[str, str]]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        tree = ast.parse(path.read_text("utf-8"))
+        constants = list_text_constants(tree)
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in classes:
-                texts = [format_message(each) for each in node.args[:2]]
+                texts = [format_message(each, constants) for each in node.args[:2]]
                 if len(texts) == 2 and texts[0].strip():
                     found.setdefault(node.func.id, []).append((texts[0], texts[1]))
     return found
