@@ -9,6 +9,7 @@ from typing import Any
 
 from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from tidegate import BadInput, DataFolder
 from tidegate.agent.config.files import locate_config_files
@@ -27,9 +28,14 @@ models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
 LOOKS = 300
 
 
+def screen_strips(app: App[Any]) -> list[Strip]:
+    """The lines of the screen with their styles. Textual has no public way to read them back but an SVG picture."""
+    return app.screen._compositor.render_strips()
+
+
 def screen_lines(app: App[Any]) -> list[str]:
-    """The text on the screen. Textual has no public way to read it back but an SVG picture."""
-    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
+    """The text on the screen."""
+    return [strip.text.rstrip() for strip in screen_strips(app)]
 
 
 class Stage:

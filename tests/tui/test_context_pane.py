@@ -90,7 +90,7 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             await stage.pilot.pause()
             assert screen.figures is not None
             entry = screen.figures.timeline.entries[0]
-            assert re.search(r"\d\d:\d\d:\d\d .*→.*left", stage.text())
+            assert re.search(r"\d\d:\d\d:\d\d .*→.*out", stage.text())
             assert "why: " in stage.text()
             await stage.press("enter")
             await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
@@ -146,7 +146,7 @@ def test_the_name_of_a_rule_is_whole_and_so_is_what_stands_behind_it(width: int)
     lines = [render_timeline_row(each, column, shown).plain for each in entries]
     for line, each in zip(lines, entries, strict=True):
         assert f"  {each.rule} " in line
-        assert line.endswith("123k → 98k     12 left, 14 shorter, 2 added")
+        assert line.endswith("123k → 98k     12 out, 14 shorter, 2 added")
         assert len(line) <= width
     assert len({line.index("→") for line in [*lines, format_timeline_header(column)]}) == 1
     assert measure_name_column([entry("a" * 200)], width, shown) < width - 50

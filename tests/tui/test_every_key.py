@@ -4,6 +4,9 @@ A key or a command that is added and not driven fails these tests.
 """
 
 import asyncio
+import importlib
+import pkgutil
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.widgets import OptionList
 
+import tidegate.tui
 from tests.tui.stage import Stage, on_stage, played
 from tidegate.commands.catalog import create_command_registry
 from tidegate.core.messages import Call
@@ -23,6 +27,8 @@ from tidegate.tui.app import ChatApp
 from tidegate.tui.approval_prompt import ApprovalPrompt
 from tidegate.tui.composer.composer import NEW_LINE_KEYS
 from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.conversation.conversation import Conversation
+from tidegate.tui.key_bindings import KEY_HELP
 from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.picker import Picker
 from tidegate.tui.screens.text_screen import TextScreen
@@ -254,6 +260,55 @@ def test_a_question(tmp_path: Path) -> None:
                 results = [item.message for item in stage.agent.session.view.items if item.message.role == "tool"]
                 assert ("The user denied this" not in str(results[number])) == agreed, key
             await stage.sees("Done.")
+
+    played(play)
+
+
+KEY_NAMES = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"}
+"""Keys whose name in the help is not Textual's."""
+SECTIONS: dict[type[DOMNode], str] = {
+    ChatApp: "",
+    ApprovalPrompt: "1, 2, 3",
+    Conversation: "ctrl+c",
+    ContextPane: "in F2",
+    Picker: "in a list",
+    TextScreen: "in a long text",
+}
+"""The classes of the app that bind keys, and the entry of the help that lists them; "" is the whole help."""
+
+
+def help_entry(name: str) -> str:
+    """The line of the help that starts with this name."""
+    return next(line for line in KEY_HELP.splitlines() if line.startswith(f"{name}  "))
+
+
+def test_the_help_lists_every_key_that_is_bound() -> None:
+    """Also those of screens and widgets that are added later: all classes of the app are looked at."""
+    modules = [module.name for module in pkgutil.walk_packages(tidegate.tui.__path__, "tidegate.tui.")]
+    values = [value for name in modules for value in vars(importlib.import_module(name)).values()]
+    classes = [value for value in values if isinstance(value, type) and value.__module__.startswith("tidegate.")]
+    assert {cls for cls in classes if cls.__dict__.get("BINDINGS")} == set(SECTIONS)
+    for cls, name in SECTIONS.items():
+        listed = set(re.findall(r"[\w+]+", (help_entry(name) if name else KEY_HELP).lower()))
+        listed |= {"ctrl+down"} if "ctrl+up, down" in KEY_HELP else set()
+        missing = [key for key in keys_of(cls) if KEY_NAMES.get(key, key) not in listed]
+        assert not missing, f"F1 does not list {missing} of {cls.__name__}"
+    assert not [key for key in NEW_LINE_KEYS if key not in KEY_HELP]
+
+
+def test_f1_shows_the_help(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with on_stage(tmp_path, size=(60, 18)) as stage:
+            await stage.press("f1")
+            shown: list[str] = []
+            for _ in range(12):
+                await stage.pilot.pause()
+                shown += stage.lines()
+                await stage.press("pagedown")
+            words = set(" ".join(shown).split())
+            assert set(KEY_HELP.split()) <= words
+            commands = {f"/{command.name}" for command in create_command_registry()}
+            assert commands <= words
 
     played(play)
 

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
@@ -11,7 +12,7 @@ from textual._xterm_parser import XTermParser
 from textual.color import Color
 from textual.strip import Strip
 
-from tests.tui.stage import on_stage, played
+from tests.tui.stage import CONFIG, Stage, on_stage, played, screen_strips
 from tidegate.core.messages import Call
 from tidegate.core.text.secrets import SecretMask
 from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
@@ -133,6 +134,63 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
             await stage.pilot.pause()
             assert "look" in stage.text()
             assert KEY not in stage.text()
+
+    played(play)
+
+
+HOSTILE = {
+    "escapes": "\x1b[2J\x1b[H\x1b[?1049l\x1bc\x1b[999;999H\x1b]0;title\x07" + EVIL[:-1],
+    "long": "x" * 3_000_000,
+    "wide": "日本語👩\u200d💻👨\u200d👩\u200d👧한글ｆｕｌｌ❤\ufe0f👍🏽🇩🇪" * 150,
+    "zero": "a" + "\u0301" * 1_000 + "b\u200b\u200d\ufeff\u2060c" * 300,
+    "bidi": "\u202eevil\u2066abc\u2069 \u05d0\u05d1\u05d2 \u0627\u0644\u0639 " * 100,
+    "tabs": "\t" * 3_000 + "\x0b\x0c\x85\u2028end",
+}
+"""Names of files and the text in them."""
+
+
+def check_frame(stage: Stage, width: int, height: int) -> None:
+    """Every line fills the screen, and input and status bar are in their places."""
+    strips, lines = screen_strips(stage.app), stage.lines()
+    assert [strip.cell_length for strip in strips] == [width] * height
+    assert not ORDERS.search("".join(lines))
+    assert max(len(line) for line in lines) < 4 * width, "so many characters on a line that they cover others"
+    assert lines[-3].startswith("────")
+    assert lines[-2].startswith(" › Say something.")
+    assert lines[-1].startswith(" ctx ")
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_hostile_tool_output_leaves_the_screen_intact(size: tuple[int, int], tmp_path: Path) -> None:
+    calls = [ScriptedAnswer(calls=(Call(f"c{name}", "read", f'{{"path": "{name}.txt"}}'),)) for name in HOSTILE]
+    config = CONFIG.replace("window: 8000", "window: 128000")
+
+    async def play() -> None:
+        async with on_stage(tmp_path, [*calls, "All read."], config=config, size=size) as stage:
+            for name, text in HOSTILE.items():
+                (tmp_path / "work" / f"{name}.txt").write_text(text, "utf-8")
+            await stage.say("Read them.")
+            await stage.sees("All read.")
+            await stage.idle()
+            check_frame(stage, *size)
+            await stage.press("ctrl+o", "ctrl+home")
+            shown = ""
+            at_end = False
+            while not at_end:
+                await stage.pilot.pause()
+                check_frame(stage, *size)
+                shown += stage.text()
+                at_end = stage.app.conversation.is_following
+                await stage.press("pagedown")
+            assert [name for name in HOSTILE if f"read  {name}.txt" not in shown] == []
+            for words in ("redgnp.exex", "x" * 40, "日本語", "bcbcbc", "evilabc", "end"):
+                assert words in shown, words
+            for name in HOSTILE:  # the output of a command of the user, too
+                await stage.say(f"!cat {name}.txt")
+                await stage.sees(f"!cat {name}.txt")
+                await stage.until(lambda: not stage.app.turn_state.is_busy)
+                await stage.pilot.pause()
+                check_frame(stage, *size)
 
     played(play)
 

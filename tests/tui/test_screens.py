@@ -96,9 +96,15 @@ async def question_and_compaction(stage: Stage, at: str) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
     await stage.pilot.pause()
     check(stage, f"reading-{at}", whole=True)
+    await stage.press("escape", "escape", "f1")
+    await stage.sees("search the earlier inputs")
+    check(stage, f"help-{at}", whole=True)
+    await stage.press("f4")
+    await stage.sees("openai/NAME")
+    check(stage, f"models-{at}", whole=True)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
     at = f"{size[0]}x{size[1]}"
 

@@ -83,7 +83,7 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.keys("F2")
     terminal.sees("what was done to it")
     terminal.keys("Tab")
-    terminal.sees("4 left")
+    terminal.sees("4 out")
     terminal.keys("Enter")
     terminal.sees("The port is 8443.")
     terminal.keys("q")

@@ -6,11 +6,12 @@ escapes them. Our own colors bypass it through `make_console`. The full-screen a
 check in `tui/control_filter.py`.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 
 TAB_WIDTH = 4
+_MARKS: Final = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0e34-\u0e3a\u0e47-\u0e4e"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe00-\ufe0f\ufe20-\ufe2f"
+)
+_EXCESS_MARKS: Final = re.compile(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
+"""Combining marks after the eighth on one character. A terminal would draw a taller stack over other lines."""
 _Mask = Callable[[str], str]
 
 
@@ -118,7 +125,7 @@ class TextSanitizer:
 
     def __call__(self, text: str) -> str:
         # Masked last: characters hidden inside a key would keep it from being recognized, and it would be shown whole.
-        return self._mask(clean_text(text).expandtabs(TAB_WIDTH))
+        return self._mask(_EXCESS_MARKS.sub("", clean_text(text)).expandtabs(TAB_WIDTH))
 
     def sanitize_line(self, text: str) -> str:
         return " ".join(self(text).split())

@@ -10,7 +10,7 @@ from typing import ClassVar, assert_never
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -117,7 +117,9 @@ class ChatApp(App[int]):
         return self._exception
 
     def get_line_filters(self) -> list[LineFilter]:
-        return [*super().get_line_filters(), self._control_filter]
+        """With NO_COLOR no color at all is sent; Textual would send shades of gray."""
+        filters = [NoColor() if isinstance(each, Monochrome) else each for each in super().get_line_filters()]
+        return [*filters, self._control_filter]
 
     # --- the screen -----------------------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class ChatApp(App[int]):
         self.completion = InputCompletion(
             self.composer, self.query_one(CompletionMenu), self.agent_thread, self.workspace
         )
-        self.composer.placeholder = "Say something.  / for commands, @ for a file, ! for the shell"
+        self.composer.placeholder = "Say something.  / commands, @ files, ! shell, F1 help"
         self.composer.input_history = InputHistory(self.data, self.session_name)
         self._update_title()
         self.composer.focus()

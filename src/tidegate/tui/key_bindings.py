@@ -35,7 +35,7 @@ F1 shows the keys, F2 what fills the window and what was removed from it."""
 EMBEDDED_TEXT: Final = "A small model on this machine answers. It gets no tools; `tidegate demo --tour` shows them."
 KEY_HELP: Final = """\
 enter             send; while the agent works it is queued, enter again sends it now
-ctrl+j            new line (also alt+enter, shift+enter)
+ctrl+j            new line (also alt+enter, shift+enter, ctrl+enter)
 up, down          queued messages, to edit them; then earlier inputs
 ctrl+r            search the earlier inputs
 tab               complete; @ offers files, / commands; after [pasted 60 lines]: show the lines
@@ -43,9 +43,19 @@ tab               complete; @ offers files, / commands; after [pasted 60 lines]:
 @PATH             attach a file; an image may be outside the project, or be dropped here
 esc               interrupt; while a tool asks: deny
 esc esc           go back to an earlier message of yours, in a copy of the session
-1, 2, 3           answer a tool that asks, wherever the cursor is; your draft stays
+1, 2, 3           answer a tool that asks, wherever the cursor is; your draft stays. \
+If the input is empty, also up, down and enter
 ctrl+o            open or close all cards, or the selected one
 ctrl+up, down     select a card
 pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends
-F2 context   F3 sessions   F4 models   F5 light or dark (/theme for more)
-ctrl+c            stop; twice to leave, as ctrl+q"""
+F1                this help
+F2                what fills the window and what was removed from it
+in F2             tab, left or right: the other list; up, down: select; enter: show in full; \
+r: recall; u: undo down to here; y: redo; a: refresh; esc, q or F2: close
+F3                sessions
+F4                models
+F5                light or dark; /theme has more themes
+in a list         type to search; up, down, pgup, pgdn select; enter takes, esc closes
+in a long text    up, down, pgup, pgdn scroll; esc, q or enter closes
+ctrl+c            copy the selected text (also super+c); else stop; twice to leave
+ctrl+q            leave"""

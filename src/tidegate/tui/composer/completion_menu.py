@@ -19,6 +19,7 @@ class CompletionMenu(Widget):
     DEFAULT_CSS = """
     CompletionMenu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
     CompletionMenu.open { display: block; }
+    CompletionMenu { text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name

@@ -174,7 +174,7 @@ class BlockRenderer:
             about, tail = describe_change(change, diff), "failed" if block.is_error else tail * (block.result is None)
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
-            ("  ", ""),
+            ("› " if chosen else "  ", color),
             (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", color),
             (name, p.error if block.is_error else p.muted),
         ]

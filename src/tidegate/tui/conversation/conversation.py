@@ -111,7 +111,7 @@ class Conversation(ScrollView, can_focus=False):
         places = [index for index, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
         top = self.row_cache.line_number(LinePosition(places[0], 0)) if places else self.max_scroll_y
         if top < self.max_scroll_y:
-            self.scroll_to(y=top, animate=False, immediate=True)
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     @property
     def _page_rows(self) -> int:

@@ -76,7 +76,9 @@ class ContextPane(Screen[str]):
         yield Static("", id="head", markup=False)
         yield OptionList(id="list", markup=False)
         yield Static("", id="about", markup=False)
-        yield Static("tab other list · enter show · r recall · u undo · y redo · esc close", id="keys", markup=False)
+        yield Static(
+            "tab list · enter show · r recall · u undo · y redo · a refresh · esc close", id="keys", markup=False
+        )
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
@@ -104,7 +106,7 @@ class ContextPane(Screen[str]):
         palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
         styles = FillStyles(palette.success, palette.warning, palette.error, palette.accent, palette.faint)
         for name, text in (
-            ("title", render_fill_title(usage, styles)),
+            ("title", render_fill_title(usage, width, styles)),
             ("bar", render_fill_bar(usage, width, styles)),
             ("legend", render_legend(usage, width + 2, styles)),
             ("trigger", Text(self._sanitizer.sanitize_line(format_next_trigger(usage)))),
@@ -208,7 +210,9 @@ class ContextPane(Screen[str]):
     def on_option_list_option_selected(self) -> None:
         entry, ident = self._selected_entry(), self._selected_message_id()
         if entry is not None:
-            self._show_messages(f"what {entry.rule or entry.action} took", [*entry.removed_ids, *entry.shortened_ids])
+            self._show_messages(
+                f"removed or shortened by {entry.rule or entry.action}", [*entry.removed_ids, *entry.shortened_ids]
+            )
         elif ident:
             self._show_messages(ident, [ident])
 

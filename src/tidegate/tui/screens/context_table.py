@@ -29,8 +29,8 @@ CATEGORY_COLORS: Final = {
     "framing": "#5d6570",
 }
 """One color for each category, distinct on a dark and on a light background."""
-_FIXED_COLUMNS: Final = 10 + 15 + 29
-"""Width of the columns of a timeline row after its name: time, tokens before and after, number of messages."""
+_FIXED_COLUMNS: Final = 10 + 15 + 2
+"""Width of the columns of a timeline row around its name: time, tokens before and after."""
 _MORE_HINT: Final = " … enter: all"
 
 
@@ -44,7 +44,7 @@ class FillStyles(NamedTuple):
     faint: str
 
 
-def render_fill_title(usage: WindowUsage, styles: FillStyles) -> Text:
+def render_fill_title(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     used = round(100 * usage.used_share)
     text.append(f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
@@ -52,7 +52,10 @@ def render_fill_title(usage: WindowUsage, styles: FillStyles) -> Text:
     if usage.window_is_assumed:
         text.append("  assumed: the window is not known", style=styles.unknown)
     elif usage.window:
-        text.append(f"  window {usage.window:,}, reserve {usage.window - usage.capacity:,}", style=styles.faint)
+        window = f"  window {usage.window:,}"
+        reserve = f", reserve {usage.window - usage.capacity:,}"
+        fits = len(text.plain) + len(window) + len(reserve) <= width
+        text.append(window + reserve * fits, style=styles.faint)
     return text
 
 
@@ -93,12 +96,12 @@ def format_next_trigger(usage: WindowUsage) -> str:
         return "next: no rule has a threshold that can be measured"
     details = ["now"] if usage.next_threshold.is_due else []
     if not usage.next_threshold.is_due and usage.next_threshold.tokens_away is not None:
-        details.append(f"{usage.next_threshold.tokens_away:,} tokens away")
+        details.append(f"in {usage.next_threshold.tokens_away:,} tokens")
     if not usage.next_threshold.is_due and usage.next_threshold.turns_away is not None:
         turns = math.ceil(usage.next_threshold.turns_away)
         details.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
     rule = usage.next_threshold.rule or f"{usage.next_threshold.moment}/{usage.next_threshold.stage}"
-    return f"next: {rule} · {' · '.join(details) or 'not yet'}"
+    return f"next: {rule} {', '.join(details) or '(not yet)'}"
 
 
 def render_category_row(share: CategoryUsage, usage: WindowUsage, width: int, sanitizer: TextSanitizer) -> Text:
@@ -115,7 +118,7 @@ def format_category_header(width: int) -> str:
 
 
 def _name_width(width: int) -> int:
-    return max(12, width - 50)
+    return max(12, width - 43)
 
 
 MESSAGE_HEADER: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
@@ -135,7 +138,8 @@ def render_message_row(message: MessageUsage, width: int, sanitizer: TextSanitiz
 def measure_name_column(entries: Sequence[TimelineEntry], width: int, sanitizer: TextSanitizer) -> int:
     """Return the width of the name column: the longest name, if the other columns still fit."""
     longest = max((cell_len(_entry_name(entry, sanitizer)) for entry in entries), default=0)
-    return max(12, min(longest, width - _FIXED_COLUMNS))
+    counts = max((len(_format_message_counts(entry)) for entry in entries), default=0)
+    return max(12, min(longest, width - _FIXED_COLUMNS - counts))
 
 
 def render_timeline_row(entry: TimelineEntry, column: int, sanitizer: TextSanitizer) -> Text:
@@ -145,9 +149,13 @@ def render_timeline_row(entry: TimelineEntry, column: int, sanitizer: TextSaniti
     text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if entry.is_undone else "")
     if entry.tokens_before or entry.tokens_after:
         text.append(f"{format_token_count(entry.tokens_before):>6} → {format_token_count(entry.tokens_after):<6}")
-    counts = ((len(entry.removed_ids), "left"), (len(entry.shortened_ids), "shorter"), (len(entry.added_ids), "added"))
-    text.append("  " + ", ".join(f"{count} {word}" for count, word in counts if count))
-    return text.append("  undone" if entry.is_undone else "", style="italic")
+    return text.append(f"  {_format_message_counts(entry)}")
+
+
+def _format_message_counts(entry: TimelineEntry) -> str:
+    removed, shortened, added = (len(ids) for ids in (entry.removed_ids, entry.shortened_ids, entry.added_ids))
+    counts = ((removed, "out"), (shortened, "shorter"), (added, "added"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count) + "  undone" * entry.is_undone
 
 
 def format_timeline_header(column: int) -> str:

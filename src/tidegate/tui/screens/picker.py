@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, NamedTuple
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -15,6 +16,7 @@ from textual.widgets.option_list import Option
 from tidegate.core.text.terminal_text import clean_line
 
 _MAX_CHOICES: Final = 200
+_MIN_DESCRIPTION_CELLS: Final = 14
 
 
 class PickerChoice(NamedTuple):
@@ -60,7 +62,7 @@ class Picker(ModalScreen[str | None]):
             yield OptionList(id="list", markup=False)
             if self._notes:
                 yield Static(self._notes, id="notes", markup=False)
-            yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
+            yield Static("↑↓ pgup pgdn choose · enter take · esc close", id="keys", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#picker").border_title = self._title
@@ -84,7 +86,9 @@ class Picker(ModalScreen[str | None]):
         self.choices, self._shown_query = found, words
         listed = self.query_one(OptionList)
         listed.clear_options()
-        listed.add_options([Option(_format_choice(each), id=str(place)) for place, each in enumerate(found)])
+        listed.add_options(
+            [Option(_format_choice(each, listed.size.width), id=str(place)) for place, each in enumerate(found)]
+        )
         listed.highlighted = 0 if found else None
 
     def action_move(self, step: int) -> None:
@@ -109,6 +113,11 @@ class Picker(ModalScreen[str | None]):
         _ = self.dismiss(None)
 
 
-def _format_choice(choice: PickerChoice) -> Text:
-    text = Text(choice.name, no_wrap=True, overflow="ellipsis", end="")
+def _format_choice(choice: PickerChoice, width: int) -> Text:
+    """Return the row of a choice. On a narrow screen the name is cut so that the start of the description is seen."""
+    room = width - min(cell_len(choice.description), _MIN_DESCRIPTION_CELLS) - 4
+    name = choice.name
+    if choice.description and 1 < room < cell_len(name):
+        name = f"{set_cell_size(name, room - 1).rstrip()}…"
+    text = Text(name, no_wrap=True, overflow="ellipsis", end="")
     return text.append(f"   {choice.description}", style="dim") if choice.description else text

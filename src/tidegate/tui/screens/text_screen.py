@@ -27,7 +27,7 @@ class TextScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         reading = self.query_one(VerticalScroll)
         reading.border_title = Text(self._title).markup
-        reading.border_subtitle = "esc closes"
+        reading.border_subtitle = "↑↓ pgup pgdn scroll · esc closes"
         reading.focus()
 
     def action_leave(self) -> None:
