@@ -5,14 +5,15 @@ import tidegate
 NAMES = (
     "BadEdit BadInput BadPolicy BadRequest Budget Call DataFolder Decision Drop Edit Explanation Flush GiveUp Image"
     " Insert Item KeptLog Log MarkedText MemoryLog Message NotKept Outcome Policy Replace Request Result Session"
-    " SessionStorage Spill SummaryRequest Text Thinking TidegateError Tool TooSmall View __version__ load open_store"
+    " SessionStorage Spill SummaryRequest Text Thinking TidegateError Tool TooSmall View __version__ load managed"
+    " open_store"
 ).split()
 
 
 def test_the_public_names_are_these() -> None:
     """Changing this list changes what users may rely on: say so in CHANGELOG.md."""
     assert sorted(tidegate.__all__) == sorted(NAMES)
-    assert len(NAMES) <= 40
+    assert len(NAMES) <= 41
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidegate.core.view import Item as Item
     from tidegate.core.view import View as View
     from tidegate.datafolder.data_folder import DataFolder as DataFolder
+    from tidegate.integrations.sdk_clients import managed as managed
     from tidegate.presets import load as load
     from tidegate.session.reports.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
@@ -60,6 +61,7 @@ _HOMES = {
     "core.policy.policy": ("Policy",),
     "core.view": ("Item", "View"),
     "datafolder.data_folder": ("DataFolder",),
+    "integrations.sdk_clients": ("managed",),
     "presets": ("load",),
     "session.reports.explanation": ("Explanation",),
     "session.request": ("Request",),

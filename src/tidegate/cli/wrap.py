@@ -28,7 +28,7 @@ from tidegate.cli.wrapped_clients import (
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
-    from tidegate.gateway.managed_request import ForwardedRequest
+    from tidegate.gateway.metrics import ForwardedRequest
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\

@@ -17,7 +17,6 @@ import httpx
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
-from tidegate.gateway.answer_copy import AnswerCopy
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
@@ -35,21 +34,21 @@ from tidegate.gateway.http_body import (
     decompress,
     read_body,
 )
-from tidegate.gateway.managed_request import (
-    ClientRequest,
-    ForwardedRequest,
-    read_client_request,
-    write_request,
-    write_view,
-)
-from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
+from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest
+from tidegate.session.managed_request import (
+    ClientRequest,
+    read_client_request,
+    write_request,
+    write_view,
+)
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 

@@ -12,11 +12,11 @@ import msgspec
 
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Message, Tool, calls_of, result_of, text_of
-from tidegate.gateway.answer_copy import CopiedAnswer
 from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
-from tidegate.gateway.managed_request import ClientRequest, read_client_request
+from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
+from tidegate.session.managed_request import ClientRequest, read_client_request
 from tidegate.session.recall import make_log_search, recall_message, recall_text
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.splicing.hidden_exchanges import (

@@ -1,7 +1,7 @@
-"""Counters of the gateway in the text format of Prometheus. No content, no names of sessions."""
+"""Counters of the gateway in the text format of Prometheus (no content, no session names), and what watchers get."""
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 _HELP: Final = {
     "tidegate_requests_total": "Requests by dialect, handling and status.",
@@ -44,3 +44,15 @@ class Metrics:
 
 def _format_labels(labels: tuple[tuple[str, str], ...]) -> str:
     return "{" + ",".join(f'{key}="{value}"' for key, value in labels) + "}" if labels else ""
+
+
+class ForwardedRequest(NamedTuple):
+    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
+
+    `saved_tokens` is by how much it is smaller than the client's own request.
+    """
+
+    session: str
+    parent: str
+    tokens: int
+    saved_tokens: int

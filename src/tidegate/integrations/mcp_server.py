@@ -7,6 +7,7 @@ time. Every answer is bounded and is a text, also if the arguments make no sense
 import asyncio
 import difflib
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
@@ -15,7 +16,6 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import Resource, ToolAnnotations
 from pydantic import Field
 
-from tidegate import __version__
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.data_folder import DataFolder
@@ -50,7 +50,7 @@ class _SessionServer(MCPServer[Any]):
     """Lists the sessions as resources, as they are now."""
 
     def __init__(self, desk: "RecallDesk") -> None:
-        super().__init__("tidegate", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
+        super().__init__("tidegate", instructions=_INSTRUCTIONS, version=version("tidegate"), log_level="ERROR")
         self._desk = desk
 
     async def list_resources(self) -> list[Resource]:

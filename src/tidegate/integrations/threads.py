@@ -81,18 +81,18 @@ class ThreadSessions:
         """The name of the session: that of the settings, the thread id, or the default of the framework."""
         return self._session or (str(thread) if thread else default)
 
-    def follow(self, name: str, model: str = "") -> FollowingSession[Any]:
-        """The followed session of this name. Another model than before opens it again."""
+    def follow(self, name: str, model: str = "", wire: str = "") -> FollowingSession[Any]:
+        """The followed session of this name. Another model or dialect (`wire`) than before opens it again."""
         with self._lock:
             known = self._open.get(name)
             model = self._model or model
-            if known is not None and (not model or known.session.model == model):
+            if known is not None and model in ("", known.session.model) and wire in ("", known.session.dialect.name):
                 self._open.move_to_end(name)
                 return known
             if known is not None:
                 self._open.pop(name).session.close()
             model = model or self._read_model(name)
-            session = self.data.open(name, model, policy=self._policy, restore=False, **self._options)
+            session = self.data.open(name, model, policy=self._policy, restore=False, wire=wire, **self._options)
             self._open[name] = FollowingSession(session)
             while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)[1].session.close()

@@ -1,4 +1,7 @@
-"""A request of a client with the view of its conversation: what is sent in its place."""
+"""A request of a client with the view of its conversation: the bytes that are sent in its place.
+
+The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,18 +38,6 @@ class ClientRequest(NamedTuple):
     @property
     def fixed_part(self) -> FixedPart:
         return FixedPart(self.host.system, self.host.tools)
-
-
-class ForwardedRequest(NamedTuple):
-    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
-
-    `saved_tokens` is by how much it is smaller than the client's own request.
-    """
-
-    session: str
-    parent: str
-    tokens: int
-    saved_tokens: int
 
 
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:

@@ -1,0 +1,344 @@
+"""`tidegate.managed(client)`: an OpenAI or Anthropic client whose model calls go through a session.
+
+    client = tidegate.managed(openai.OpenAI(), "data", session="my-agent", window=32_000)
+    reply = client.chat.completions.create(model="gpt-4o", messages=messages)   # messages: always the whole list
+
+The result is a copy of the client, made by its own `copy`, with another HTTP client. So every method of the SDK that
+makes a model call is managed (`create`, `stream`, `parse`, raw responses), and everything else is unchanged. Requests
+are edited in the bytes that the SDK wrote: messages that the view keeps are sent byte for byte. New messages are logged
+before the request is sent, and the answer before the end of it is passed on.
+
+The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the one that the client uses are taken.
+"""
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Final, TypeVar, cast
+
+from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
+from tidegate.core.policy.policy import Policy
+from tidegate.integrations.threads import DataLocation, ThreadSessions
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.session.answer_copy import AnswerCopy
+from tidegate.session.following import FollowingSession
+from tidegate.session.managed_request import ClientRequest, read_client_request, write_request
+from tidegate.wire.splicing.units import HostUnit
+
+Client = TypeVar("Client")
+
+_PATHS: Final[Mapping[str, Mapping[str, str]]] = {
+    "openai": {"/chat/completions": "openai_chat", "/responses": "openai_responses"},
+    "anthropic": {"/messages": "anthropic"},
+}
+"""The dialects of the managed paths, by the package of the client."""
+_CLIENTS: Final = frozenset(("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic"))
+_LOG: Final = logging.getLogger(__name__)
+
+
+def managed(
+    client: Client,
+    data: DataLocation = None,
+    *,
+    session: str = "sdk",
+    model: str = "",
+    window: int | None = None,
+    reserve: int | None = None,
+    policy: str | Policy = "default",
+) -> Client:
+    """A copy of an OpenAI or Anthropic client (sync or async) whose model calls go through a session.
+
+    Pass the whole list of messages with every call, as before. Everything is logged; what is sent fits the window. A
+    request that the provider refuses as too long is shortened and sent again. The client that was given is not changed,
+    but shares its connections: closing the copy closes them, and the session.
+
+    Parameters:
+
+    - `data`: a data folder or its path. Without it, the folder that the command `tidegate` uses.
+    - `session`: the name of the session. Use one for each conversation.
+    - `model`: the name of the model for the window and the token counter, if the requests have another name.
+    - `window`, `reserve`, `policy`: as for `Session`.
+    """
+    package = _find_package(client)
+    threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy)
+    calls = _ManagedCalls(threads, session, _PATHS[package])
+    sdk_client = cast(Any, client)
+    http_client = sdk_client._client  # the SDKs have no public name for it
+    library = _find_http_library(type(http_client))
+    is_async = isinstance(http_client, library.AsyncClient)
+    make_client = library.AsyncClient if is_async else library.Client
+    managed_client = sdk_client.copy(
+        http_client=make_client(
+            transport=(_AsyncTransport if is_async else _SyncTransport)(calls, http_client, library),
+            headers=http_client.headers,
+            params=http_client.params,
+            cookies=http_client.cookies,
+            timeout=http_client.timeout,
+        )
+    )
+    return cast(Client, managed_client)
+
+
+def _find_package(client: object) -> str:
+    for kind in type(client).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if package in _PATHS and kind.__name__ in _CLIENTS:
+            return package
+    raise BadInput(
+        f"tidegate.managed does not know clients of the type {type(client).__name__}.",
+        "Pass an openai.OpenAI, openai.AsyncOpenAI, anthropic.Anthropic or anthropic.AsyncAnthropic.",
+    )
+
+
+def _find_http_library(http_client: type) -> ModuleType:
+    """`httpx` or `httpx2`: the package of the HTTP client's class."""
+    kinds = (kind for kind in reversed(http_client.__mro__) if kind.__name__ in ("Client", "AsyncClient"))
+    return sys.modules[next(kinds).__module__.partition(".")[0]]
+
+
+# --- one call -----------------------------------------------------------------------------------------------------
+
+
+class _ManagedCalls:
+    """Finds the requests that are managed, and the session for them."""
+
+    def __init__(self, threads: ThreadSessions, session: str, paths: Mapping[str, str]) -> None:
+        self._threads = threads
+        self._session = session
+        self._paths = paths
+
+    def start(self, request: Any) -> "_Exchange | None":
+        """Log what is new in a request and compute its view. None: send it as it is."""
+        dialect = next((self._paths[end] for end in self._paths if request.url.path.endswith(end)), "")
+        is_signed = request.headers.get("authorization", "").startswith("AWS4-")  # of its bytes
+        if not dialect or request.method != "POST" or is_signed:
+            return None
+        client = read_client_request(dialect, request.content, "")
+        if client is None or client.host.reason or not client.items:
+            return None
+        try:
+            return _Exchange(self._threads.follow(self._session, client.host.model, dialect), client)
+        except TooSmall as small:
+            _LOG.warning("A request is sent unmanaged: %s", small)
+            return None
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class _Exchange:
+    """A managed request: the view that is sent, and the answer for the log."""
+
+    def __init__(self, following: FollowingSession[HostUnit], client: ClientRequest) -> None:
+        self._following = following
+        self._client = client
+        self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
+        self._copy = AnswerCopy(client.dialect, is_stream=False)
+        self._is_recorded = False
+        self._has_usage = False
+
+    def build_request(self, request: Any) -> Any:
+        """The SDK's request with the body that fits. Streams are asked for uncompressed, so that they can be read."""
+        try:
+            body = write_request(self._client, self._followed, self._following.session.window)
+        except BadRequest as defect:
+            _LOG.warning("A request is sent unmanaged: %s", defect)
+            body = self._client.text
+        headers = request.headers.copy()
+        headers["content-length"] = str(len(body))
+        if self._client.body.get("stream"):
+            headers["accept-encoding"] = "identity"
+        return type(request)(
+            request.method, request.url, headers=headers, content=body, extensions=dict(request.extensions)
+        )
+
+    def start_stream(self, response: Any) -> bool:
+        """Whether the answer is a stream. It is copied from here on."""
+        is_stream = response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
+        self._copy = AnswerCopy(self._client.dialect, is_stream=is_stream)
+        return bool(is_stream)
+
+    def take_whole(self, response: Any) -> bool:
+        """Record an answer that is no stream. False: the request was too long, send it again."""
+        if not response.is_success:
+            error = classify_response(response.status_code, response.content, dict(response.headers))
+            return not self._shrink(error)
+        self._copy.feed(response.content)
+        self._copy.end()
+        self.record()
+        return True
+
+    def feed(self, piece: bytes) -> bool:
+        """Take a piece of a stream before it is passed on. Whether the stream has content or an error by now."""
+        self._copy.feed(piece)
+        self._record_if_whole()
+        return self._copy.has_begun or self._copy.error is not None
+
+    def must_repeat(self) -> bool:
+        """Whether the stream began with the error that the request is too long; then send it again."""
+        return self._copy.error is not None and self._shrink(self._copy.error)
+
+    def _shrink(self, error: ProviderError) -> bool:
+        if error.kind != "overflow":
+            return False
+        try:
+            self._following.session.recovery.learn_limits(error.window, error.prompt_tokens)
+            self._followed = self._following.shrink(self._client.items)
+        except (GiveUp, TooSmall, OSError):
+            return False
+        return True
+
+    def _record_if_whole(self) -> None:
+        if self._is_recorded or not self._copy.is_whole:
+            return
+        try:
+            copied = self._copy.read()
+        except TidegateError:
+            return
+        self._is_recorded, self._has_usage = True, bool(copied.usage)
+        self._try_to_record(copied.message, copied.usage)
+
+    def record(self) -> None:
+        """Record what is left at the end: the answer, the part of one that was cut off, or a usage that came last."""
+        self._record_if_whole()
+        partial = None if self._is_recorded else self._copy.read_partial()
+        usage = self._copy.read_usage() if self._is_recorded and not self._has_usage else {}
+        self._is_recorded = self._has_usage = True
+        self._try_to_record(partial, usage, partial=partial is not None)
+
+    def _try_to_record(self, *answer: Any, partial: bool = False) -> None:
+        """The caller gets the answer in any case. One that was not logged is in the list of the next call."""
+        try:
+            self._following.record_reply(self._followed, *answer, partial=partial)
+        except (TidegateError, OSError) as failure:
+            _LOG.warning("An answer was not logged: %s", failure)
+
+
+# --- HTTP ---------------------------------------------------------------------------------------------------------
+
+
+class _CopiedStream:
+    """The stream of an answer, recorded while the caller reads it. `held` are the pieces that were read already.
+
+    The HTTP library accepts only subclasses of its own class, so the transport makes one.
+    """
+
+    def __init__(self, exchange: _Exchange, held: Sequence[bytes], pieces: Iterator[bytes], stream: Any) -> None:
+        self._exchange = exchange
+        self._held = held
+        self._pieces = pieces
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._held
+        for piece in self._pieces:
+            self._exchange.feed(piece)
+            yield piece
+
+    def close(self) -> None:
+        self._exchange.record()
+        self._stream.close()
+
+
+class _CopiedAsyncStream:
+    """The same for async clients."""
+
+    def __init__(self, exchange: _Exchange, held: Sequence[bytes], pieces: AsyncIterator[bytes], stream: Any) -> None:
+        self._exchange = exchange
+        self._held = held
+        self._pieces = pieces
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._held:
+            yield piece
+        async for piece in self._pieces:
+            self._exchange.feed(piece)
+            yield piece
+
+    async def aclose(self) -> None:
+        self._exchange.record()
+        await self._stream.aclose()
+
+
+class _SyncTransport:
+    """Sends the requests of the copied client with the HTTP client of the original one."""
+
+    def __init__(self, calls: _ManagedCalls, http_client: Any, library: ModuleType) -> None:
+        self._calls = calls
+        self._http_client = http_client
+        self._stream_type: Any = type("CopiedStream", (_CopiedStream, library.SyncByteStream), {})
+
+    def handle_request(self, request: Any) -> Any:
+        exchange = self._calls.start(request)
+        if exchange is None:
+            return self._http_client.send(request, stream=True)
+        while True:
+            response = self._http_client.send(exchange.build_request(request), stream=True)
+            if not exchange.start_stream(response):
+                response.read()
+                if exchange.take_whole(response):
+                    return response
+                continue
+            pieces, held = iter(response.stream), list[bytes]()
+            for piece in pieces:
+                held.append(piece)
+                if exchange.feed(piece):
+                    break
+            if exchange.must_repeat():
+                response.close()
+                continue
+            response.stream = self._stream_type(exchange, held, pieces, response.stream)
+            return response
+
+    def __enter__(self) -> "_SyncTransport":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http_client.close()
+        self._calls.close()
+
+
+class _AsyncTransport:
+    """The same for async clients."""
+
+    def __init__(self, calls: _ManagedCalls, http_client: Any, library: ModuleType) -> None:
+        self._calls = calls
+        self._http_client = http_client
+        self._stream_type: Any = type("CopiedAsyncStream", (_CopiedAsyncStream, library.AsyncByteStream), {})
+
+    async def handle_async_request(self, request: Any) -> Any:
+        exchange = self._calls.start(request)
+        if exchange is None:
+            return await self._http_client.send(request, stream=True)
+        while True:
+            response = await self._http_client.send(exchange.build_request(request), stream=True)
+            if not exchange.start_stream(response):
+                await response.aread()
+                if exchange.take_whole(response):
+                    return response
+                continue
+            pieces, held = aiter(response.stream), list[bytes]()
+            async for piece in pieces:
+                held.append(piece)
+                if exchange.feed(piece):
+                    break
+            if exchange.must_repeat():
+                await response.aclose()
+                continue
+            response.stream = self._stream_type(exchange, held, pieces, response.stream)
+            return response
+
+    async def __aenter__(self) -> "_AsyncTransport":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http_client.aclose()
+        self._calls.close()

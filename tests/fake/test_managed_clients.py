@@ -1,0 +1,353 @@
+"""`tidegate.managed` with the providers' own SDKs against the strict fake server. The SDKs are imported late."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_type
+
+import pytest
+
+from tests.fake.server import KEY, CutAt, Fake, Json, Step
+from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
+from tests.fake.words import busy
+from tidegate import BadInput, Call, DataFolder, Message, Result, managed
+from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
+from tidegate.core.messages import text_of
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+
+WIRES = ["openai_chat", "openai_responses", "anthropic"]
+STEPS, PARALLEL = 25, 8
+"""200 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
+PAGE = "The tide table of the harbor lists high water and low water for each day. " * 20
+
+
+def run_with(server: Fake, use: Callable[[str], Awaitable[None]]) -> Fake:
+    """Run `use` with the server's URL."""
+
+    async def run() -> None:
+        async with server:
+            await use(server.url)
+
+    asyncio.run(run())
+    return server
+
+
+def run_sync(server: Fake, use: Callable[[str], None]) -> Fake:
+    return run_with(server, lambda url: asyncio.to_thread(use, url))
+
+
+def make_client(wire: str, url: str, **more: Any) -> Any:
+    import anthropic
+    import openai
+
+    kind = anthropic.Anthropic if wire == "anthropic" else openai.OpenAI
+    return kind(**{"api_key": KEY, "base_url": url, "max_retries": 0, **more})
+
+
+def make_async_client(wire: str, url: str) -> Any:
+    import anthropic
+    import openai
+
+    kind = anthropic.AsyncAnthropic if wire == "anthropic" else openai.AsyncOpenAI
+    return kind(api_key=KEY, base_url=url, max_retries=0)
+
+
+def make_arguments(wire: str, messages: list[Any]) -> Json:
+    if wire == "openai_responses":
+        return {"model": "gpt-5.4", "input": messages, "tools": RESPONSES_TOOLS, "store": False}
+    if wire == "openai_chat":
+        return {"model": "gpt-4o", "messages": messages, "tools": CHAT_TOOLS}
+    return {"model": "claude-opus-4-8", "max_tokens": 500, "messages": messages, "tools": CLAUDE_TOOLS}
+
+
+def find_methods(wire: str, client: Any) -> Any:
+    if wire == "anthropic":
+        return client.messages
+    return client.responses if wire == "openai_responses" else client.chat.completions
+
+
+def take_reply(wire: str, reply: Any, messages: list[Any]) -> list[str]:
+    """Append the SDK's own objects of a reply to the list, as a loop does. Return the ids of its calls."""
+    if wire == "openai_responses":
+        messages += reply.output
+        return [item.call_id for item in reply.output if item.type == "function_call"]
+    if wire == "openai_chat":
+        messages.append(reply.choices[0].message)
+        return [call.id for call in reply.choices[0].message.tool_calls or []]
+    messages.append({"role": "assistant", "content": reply.content})
+    return [block.id for block in reply.content if block.type == "tool_use"]
+
+
+def take_results(wire: str, calls: list[str], text: str, messages: list[Any]) -> None:
+    if wire == "openai_responses":
+        messages += ({"type": "function_call_output", "call_id": call, "output": text} for call in calls)
+    elif wire == "openai_chat":
+        messages += ({"role": "tool", "tool_call_id": call, "content": text} for call in calls)
+    else:
+        blocks = [{"type": "tool_result", "tool_use_id": call, "content": text} for call in calls]
+        messages.append({"role": "user", "content": blocks})
+
+
+def make_script() -> list[Step]:
+    numbers = [[step * PARALLEL + place for place in range(PARALLEL)] for step in range(STEPS)]
+    calls = (tuple(Call(f"c{number}", "read", f'{{"page":{number}}}') for number in some) for some in numbers)
+    return [*(ScriptedAnswer(calls=some) for some in calls), "Done."]
+
+
+def read_events(data: Path, session: str = "sdk") -> list[Event]:
+    with DataFolder(data) as folder:
+        return list(folder.open_conversation(session).log.read())
+
+
+def logged_messages(events: list[Event]) -> list[Message]:
+    return [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
+
+
+def run_loop(wire: str, client: Any, messages: list[Any]) -> None:
+    """An agent's own loop: call the model until it has no more calls."""
+    while True:
+        reply = find_methods(wire, client).create(**make_arguments(wire, messages))
+        calls = take_reply(wire, reply, messages)
+        if not calls:
+            return
+        take_results(wire, calls, PAGE, messages)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
+    messages: list[Any] = list(HELLO)
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path, window=16_000) as client:
+            run_loop(wire, client, messages)
+
+    server = run_sync(Fake(wire, make_script(), window=16_000), use)
+    assert server.refused == []
+    assert len(server.seen) == STEPS + 1
+    assert len(server.seen[-1].raw) < len(PAGE) * STEPS * PARALLEL / 2
+    events = read_events(tmp_path)
+    parts = [part for message in logged_messages(events) for part in message.parts]
+    results = [part for part in parts if isinstance(part, Result)]
+    assert [result.call_id for result in results] == [f"c{number}" for number in range(STEPS * PARALLEL)]
+    assert {text_of(message) for message in logged_messages(events) if message.role == "tool"} == {PAGE}
+    assert not any(isinstance(event.payload, BranchStarted) for event in events)
+    assert len([event for event in events if isinstance(event.payload, UsageReported)]) == STEPS + 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_request_that_fits_is_the_sdks_own(wire: str, tmp_path: Path) -> None:
+    def use(url: str) -> None:
+        with make_client(wire, url) as plain:
+            find_methods(wire, plain).create(**make_arguments(wire, list(HELLO)), extra_body={"user_tag": "x"})
+            copy = managed(plain, tmp_path)
+            find_methods(wire, copy).create(**make_arguments(wire, list(HELLO)), extra_body={"user_tag": "x"})
+            find_methods(wire, plain).create(**make_arguments(wire, [{"role": "user", "content": "not managed"}]))
+            copy.close()
+
+    server = run_sync(Fake(wire, ["One.", "Two.", "Three."]), use)
+    first, second, _ = server.seen
+    assert second.raw == first.raw
+    assert {name: second.headers[name] for name in first.headers} == first.headers
+    assert [text_of(each) for each in logged_messages(read_events(tmp_path))] == ["Hello", "Two."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_async_and_streams(wire: str, tmp_path: Path) -> None:
+    messages: list[Any] = list(HELLO)
+
+    async def use(url: str) -> None:
+        async with managed(make_async_client(wire, url), tmp_path) as client:
+            calls = take_reply(
+                wire, await find_methods(wire, client).create(**make_arguments(wire, messages)), messages
+            )
+            take_results(wire, calls, "done", messages)
+            stream = await find_methods(wire, client).create(**make_arguments(wire, messages), stream=True)
+            assert len([chunk async for chunk in stream]) > 1
+            messages.append({"role": "assistant", "content": "Both are read."})
+            messages.append({"role": "user", "content": "Go on."})
+            async with find_methods(wire, client).stream(**make_arguments(wire, messages)) as events:
+                assert len([event async for event in events]) > 1
+
+    server = run_with(Fake(wire, [CALLS, "Both are read.", "The end."]), use)
+    assert server.refused == []
+    check_conversation(tmp_path)
+
+
+def check_conversation(data: Path) -> None:
+    """The three answers are logged once each, on one branch, with their usage."""
+    events = read_events(data)
+    said = [text_of(each) for each in logged_messages(events) if each.role == "assistant"]
+    assert said == ["Reading both.", "Both are read.", "The end."]
+    assert not any(isinstance(event.payload, BranchStarted) for event in events)
+    assert sum(isinstance(event.payload, UsageReported) for event in events) >= 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_sync_streams(wire: str, tmp_path: Path) -> None:
+    messages: list[Any] = list(HELLO)
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path) as client:
+            calls = take_reply(wire, find_methods(wire, client).create(**make_arguments(wire, messages)), messages)
+            take_results(wire, calls, "done", messages)
+            assert len(list(find_methods(wire, client).create(**make_arguments(wire, messages), stream=True))) > 1
+            messages.append({"role": "assistant", "content": "Both are read."})
+            messages.append({"role": "user", "content": "Go on."})
+            with find_methods(wire, client).stream(**make_arguments(wire, messages)) as events:
+                assert len(list(events)) > 1
+
+    server = run_sync(Fake(wire, [CALLS, "Both are read.", "The end."]), use)
+    assert server.refused == []
+    check_conversation(tmp_path)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_for_length_is_retried_shorter(wire: str, stream: bool, tmp_path: Path) -> None:
+    """The window that was given is larger than the server's."""
+    messages: list[Any] = list(HELLO)
+    for number in range(12):
+        messages.append({"role": "assistant", "content": f"Page {number}: {PAGE}"})
+        messages.append({"role": "user", "content": "Next."})
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path, window=50_000) as client:
+            reply = find_methods(wire, client).create(**make_arguments(wire, messages), stream=stream)
+            assert list(reply)
+
+    server = run_sync(Fake(wire, ["Short enough."], window=3_000), use)
+    assert 1 <= len(server.refused) <= 2
+    assert text_of(logged_messages(read_events(tmp_path))[-1]) == "Short enough."
+
+
+def test_an_async_refusal_for_length_is_retried_shorter(tmp_path: Path) -> None:
+    roles = ["user", "assistant"] * 15
+    messages: list[Any] = [{"role": role, "content": f"{number} {PAGE}"} for number, role in enumerate(roles)]
+    messages.append({"role": "user", "content": "Go on."})
+
+    async def use(url: str) -> None:
+        async with managed(make_async_client("openai_chat", url), tmp_path, window=50_000) as client:
+            stream = await client.chat.completions.create(model="gpt-4o", messages=messages, stream=True)
+            assert len([chunk async for chunk in stream]) > 1
+
+    server = run_with(Fake("openai_chat", ["Short enough."], window=5_000), use)
+    assert 1 <= len(server.refused) <= 2
+
+
+def test_errors_of_the_sdk_are_unchanged(tmp_path: Path) -> None:
+    import openai
+
+    def use(url: str) -> None:
+        with managed(make_client("openai_chat", url), tmp_path) as client:
+            with pytest.raises(openai.RateLimitError) as slow:
+                client.chat.completions.create(model="gpt-4o", messages=HELLO)
+            assert slow.value.response.headers["retry-after"] == "7"
+            with pytest.raises(openai.AuthenticationError):
+                client.with_options(api_key="sk-other").chat.completions.create(model="gpt-4o", messages=HELLO)
+            with pytest.raises(openai.BadRequestError):
+                client.chat.completions.create(model="gpt-4o", messages=[])
+
+    run_sync(Fake("openai_chat", [busy("openai_chat", 429, "7")]), use)
+
+
+def test_retries_of_the_sdk_log_a_message_once(tmp_path: Path) -> None:
+    def use(url: str) -> None:
+        with managed(make_client("openai_chat", url, max_retries=2), tmp_path) as client:
+            reply = client.chat.completions.create(model="gpt-4o", messages=HELLO)
+            assert reply.choices[0].message.content == "At last."
+
+    run_sync(Fake("openai_chat", [busy("openai_chat", 503, "0"), "At last."]), use)
+    assert [text_of(each) for each in logged_messages(read_events(tmp_path))] == ["Hello", "At last."]
+
+
+def test_an_answer_that_breaks_off_is_kept_in_part(tmp_path: Path) -> None:
+    def use(url: str) -> None:
+        with managed(make_client("anthropic", url), tmp_path) as client:
+            with client.messages.stream(model="claude-opus-4-8", max_tokens=100, messages=HELLO) as stream:
+                for text in stream.text_stream:
+                    assert text
+                    break
+            reply = client.messages.create(model="claude-opus-4-8", max_tokens=100, messages=HELLO)
+            assert reply.stop_reason == "end_turn"
+
+    run_sync(Fake("anthropic", [CutAt(ScriptedAnswer(text="Good morning, all of you."), 700), "Whole."]), use)
+    shown = [(text_of(each), each.agent_visible) for each in logged_messages(read_events(tmp_path))]
+    assert shown[0] == ("Hello", True)
+    assert shown[-1] == ("Whole.", True)
+    assert len(shown) == 3
+    assert "Good morning".startswith(shown[1][0][:4])
+    assert not shown[1][1]
+
+
+RESUMED = """
+import sys, openai, tidegate
+url, data, key = sys.argv[1:]
+with tidegate.managed(openai.OpenAI(api_key=key, base_url=url), data, session="work", window=16_000) as client:
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "One."},
+                {"role": "user", "content": "And then?"}]
+    print(client.chat.completions.create(model="gpt-4o", messages=messages).choices[0].message.content)
+"""
+
+
+def test_another_process_resumes_the_session(tmp_path: Path) -> None:
+    def use(url: str) -> None:
+        with managed(make_client("openai_chat", url), tmp_path, session="work", window=16_000) as client:
+            client.chat.completions.create(model="gpt-4o", messages=HELLO)
+        command = [sys.executable, "-c", RESUMED, url, str(tmp_path), KEY]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        assert done.stdout == "Two.\n"
+
+    run_sync(Fake("openai_chat", ["One.", "Two."]), use)
+    events = read_events(tmp_path, "work")
+    assert [text_of(each) for each in logged_messages(events)] == ["Hello", "One.", "And then?", "Two."]
+    assert not any(isinstance(event.payload, BranchStarted) for event in events)
+
+
+def test_the_copy_is_a_client_of_the_same_kind(tmp_path: Path) -> None:
+    import openai
+
+    plain = openai.OpenAI(
+        api_key=KEY, base_url="http://127.0.0.1:9/v1", organization="org-1", timeout=7, default_headers={"x-own": "1"}
+    )
+    copy = managed(plain, tmp_path)
+    assert_type(copy, openai.OpenAI)
+    assert type(copy) is openai.OpenAI
+    assert (copy.api_key, copy.base_url, copy.organization) == (plain.api_key, plain.base_url, "org-1")
+    assert (copy.timeout, copy.max_retries, copy.default_headers["x-own"]) == (7, plain.max_retries, "1")
+    assert not plain.is_closed()
+    copy.close()
+
+
+def test_other_requests_pass_through(tmp_path: Path) -> None:
+    """Counting tokens is no model call: the request is not logged."""
+    import anthropic
+
+    def use(url: str) -> None:
+        with managed(make_client("anthropic", url), tmp_path) as client, pytest.raises(anthropic.APIStatusError):
+            client.messages.batches.retrieve("batch_1")
+
+    server = run_sync(Fake("anthropic"), use)
+    assert server.seen[0].path == "/v1/messages/batches/batch_1"
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_clients_are_refused() -> None:
+    with pytest.raises(BadInput, match="type dict"):
+        managed({})
+
+
+def check_types(sync: anthropic.Anthropic, asynchronous: openai.AsyncOpenAI) -> None:
+    """Read by mypy: the result has the type of the client."""
+    import anthropic
+    import openai
+
+    assert_type(managed(sync), anthropic.Anthropic)
+    assert_type(managed(asynchronous), openai.AsyncOpenAI)
