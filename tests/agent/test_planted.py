@@ -135,7 +135,9 @@ def test_twenty_compactions_were_made_and_each_was_checked(summariser: str) -> N
     assert len(done) >= COMPACTIONS
     for edit in done:
         counts = re.search(
-            r"ledger: (\d+) facts checked, (\d+) present, (\d+) rec\w+, (\d+) kept, (\d+) left", edit.why
+            r"of (\d+) facts, (\d+) are still in the view, (\d+) can be recalled,"
+            r" the ledger keeps (\d+) and leaves out (\d+)",
+            edit.why,
         )
         assert counts is not None, edit.why
         checked, *others = map(int, counts.groups())

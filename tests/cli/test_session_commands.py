@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,9 +102,16 @@ def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
 
 def test_show_renders_past_requests_exactly(kept: Kept) -> None:
     outline = tidegate("show", "build-fix", "--data", kept.folder).stdout
-    assert "requests were answered" in outline
-    assert " -> " in outline
-    assert "model gpt-4o" in outline
+    lines = outline.splitlines()
+    assert re.fullmatch(
+        r"The session has \d+ records\. The view has \d+ messages, [\d,]+ tokens, \d+ turns\.", lines[0]
+    )
+    assert lines[1].startswith("The model is gpt-4o, the wire ")
+    edits = [line for line in lines if " -> " in line]
+    assert edits
+    for line in edits:
+        assert re.fullmatch(r" +\d+  \w+: [\d,]+ -> [\d,]+ tokens\. [A-Z\d].*\.", line), line
+    assert re.fullmatch(r"\d+ requests were answered, at the records [\d, .]+\. --at shows one\.", lines[-1])
     for head in list(kept.requests)[::10]:
         shown = called("show", "build-fix", "--at", head, "--data", kept.folder)
         assert shown.returncode == 0

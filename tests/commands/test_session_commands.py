@@ -17,6 +17,7 @@ from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.datafolder.archive.transfer import import_session
+from tidegate.session.reports.timeline import read_timeline
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 REGISTRY = create_command_registry()
@@ -219,13 +220,34 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
     head = desk.session.log.head
     text = desk.says("/explain").text
     assert re.search(
-        r"not due: The request \([\d,]+ of 25,904 usable tokens, 4.4\d*%\) is not above the limit of 85%", text
+        r"would not run. The request \([\d,]+ of 25,904 usable tokens, 4.4\d*%\) is not above the limit of 85%", text
     )
-    assert "manual (on /compact):\n  summarise: due: It has no condition.\n    it would take 12 messages (m" in text
-    assert "have a summary written of 12 messages: " in text
+    assert (
+        "manual (on /compact):\n  summarise: would run. It has no condition.\n    It would take 12 messages (m" in text
+    )
+    assert "have a summary written of 12 messages and free " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):
         assert f"{name} (" in text
     assert desk.session.log.head == head
+
+
+def test_explain_is_in_sentences(desk: Desk) -> None:
+    """Also after a compaction. A line is a sentence, with the name of its rule in front, or the name of a moment."""
+    desk.says("/compact")
+    lines = desk.says("/explain").text.splitlines()
+    moments = [line for line in lines if line.endswith(":")]
+    assert len(moments) >= 4
+    for line in lines:
+        sentence = line.strip().partition(": would")[2] if ": would" in line else line.strip()
+        assert line in moments or (sentence.endswith(".") and (sentence[0].isupper() or ": would" in line)), line
+    assert lines[0] == f"The policy own is in use; the next request has {desk.session.tokens:,} tokens."
+    assert lines[1].startswith("The history has room for ")
+    for entry in read_timeline(desk.session.log).entries:
+        assert re.fullmatch(
+            r"12 old messages were replaced by one summary; of \d+ facts, \d+ are still in the view,"
+            r" \d+ can be recalled, the ledger keeps \d+ and leaves out \d+\.?",
+            entry.reason,
+        ), entry.reason
 
 
 def test_quit(desk: Desk) -> None:

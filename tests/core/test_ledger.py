@@ -238,7 +238,7 @@ def test_the_check_is_in_the_log() -> None:
     work(session)
     made = [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     assert made
-    assert all(re.search(r"ledger: \d+ facts checked", edited.why) for edited in made)
+    assert all(re.search(r"of \d+ facts, \d+ are still in the view", edited.why) for edited in made)
 
 
 def test_undo_takes_the_ledger_back_with_the_edit() -> None:

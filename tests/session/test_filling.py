@@ -177,7 +177,7 @@ def test_age_and_why() -> None:
     assert "stays until before_call/summarise acts (the request (" in called.reason
     session.compact()
     (told,) = [piece for piece in measure_window_usage(session).messages if piece.category == "summaries"]
-    assert "stands for 8 messages that left" in told.reason
+    assert "stands for 8 messages that were removed at record" in told.reason
 
 
 def test_the_next_trigger_in_tokens_and_turns() -> None:

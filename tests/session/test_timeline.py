@@ -46,7 +46,7 @@ def test_a_compaction_with_what_it_took() -> None:
     assert (entry.tokens_before, entry.tokens_after) == (before, session.view.tokens)
     assert list(entry.removed_ids) == left
     assert {item.message.id for item in session.view.items} & set(entry.added_ids) == set(entry.added_ids)
-    assert "8 old messages into one summary" in entry.reason
+    assert "8 old messages were replaced by one summary" in entry.reason
     assert (entry.is_undone, entry.calls_affected, entry.saved_tokens, entry.saved_dollars) == (False, 0, 0, None)
 
 

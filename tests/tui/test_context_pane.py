@@ -67,7 +67,7 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
             assert text.count("█") > 8  # the bar and its legend
             for _ in found.categories:
                 await stage.press("down")
-            await stage.sees("the newest request: it never leaves")
+            await stage.sees("the newest request: it is always kept")
             await stage.press("enter")
             await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
             await stage.sees("Which port?")

@@ -321,7 +321,7 @@ SAID = {
     "redo": ("/redo", "Nothing was undone"),
     "pin": ("/pin Never restart db7.", "it stays, word for word"),
     "pins": ("/pins", "Never restart db7."),
-    "explain": ("/explain", "policy default"),
+    "explain": ("/explain", "The policy default is in use"),
     "recall": ("/recall Hello", "user: Hello."),
     "memory": ("/memory", "There are no notes yet."),
     "sessions": ("/sessions", "(this one)"),

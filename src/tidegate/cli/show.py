@@ -48,25 +48,28 @@ def _print_outline(log: "KeptLog") -> None:
     """Print what happened to the view, and where requests were sent."""
     from tidegate.core.events import NoteAdded, ViewEdited
     from tidegate.core.log_fold import fold_log
+    from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
     from tidegate.session.request import list_sent_requests, parse_model_note
 
     view = fold_log(log.read)
     model = parse_model_note(view.model_note)
     size = f"{view.message_count} messages, {view.tokens:,} tokens, {view.visible_turns} turns"
-    print(f"{log.head:,} records; the view now: {size}")
+    print(f"The session has {log.head:,} records. The view has {size}.")
     if model.model:
-        print(f"model {clean_line(model.model)}, wire {clean_line(model.wire)}")
+        print(f"The model is {clean_line(model.model)}, the wire {clean_line(model.wire)}.")
     for event in log.read():
         payload = event.payload
         if isinstance(payload, ViewEdited):
-            stage, why = clean_line(payload.stage), clean_line(payload.why)
-            print(f"{event.seq:>7}  {stage}: {payload.tokens_before:,} -> {payload.tokens_after:,} tokens; {why}")
+            stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
+            print(
+                f"{event.seq:>7}  {stage}: {payload.tokens_before:,} -> {payload.tokens_after:,} tokens. {why}".rstrip()
+            )
         elif isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS:
             print(f"{event.seq:>7}  {payload.topic} {clean_line(payload.text)}".rstrip())
     heads = [sent.log_head for sent in list_sent_requests(log)]
     if heads:
-        print(f"{len(heads)} requests were answered, at {_format_record_numbers(heads)}: show one with --at")
+        print(f"{len(heads):,} requests were answered, at the records {_format_record_numbers(heads)}. --at shows one.")
 
 
 def _format_record_numbers(heads: list[int]) -> str:

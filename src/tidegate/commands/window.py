@@ -216,8 +216,8 @@ def _remove_rule(context: CommandContext, rules: Sequence[LedgerLine], number: s
 
 async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
     session = context.session
-    lines = [f"policy {session.policy.name}: {session.tokens:,} tokens"]
-    lines += [f"  {each}" for each in session.budget.explain()]
+    lines = [f"The policy {session.policy.name} is in use; the next request has {session.tokens:,} tokens."]
+    lines += session.budget.explain()
     coming = forecast_sweep(session.policy, session.view, session.budget, session._clock())
     lines += [str(coming)] if coming is not None else []
     moment = ""
@@ -231,16 +231,17 @@ async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
 
 
 def _format_forecast(each: RuleForecast) -> Iterable[str]:
-    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'due' if each.fires else 'not due'}: {each.reason}"
-    then = "it would" if each.fires else "if it were due, it would"
+    verdict = "would run" if each.fires else "would not run"
+    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {verdict}. {each.reason}"
+    then = "It would" if each.fires else "If it ran, it would"
     if each.no_effect_reason:
-        yield f"    {then} change nothing: {each.no_effect_reason}"
+        yield f"    {then} change nothing. {each.no_effect_reason}"
         return
     effects = [f"take {_ids(each.removed_ids)} out"] if each.removed_ids else []
     effects += [f"shorten {_ids(each.shortened_ids)}"] if each.shortened_ids else []
     effects += [f"have a summary written of {each.summarized_messages} messages"] if each.summarized_messages else []
     effects += [f"save to {where} first" for where in dict.fromkeys(each.save_targets)]
-    yield f"    {then} {', '.join(effects) or 'add to the view'}: {each.freed_tokens:,} tokens freed"
+    yield f"    {then} {', '.join(effects) or 'add to the view'} and free {each.freed_tokens:,} tokens."
     if each.sweep_arithmetic:
         yield f"    {each.sweep_arithmetic}"
 

@@ -67,7 +67,7 @@ class Budget(NamedTuple):
         return count_message(message, self.counter, thinking=self.thinking)
 
     def explain(self) -> list[str]:
-        """The subtraction, line by line."""
+        """How the room is computed, as sentences."""
         if self.window is None:
             fallback = (
                 f"a request is kept below {self.capacity:,} tokens"
@@ -75,13 +75,15 @@ class Budget(NamedTuple):
                 else f"the policy's fallback of {self.fallback_limit:,} tokens holds"
             )
             return [f"window unknown: {fallback}; set a window to have one", *self.notes]
-        lines = [f"window {self.window:,} - reserve {self.reserve:,} - fixed {self.fixed:,} = room {self.room:,}"]
+        usable, ratio = f"{self.window:,} - {self.reserve:,}", ""
         if self.scale != 1.0:
-            lines[0] = (
-                f"(window {self.window:,} - reserve {self.reserve:,}) / scale {self.scale:.3f}"
-                f" - fixed {self.fixed:,} = room {self.room:,}"
-            )
-        return [*lines, *self.notes]
+            usable = f"({usable}) / {self.scale:.3f}"
+            ratio = f" The provider counts {self.scale:.3f} tokens for each token counted here."
+        return [
+            f"The history has room for {self.room:,} tokens: {usable} - {self.fixed:,}. That is the window without the"
+            f" reserve for the answer and without the system prompt and tools.{ratio}",
+            *self.notes,
+        ]
 
 
 def make_budget(
@@ -116,14 +118,16 @@ def make_budget(
         )
     lowered = min(reserve, size // 4)
     if lowered < reserve and window is not None:
-        notes.append(f"reserve lowered from {reserve:,} to {lowered:,}: at most a quarter of the window")
+        notes.append(f"The reserve is lowered from {reserve:,} to {lowered:,} tokens: at most a quarter of the window.")
     if lowered > size - taken:
-        notes.append(f"reserve lowered to {size - taken:,}: the fixed part needs the rest of the window")
+        notes.append(
+            f"The reserve is lowered to {size - taken:,} tokens: system prompt and tools need the rest of the window."
+        )
         lowered = size - taken
     if fixed * scale > size * _LARGE_FIXED_SHARE:
         notes.append(
-            f"system prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client;"
-            " use a model with a larger window, shorten the system prompt or offer fewer tools"
+            f"System prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client."
+            " Use a model with a larger window, shorten the system prompt or offer fewer tools."
         )
     return Budget(
         window, lowered, fixed, scale, counter, thinking, cap if window is None else None, tuple(notes), prices

@@ -35,8 +35,8 @@ class LossTally(NamedTuple):
 
     def __str__(self) -> str:
         facts = (
-            f"ledger: {self.checked:,} facts checked, {self.present:,} present, {self.recoverable:,} recoverable,"
-            f" {self.kept:,} kept, {self.left_out:,} left out"
+            f"of {self.checked:,} facts, {self.present:,} are still in the view, {self.recoverable:,} can be recalled,"
+            f" the ledger keeps {self.kept:,} and leaves out {self.left_out:,}"
         )
         return f"{facts}; {self.shortened:,} shortened messages name their id" if self.shortened else facts
 

@@ -69,7 +69,7 @@ def summarize(
     effects: tuple[Effect, ...] = (
         (Spill(save, "", "", append=True, ids=tuple(item.message.id for item in fresh)),) if save else ()
     )
-    return Outcome(tuple(edits), (request,), effects, f"{len(fresh)} old messages into one summary")
+    return Outcome(tuple(edits), (request,), effects, f"{len(fresh):,} old messages were replaced by one summary")
 
 
 def _stands_for_others(message: Message) -> bool:

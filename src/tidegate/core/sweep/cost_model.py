@@ -26,7 +26,9 @@ class CachePrices(NamedTuple):
         return 0.0 if self.cold else self.write - self.read
 
     def __str__(self) -> str:
-        prices = f"a cached token costs {self.read:g} and a token written to the cache {self.write:g} input tokens"
+        prices = (
+            f"a token read from the cache costs {self.read:g} and one written to it {self.write:g} times an input token"
+        )
         prices += "" if self.known else " (assumed: the prices of the model are not known)"
         return f"{prices}; the provider's cache has expired" if self.cold else prices
 

@@ -91,18 +91,22 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
 def _explain_presence(item: Item, view: View, event: Event | None, takers: Mapping[str, str], said: int) -> str:
     ident = item.message.id
     if ident == view.newest_request:
-        return "the newest request: it never leaves"
+        return "the newest request: it is always kept"
     if item.message.kind == PIN:
-        return "pinned: its words never leave"
+        return "pinned: it is always kept, word for word"
     if item.message.kind == LEDGER:
-        return "the ledger: rules and facts of what left"
+        return "the ledger: rules and facts of removed messages"
     told: list[str] = []
     if event is not None and isinstance(event.payload, ViewEdited):
         gone = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
-        told.append(f"stands for {gone} messages that left at {event.seq}" if gone else f"added at {event.seq}")
+        told.append(
+            f"stands for {gone:,} messages that were removed at record {event.seq}"
+            if gone
+            else f"added at record {event.seq}"
+        )
     elif said:
         told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
-    told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule takes it yet")
+    told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
     return "; ".join(told)
 
 

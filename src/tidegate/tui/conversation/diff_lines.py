@@ -1,6 +1,6 @@
 """Lines of a diff with colors: the sign and the background say what happened, the text is highlighted as code."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.style import Style
 from rich.syntax import Syntax
@@ -8,7 +8,9 @@ from rich.text import Text
 
 from tidegate.agent.tools.files.file_change import DiffLine, FileChange, FileDiff
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.themes import Palette
+
+if TYPE_CHECKING:  # the plain chat uses this module and does not load Textual
+    from tidegate.tui.themes import Palette
 
 _MAX_HIGHLIGHTED_CHARS: Final = 20_000
 """Longer diffs are shown without colors of code: highlighting them would take too long."""
@@ -27,7 +29,7 @@ def describe_change(change: FileChange, diff: FileDiff) -> str:
     return f"{change.path}{everywhere}  {diff.counts}"
 
 
-def color_diff_lines(path: str, lines: list[DiffLine], palette: Palette) -> list[Text]:
+def color_diff_lines(path: str, lines: list[DiffLine], palette: "Palette") -> list[Text]:
     """Return the lines as rich text. `path` selects the language."""
     grounds = {"+": f" on {palette.added}", "-": f" on {palette.removed}"}
     signs = {"+": palette.success, "-": palette.error}
@@ -40,7 +42,7 @@ def color_diff_lines(path: str, lines: list[DiffLine], palette: Palette) -> list
     return colored
 
 
-def _highlight_code(path: str, lines: list[str], palette: Palette) -> list[Text]:
+def _highlight_code(path: str, lines: list[str], palette: "Palette") -> list[Text]:
     plain = [Text(line) for line in lines]
     if sum(map(len, lines)) > _MAX_HIGHLIGHTED_CHARS:
         return plain
