@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_type
 
@@ -364,6 +365,25 @@ def test_other_requests_pass_through(tmp_path: Path) -> None:
     server = run_sync(Fake("anthropic"), use)
     assert server.seen[0].path == "/v1/messages/batches/batch_1"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_custom_http_client_is_used(library: str, tmp_path: Path) -> None:
+    """With its headers and hooks. OpenAI's SDK takes one of either library."""
+    statuses: list[int] = []
+
+    def use(url: str) -> None:
+        http_client = import_module(library).Client(
+            headers={"x-own": "1"}, event_hooks={"response": [lambda response: statuses.append(response.status_code)]}
+        )
+        with managed(make_client("openai_chat", url, http_client=http_client), tmp_path) as client:
+            assert list(client.chat.completions.create(model="gpt-4o", messages=HELLO, stream=True))
+            client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Again"}])
+
+    server = run_sync(Fake("openai_chat", ["One.", "Two."]), use)
+    assert [seen.headers["x-own"] for seen in server.seen] == ["1", "1"]
+    assert statuses == [200, 200]
+    assert "Two." in [text_of(each) for each in logged_messages(read_events(tmp_path))]
 
 
 def test_other_clients_are_refused() -> None:
