@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_type
 
@@ -14,6 +15,7 @@ import pytest
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
 from tests.fake.words import busy
+from tests.integrations.examples import EXAMPLES, check_example
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
 from tidegate.core.messages import text_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import openai
 
 WIRES = ["openai_chat", "openai_responses", "anthropic"]
+GUIDE = Path(__file__).parents[2] / "docs" / "integrations.md"
 STEPS, PARALLEL = 25, 8
 """200 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
 PAGE = "The tide table of the harbor lists high water and low water for each day. " * 20
@@ -311,6 +314,31 @@ def test_another_process_resumes_the_session(tmp_path: Path) -> None:
     assert not any(isinstance(event.payload, BranchStarted) for event in events)
 
 
+@pytest.mark.skipif(not GUIDE.exists(), reason="the documentation is not in the source distribution")
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The program in docs/integrations.md."""
+    name = "sdk_client_loop.py"
+    program = (EXAMPLES / name).read_text("utf-8").partition('"""\n\n')[2]
+    assert f"```python\n{program}```" in GUIDE.read_text("utf-8")
+    check_example(name, "openai_chat", tmp_path)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_request_that_cannot_be_logged_is_not_sent(wire: str, tmp_path: Path) -> None:
+    import anthropic
+
+    (tmp_path / "file").write_text("no folder")
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path / "file") as client:
+            with pytest.raises((BadInput, anthropic.APIConnectionError)) as failed:
+                find_methods(wire, client).create(**make_arguments(wire, HELLO))
+            error = failed.value if wire != "anthropic" else failed.value.__cause__
+            assert "is not a folder" in str(error)
+
+    assert run_sync(Fake(wire, ["One."]), use).seen == []
+
+
 def test_the_copy_is_a_client_of_the_same_kind(tmp_path: Path) -> None:
     import openai
 
@@ -337,6 +365,25 @@ def test_other_requests_pass_through(tmp_path: Path) -> None:
     server = run_sync(Fake("anthropic"), use)
     assert server.seen[0].path == "/v1/messages/batches/batch_1"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_custom_http_client_is_used(library: str, tmp_path: Path) -> None:
+    """With its headers and hooks. OpenAI's SDK takes one of either library."""
+    statuses: list[int] = []
+
+    def use(url: str) -> None:
+        http_client = import_module(library).Client(
+            headers={"x-own": "1"}, event_hooks={"response": [lambda response: statuses.append(response.status_code)]}
+        )
+        with managed(make_client("openai_chat", url, http_client=http_client), tmp_path) as client:
+            assert list(client.chat.completions.create(model="gpt-4o", messages=HELLO, stream=True))
+            client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Again"}])
+
+    server = run_sync(Fake("openai_chat", ["One.", "Two."]), use)
+    assert [seen.headers["x-own"] for seen in server.seen] == ["1", "1"]
+    assert statuses == [200, 200]
+    assert "Two." in [text_of(each) for each in logged_messages(read_events(tmp_path))]
 
 
 def test_other_clients_are_refused() -> None:
