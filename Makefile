@@ -146,7 +146,8 @@ DOCS := .envs/docs
 docs: $(STAMP) $(DOCS)/.installed ## build the documentation into build/site; broken links and pages outside the menu are errors
 	@rm -rf build/reference build/site
 	@$(BIN)/python docs/reference.py build/reference
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@# not --quiet: it would also silence the warnings that --strict counts
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@echo "docs: wrote build/site ($$(du -sk build/site | cut -f1) kB); to read it: python3 -m http.server --directory build/site"
 
 $(DOCS)/.installed: requirements/docs.txt

@@ -81,7 +81,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path, reference: dict[str, 
     for name, page in reference.items():
         (folder / f"{name}.md").write_text(page, "utf-8")
     done = subprocess.run(
-        [str(MKDOCS), "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        [str(MKDOCS), "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
