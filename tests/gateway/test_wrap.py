@@ -152,6 +152,17 @@ def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
     assert "tidegate:" not in resumed.errors
 
 
+def test_the_name_of_a_session_reaches_the_terminal_without_escape_codes(tmp_path: Path) -> None:
+    async def run() -> Finished:
+        machine = Machine(tmp_path)
+        async with Fake("anthropic", [step_answer(0)]) as fake:
+            return await machine.wrap("claude", "--session", "a\x1b[31mb", "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
+
+    done = asyncio.run(run())
+    assert "\x1b" not in done.errors
+    assert "session a_31mb, 1 requests" in done.errors
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Signals, tmp_path: Path) -> None:
     async def run() -> int | None:

@@ -123,7 +123,7 @@ def test_flipped_bytes_hurt_what_they_hit_and_nothing_else(
     assert healed >= hurt - 3
 
 
-@pytest.mark.parametrize(("part", "left_over"), [(0.0, 0.0), (0.33, 0.02), (0.6, 0.08), (0.9, 0.4)])
+@pytest.mark.parametrize(("part", "left_over"), [(0.0, 0.0), (0.33, 0.005), (0.6, 0.08), (0.9, 0.4)])
 def test_a_truncated_database_is_a_clear_error_and_what_is_left_can_be_had(
     part: float, left_over: float, at_rest: Path, said: dict[str, list[str]]
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_damaged_tree_is_made_anew_from_all_that_is_whole(at_rest: Path, said:
         kept = readable(data)
         hurt = {finding.session for finding in findings[1:]}
         lost += len(hurt)
-        assert len(hurt) <= 1
+        assert len(hurt) <= 2, "a page of the upper levels of the tree may have records of two sessions"
         assert {name: texts for name, texts in kept.items() if name not in hurt} == {
             name: texts for name, texts in said.items() if name not in hurt
         }
