@@ -131,7 +131,7 @@ def test_store_keeps_sessions(environment: Environment) -> None:
     url = f"lines:///{environment.folder / 'kept'}"
     environment.run("run", "--config", "tidegate.yaml", "--store", url, "--session", "kept", "Hello.")
     assert "kept" in environment.run("sessions", "--store", url).out
-    assert "model echo-1" in environment.run("show", "kept", "--store", url).out
+    assert "model is echo-1" in environment.run("show", "kept", "--store", url).out
     assert len(list((environment.folder / "kept").glob("*.lines"))) == 1
 
 
