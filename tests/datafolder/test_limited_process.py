@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_listed_and_read(tmp_path: Path, left
                 folder.chmod(0o700)
     assert (listed.stderr, listed.returncode) == ("", 0)
     assert "build" in listed.stdout
-    assert listed.stdout.splitlines()[1].endswith("open")
+    assert listed.stdout.splitlines()[1].endswith("(open)")
     assert "Never touch main." in shown.stdout, shown.stderr
     assert refused.returncode != 0
     assert "readonly" in refused.stderr

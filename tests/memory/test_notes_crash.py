@@ -58,7 +58,9 @@ def test_killed_at_any_time_nothing_acknowledged_is_lost(tmp_path: Path) -> None
                     file.write(b"%d\n" % number)
 
         pid = started(work)
-        time.sleep(rng.uniform(0.01, 0.12))
+        while not receipts.exists() or receipts.read_bytes().count(b"\n") < 2:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0.0, 0.1))
         os.kill(pid, signal.SIGKILL)
         ended(pid)
     texts = [entry.text for entry in opened(tmp_path / "memory").read_entries(DAY)]
