@@ -83,7 +83,9 @@ def test_the_example_runs() -> None:
     check_requests(model.asked)
     session = space["session"]
     assert isinstance(session, Session)
-    assert re.search(r"of 16,000 tokens, policy default\n  The history has room for [\d,]+ tokens", str(session.explain()))
+    assert re.search(
+        r"of 16,000 tokens, policy default\n  The history has room for [\d,]+ tokens", str(session.explain())
+    )
     assert session.edit_counts, "something was done to make it fit"
     told = [text_of(event.payload.message) for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     for number in range(1, ROUNDS + 1):
