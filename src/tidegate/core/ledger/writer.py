@@ -109,9 +109,14 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     pinned = any(item.message.kind in (PIN, LEDGER) for item in view.items)
     of_window = int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if share else 1))
     tokens = min(int(budget.room * (share or (PIN_SHARE if pinned else 0))), MAX_LEDGER_TOKENS, of_window)
-    if pinned:  # in a small window the share would not hold them
+    if pinned and any(map(_has_pin, view.items)):  # in a small window the share would not hold them
         tokens = max(tokens, min(budget.room // 2, _PINS_IN_SMALL_WINDOW))
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
+
+
+def _has_pin(item: Item) -> bool:
+    message = item.message
+    return message.kind == PIN or (message.kind == LEDGER and "\n- pin " in text_of(message))
 
 
 def update_ledger(
