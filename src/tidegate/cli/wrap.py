@@ -189,7 +189,10 @@ async def _run_client(
             base = f"{url}/s/{quote(session, safe='')}" if session else url
             setup = make_client_setup(client, base, os.environ, Path(folder))
             for path, text in setup.files.items():
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+            for path, target in setup.links.items():
+                path.symlink_to(target)
             process = await asyncio.create_subprocess_exec(
                 command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
             )
