@@ -143,7 +143,8 @@ def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
         return first, last, resumed
 
     first, last, resumed = asyncio.run(run())
-    assert "tidegate: session work, 1 requests" in first.errors
+    assert "tidegate: session work, 1 request\n" in first.errors
+    assert "  left the view  nothing: " in first.errors
     said = json.loads(last.printed)
     assert said["env"]["ANTHROPIC_BASE_URL"].endswith("/s/work")
     assert said["argv"] == ["--verbose"]
@@ -160,7 +161,7 @@ def test_the_name_of_a_session_reaches_the_terminal_without_escape_codes(tmp_pat
 
     done = asyncio.run(run())
     assert "\x1b" not in done.errors
-    assert "session a_31mb, 1 requests" in done.errors
+    assert "session a_31mb, 1 request\n" in done.errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
