@@ -9,6 +9,7 @@ engine, such as a request with several tool results.
 
 from collections.abc import Sequence
 from operator import eq, is_
+from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -66,7 +67,7 @@ class MessageFormat(Protocol[HostObject]):
         """A new object for a message of the engine: a text, or the result of a call."""
 
 
-_CHECKED = 8
+_CHECKED = 4
 """Objects at the end of the known list that are read again with every call: frameworks change recent messages."""
 
 
@@ -79,12 +80,14 @@ class HostReader(Generic[HostObject]):
     """
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
+        self.lock = Lock()  # for callers: a thread of a framework can make two calls at the same time
         self._form = form
         self._known: list[HostObject] = []
         self._items: list[HostItem[HostPiece]] = []
         self._ends: list[int] = []  # for each object the number of items up to its end
 
     def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece]]:
+        """The items of the list: the same list as before with what is new, or another if the past was rewritten."""
         same = self._count_same(hosts)
         self._forget_after(same)
         for number in range(max(0, same - _CHECKED), same):
@@ -97,7 +100,7 @@ class HostReader(Generic[HostObject]):
             self._items += self._read_one(hosts[number], number)
             self._known.append(hosts[number])
             self._ends.append(len(self._items))
-        return self._items[:]
+        return self._items
 
     def _count_same(self, hosts: Sequence[HostObject]) -> int:
         known = self._known
@@ -108,9 +111,10 @@ class HostReader(Generic[HostObject]):
         return next((number for number, pair in enumerate(pairs) if not is_same(*pair)), min(len(known), len(hosts)))
 
     def _forget_after(self, number: int) -> None:
-        del self._known[number:]
-        del self._ends[number:]
-        del self._items[self._ends[-1] if self._ends else 0 :]
+        if number < len(self._known):
+            del self._known[number:]
+            del self._ends[number:]
+            self._items = self._items[: self._ends[-1] if self._ends else 0]
 
     def _read_one(self, host: HostObject, number: int) -> list[HostItem[HostPiece]]:
         pieces = self._form.read(host)
@@ -128,6 +132,7 @@ class _Output(NamedTuple, Generic[HostObject]):
     """An object to send: one of the framework's with its parts, or a message of the engine.
 
     `number` is its number in the framework's list, or -1. `texts` are its parts if it consists of texts alone.
+    `unchanged` are adjacent objects of the framework that are sent as they are.
     """
 
     role: str
@@ -137,6 +142,7 @@ class _Output(NamedTuple, Generic[HostObject]):
     texts: tuple[Text, ...]
     message: Message | None = None
     is_kept: bool = False
+    unchanged: Sequence[HostObject] = ()
 
 
 def write_view(
@@ -145,47 +151,58 @@ def write_view(
     """The list to send in place of `hosts`."""
     if request.is_unchanged:
         return list(hosts)
-    groups = _group_by_object(request.shown)
-    kept = [_find_kept(group) for group in groups]
+    groups, kept = _group_by_object(request.shown)
     outputs: list[_Output[HostObject]] = []
-    for place, (group, number) in enumerate(zip(groups, kept, strict=True)):
-        if number > 0 and place and kept[place - 1] == number - 1 and kept[place + 1 : place + 2] == [number + 1]:
-            # most are between others that are kept, and nothing is joined with them
-            outputs.append(_Output[HostObject]("", hosts[number], number, [], (), None, True))
-            continue
-        output = _make_output(form, hosts, group, number)
+    place = 0
+    while place < len(groups):
+        output = _make_output(form, hosts, groups[place], kept[place])
         outputs += _join(outputs.pop(), output) if outputs else [output]
+        run = place + 1  # adjacent objects that are kept end before it
+        while run < len(groups) and kept[place] >= 0 and kept[run] == kept[place] + run - place:
+            run += 1
+        place += 1
+        if run > place + 1:  # nothing is joined with those between two others that are kept
+            first = kept[place]
+            outputs.append(_Output("", None, -1, [], (), unchanged=hosts[first : first + run - 1 - place]))
+            place = run - 1
     if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
         filler = Message("user", (Text(FIRST_USER_FILLER),))
-        outputs.insert(0, _Output[HostObject]("user", None, -1, [], (), filler))
-    return [_write_output(form, output) for output in outputs]
+        outputs.insert(0, _Output("user", None, -1, [], (), filler))
+    sent: list[HostObject] = []
+    for output in outputs:
+        sent += output.unchanged or [_write_output(form, output)]
+    return sent
 
 
 _Group = list[Shown[HostPiece]]
 
 
-def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> list[_Group]:
+def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> tuple[list[_Group], list[int]]:
+    """The pieces by their objects; and for each object its number if it is sent as it is, else -2."""
     groups: list[_Group] = []
-    last = -1
+    kept: list[int] = []
+    last, missing = -1, 0  # the number of the last object, and how many of its pieces did not come yet
     for shown in listed:
-        number = shown.item.host.number if shown.item is not None else -1
-        if number >= 0 and number == last:
+        item = shown.item
+        if item is None:
+            groups.append([shown])
+            kept.append(-2)
+            last = -1
+            continue
+        _, pieces, number, has_signed_data = item.host
+        is_kept = shown.state == "kept" and (shown.signed or not has_signed_data)
+        if number == last:
             groups[-1].append(shown)
+            missing -= 1
         else:
             groups.append([shown])
-        last = number
-    return groups
-
-
-def _find_kept(group: _Group) -> int:
-    """The number of the object in the framework's list, if it is sent as it is; else -2."""
-    item = group[0].item
-    if item is None or item.host.pieces != len(group):
-        return -2
-    for shown in group:
-        if shown.state != "kept" or not (shown.signed or shown.item is None or not shown.item.host.has_signed_data):
-            return -2
-    return item.host.number
+            kept.append(-2)
+            last, missing = number, pieces - 1
+        if not is_kept:
+            missing = -1
+        elif not missing:
+            kept[-1] = number
+    return groups, kept
 
 
 def _make_output(
@@ -197,7 +214,7 @@ def _make_output(
     texts = texts if len(texts) == len(parts) else ()
     role = "user" if first.message.role == "system" and item is None else first.message.role
     if item is None:
-        return _Output[HostObject](role, None, -1, [], texts, first.message)
+        return _Output(role, None, -1, [], texts, first.message)
     number = item.host.number
     edits = [edit for shown in group for edit in list_part_edits(shown)]
     roles = {shown.message.role for shown in group}

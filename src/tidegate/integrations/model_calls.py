@@ -100,7 +100,8 @@ class CallPreparer(Generic[HostObject]):
         while len(self._readers) > MAX_OPEN:
             self._readers.popitem(last=False)
         following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
-        request = following.prepare(reader.read(hosts), summarizer, fixed_part=fixed_part)
+        with reader.lock:
+            request = following.prepare(reader.read(hosts), summarizer, fixed_part=fixed_part)
         return PreparedCall(write_view(self._form, hosts, request), request, following, self._form)
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:

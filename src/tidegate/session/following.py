@@ -23,7 +23,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count, islice
-from operator import is_
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -107,7 +106,7 @@ class FollowingSession(Generic[HostObject]):
         self.session = session
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
-        # As far as the last list was known: its items, their ids in the log, and where each id is in the list.
+        # The last list; as far as it is known, its ids in the log, and where each id is in the list.
         self._items: Sequence[HostItem[HostObject]] = []
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
@@ -138,6 +137,7 @@ class FollowingSession(Generic[HostObject]):
         """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
 
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
+        A list object that was passed before may have grown; any other change needs a new list.
         """
         with self._lock:
             while True:
@@ -192,10 +192,9 @@ class FollowingSession(Generic[HostObject]):
 
     def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
         """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
-        known = self._items
-        is_same = len(known) <= len(items) and (
-            all(map(is_, known, items))
-            or [item.key for item in known] == [item.key for item in islice(items, len(known))]
+        known, size = self._items, len(self._ids)
+        is_same = size <= len(items) and (
+            known is items or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
         )
         if not is_same:
             self._ids, self._places = [], {}
@@ -207,7 +206,7 @@ class FollowingSession(Generic[HostObject]):
         found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
         self._places.update(zip(found, count(len(ids)), strict=False))
         ids += found
-        self._items = items[: len(ids)]
+        self._items = items
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
