@@ -105,6 +105,7 @@ class FollowingSession(Generic[HostObject]):
         self.session = session
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
+        session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._matched: tuple[list[str], list[str]] = [], []  # the keys of the last list, and the ids found for them
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -135,19 +136,9 @@ class FollowingSession(Generic[HostObject]):
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
         """
         with self._lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        self.session._append_all(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        self.session._append_all(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            branched, new_messages = self._add_new(items, fixed_part)
             self.session.fit(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
         self,
@@ -158,19 +149,27 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        await self.session._append_all_async(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        await self.session._append_all_async(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            if summarise is None:  # nothing to await between: one thread does all of it
+                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part)
+            branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
             await self.session.fit_async(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
+
+    def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:
+        """Append what the log does not have. Return whether a branch was started, and the number of new messages."""
+        while True:
+            self.session.history.refresh()
+            known = self._match(items)
+            branch = self._find_branch(known)
+            held = self.session._runner.list_held_notes() if branch is None else []
+            try:
+                if branch is not None:
+                    self.session._append_all(self._append_here([branch]))
+                if added := self._new_events(items[len(known) :], fixed_part):
+                    self.session._append_all(self._append_here([*held, *added]))
+            except _ConversationMoved:
+                continue
+            return branch is not None, len(items) - len(known)
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
         """The payloads for the place where the conversation is now. If another process moved it on before they were
@@ -231,7 +230,13 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         session = self.session
         ids = self._match(items)
-        shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
+        if [item.message.id for item in session.view.items] == ids:
+            shown = [
+                Shown("replaced" if item.edited else "kept", host, item.message, item.signed)
+                for item, host in zip(session.view.items, items, strict=True)
+            ]
+        else:
+            shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
         unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
         return FollowedRequest(
             shown,
@@ -274,8 +279,9 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if reply is not None or usage or notes:
-                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+            await self.session.call_async(
+                self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial
+            )
 
     def _make_reply(
         self,
@@ -304,7 +310,7 @@ class FollowingSession(Generic[HostObject]):
         notes: Sequence[NoteAdded],
         partial: bool,
     ) -> list[EventPayload]:
-        payloads: list[EventPayload] = []
+        payloads: list[EventPayload] = [*self.session._runner.list_held_notes()]
         if reply is not None and (partial or request.tip != self._tree.tip):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))
