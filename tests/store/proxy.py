@@ -27,7 +27,7 @@ def _end(*links: socket.socket) -> None:
 class Proxy:
     def __init__(self, url: str) -> None:
         given = conninfo_to_dict(url)
-        self._host, self._port = str(given["host"]), int(given.get("port", 5432))
+        self._host, self._port = str(given["host"]), int(given.get("port") or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/{given['dbname']}?sslmode=disable"
