@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.terminal.formats import format_count
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.store.session_log import KeptLog
@@ -54,8 +55,9 @@ def _print_outline(log: "KeptLog") -> None:
 
     view = fold_log(log.read)
     model = parse_model_note(view.model_note)
-    size = (_count(view.message_count, "message"), _count(view.tokens, "token"), _count(view.visible_turns, "turn"))
-    print(f"The session has {_count(log.head, 'record')}. The view has {size[0]}, {size[1]} and {size[2]}.")
+    counts = [(view.message_count, "message"), (view.tokens, "token"), (view.visible_turns, "turn")]
+    size = [format_count(*each) for each in counts]
+    print(f"The session has {format_count(log.head, 'record')}. The view has {size[0]}, {size[1]} and {size[2]}.")
     if model.model:
         print(f"The model is {clean_line(model.model)}; requests are in the format {clean_line(model.wire)}.")
     for event in log.read():
@@ -73,10 +75,6 @@ def _print_outline(log: "KeptLog") -> None:
         answered = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"
         where = f"record {numbers}. --at shows it." if is_one else f"records {numbers}. --at shows one of them."
         print(f"{answered}, made at {where}")
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_record_numbers(heads: list[int]) -> str:

@@ -24,6 +24,7 @@ from tidegate.cli.wrapped_clients import (
     make_client_setup,
     make_resume_arguments,
 )
+from tidegate.terminal.formats import format_count
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
@@ -233,10 +234,6 @@ class _SessionSum(msgspec.Struct):
     saved_tokens: int = 0
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 class _RunWatch:
     """What the client did in this run, for the summary at its end."""
 
@@ -260,18 +257,19 @@ class _RunWatch:
         if not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
         if unlogged:
-            lines.append(f"  not logged     {_count(unlogged, 'request')}; see `tidegate doctor`")
+            lines.append(f"  not logged     {format_count(unlogged, 'request')}; see `tidegate doctor`")
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
         whole = found.tokens + found.saved_tokens
         share = f" ({found.saved_tokens / whole:.0%} of the client's own requests)" if found.saved_tokens else ""
-        gone = f"{_count(left[0], 'message')}, about {left[1]:,} tokens"
+        gone = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
         saved = f"about {found.saved_tokens:,} input tokens{share}"
+        requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
         lines = [
-            f"tidegate: session {name}, {_count(found.requests, 'request')}{' of a sub-agent' * bool(found.parent)}",
-            f"  kept           {_count(kept[0], 'message')}, about {kept[1]:,} tokens",
+            f"tidegate: session {name}, {requests}",
+            f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
             f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
             f"  saved          {saved if found.saved_tokens else 'nothing: every request was forwarded whole'}",
         ]

@@ -28,6 +28,7 @@ from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
+from tidegate.terminal.formats import format_count
 
 _TRACE_LINES: Final = 30
 _MAX_HITS: Final = 10
@@ -40,7 +41,6 @@ _RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
 _SHOWN_FIELDS: Final = (
     "role name kind id stage rule model tokens input_tokens output_tokens cache_read before after why text".split()
 )
-
 
 _PURPOSE_NAMES: Final = {
     "turn": "answers",
@@ -215,7 +215,7 @@ def _format_cap(cap: SpendCap) -> str:
 
 
 def _format_cost(total: CostTotal) -> str:
-    calls = f"{total.calls:,} call{'' if total.calls == 1 else 's'}"
+    calls = format_count(total.calls, "call")
     parts = [calls, f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
     parts += [f"{total.output_tokens:,} written"]
     parts += [f"{total.side_tokens:,} outside of answers"] if total.side_tokens else []

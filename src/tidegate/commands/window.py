@@ -13,6 +13,7 @@ from tidegate.session.reports.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
 from tidegate.session.summaries.drivers import add_focus_async
+from tidegate.terminal.formats import format_count
 
 _MAX_MESSAGES: Final = 12
 """Messages that `/context` lists one by one."""
@@ -121,7 +122,7 @@ def _format_distance(threshold: Threshold) -> str:
     parts = [f"{threshold.tokens_away:,} tokens away"] if threshold.tokens_away is not None else []
     if threshold.turns_away is not None:
         turns = math.ceil(threshold.turns_away)
-        parts.append(f"about {turns} turn{'' if turns == 1 else 's'}")
+        parts.append(f"about {format_count(turns, 'turn')}")
     return f", {', '.join(parts)}" if parts else ""
 
 

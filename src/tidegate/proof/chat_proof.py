@@ -18,6 +18,7 @@ from tidegate.models.provider import Delta, Reply
 from tidegate.proof.session_proof import Proof
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import list_sent_requests, render_past_request
+from tidegate.terminal.formats import format_count
 from tidegate.tui.agent_thread import AgentActivity, AgentOpened, EventLogged, ThreadEvent, TurnFinished
 
 _MAX_REASON_CHARS: Final = 100
@@ -114,7 +115,7 @@ def _describe_compactions(conversation: LiveConversation) -> list[str]:
         f" {shorten(each.why, _MAX_REASON_CHARS)}"
         for each in edits
     ]
-    return [f"\nwhat was done to the window: {len(edits)} {'compaction' if len(edits) == 1 else 'compactions'}", *found]
+    return [f"\nwhat was done to the window: {format_count(len(edits), 'compaction')}", *found]
 
 
 def _prove_fit(observer: ChatObserver) -> Proof:

@@ -11,6 +11,7 @@ from rich.text import Text
 from tidegate.datafolder.time_format import format_time
 from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.session.reports.window_usage import CategoryUsage, MessageUsage, WindowUsage
+from tidegate.terminal.formats import format_count
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.status.status_bar import classify_fill, format_token_count
 
@@ -99,7 +100,7 @@ def format_next_trigger(usage: WindowUsage) -> str:
         details.append(f"in {usage.next_threshold.tokens_away:,} tokens")
     if not usage.next_threshold.is_due and usage.next_threshold.turns_away is not None:
         turns = math.ceil(usage.next_threshold.turns_away)
-        details.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
+        details.append(f"about {format_count(turns, 'turn')}")
     rule = usage.next_threshold.rule.removeprefix(f"{usage.next_threshold.moment}/") or usage.next_threshold.stage
     return f"next compaction: {', '.join(details) or 'not yet'} ({rule})"
 
