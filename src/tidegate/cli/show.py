@@ -4,8 +4,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
+from tidegate.core.text.plural import format_count
 from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.terminal.formats import format_count
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.store.session_log import KeptLog

@@ -24,7 +24,7 @@ from tidegate.cli.wrapped_clients import (
     make_client_setup,
     make_resume_arguments,
 )
-from tidegate.terminal.formats import format_count
+from tidegate.core.text.plural import format_count
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder

@@ -14,6 +14,7 @@ from tidegate.commands.actions import PickSession, ResumeSession
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.archive.transfer import export_session
 from tidegate.datafolder.masking import EventMasker
@@ -28,7 +29,6 @@ from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
-from tidegate.terminal.formats import format_count
 
 _TRACE_LINES: Final = 30
 _MAX_HITS: Final = 10

@@ -9,11 +9,11 @@ from typing import Final
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import PIN
+from tidegate.core.text.plural import format_count
 from tidegate.session.reports.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
 from tidegate.session.summaries.drivers import add_focus_async
-from tidegate.terminal.formats import format_count
 
 _MAX_MESSAGES: Final = 12
 """Messages that `/context` lists one by one."""

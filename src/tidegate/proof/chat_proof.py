@@ -13,12 +13,12 @@ from tidegate.agent.loop import AgentEvent, RequestSent
 from tidegate.agent.runtime import UserNotice
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import Message, text_of
+from tidegate.core.text.plural import format_count
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.proof.session_proof import Proof
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import list_sent_requests, render_past_request
-from tidegate.terminal.formats import format_count
 from tidegate.tui.agent_thread import AgentActivity, AgentOpened, EventLogged, ThreadEvent, TurnFinished
 
 _MAX_REASON_CHARS: Final = 100

@@ -1,11 +1,6 @@
 """Numbers as people read them, for the commands and the chat."""
 
 
-def format_count(count: int, noun: str) -> str:
-    """For example "1 turn", "1,200 turns"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def format_byte_size(count: int) -> str:
     number = float(count)
     for unit in ("B", "kB", "MB"):

@@ -13,6 +13,7 @@ from tidegate.core.ledger.statements import mark_superseded, statements_of
 from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
 from tidegate.core.text.facts import split_runs, strip_punctuation
+from tidegate.core.text.plural import format_count
 from tidegate.core.view import Item, View, rules_given
 
 PIN: Final = "pin"
@@ -35,7 +36,7 @@ class LossTally(NamedTuple):
 
     def __str__(self) -> str:
         facts = (
-            f"of {self.checked:,} {'fact' if self.checked == 1 else 'facts'}, {self.present:,} are still in the view,"
+            f"of {format_count(self.checked, 'fact')}, {self.present:,} are still in the view,"
             f" {self.recoverable:,} can be recalled,"
             f" the ledger keeps {self.kept:,} and leaves out {self.left_out:,}"
         )

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from tidegate.core.text.plural import format_count
 from tidegate.datafolder.time_format import format_time
 from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.session.reports.window_usage import CategoryUsage, MessageUsage, WindowUsage
-from tidegate.terminal.formats import format_count
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.status.status_bar import classify_fill, format_token_count
 
