@@ -2,6 +2,7 @@
 
     python bench/gateway.py                               # direct and tidegate
     python bench/gateway.py --peer litellm=http://127.0.0.1:4000 --peer headroom=http://127.0.0.1:8787
+    python bench/gateway.py --soak                        # memory over 10,000 requests of 1,000 sessions
 
 The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
 the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
@@ -23,6 +24,8 @@ from typing import Any
 import httpx
 
 SMALL, LARGE = 1_000, 193_000
+SOAK_REQUESTS, SOAK_SESSIONS = 10_000, 1_000
+SOAK_MARKS = (1_000, 2_500, 5_000, 7_500, 10_000)
 KEY = "sk-bench-7f3a91c5d2e84b60a1f9c3d7e5b20846"
 """The key of the load. Some gateways want a key of their own: start them with this one."""
 ANSWER = "".join(
@@ -110,17 +113,22 @@ async def ask(http: httpx.AsyncClient, url: str, conversation: GrowingConversati
     return first, took
 
 
-async def measure(targets: dict[str, str], size: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Interleaved single requests, each of which extends the conversation before."""
+async def measure(
+    targets: dict[str, str], size: int, rounds: int, gateway_pid: int
+) -> tuple[dict[str, list[tuple[float, float]]], float]:
+    """Interleaved single requests, each of which extends the conversation before; and the gateway's CPU seconds."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
     conversations = {name: GrowingConversation(size, f"{size}-{name}") for name in targets}
+    before = 0.0
     async with httpx.AsyncClient(timeout=60) as http:
         for number in range(-3, rounds):
+            if number == 0:  # the first requests load the vocabulary and open the session
+                before = read_cpu_seconds(gateway_pid)
             for name, url in targets.items():
                 took = await ask(http, url, conversations[name])
                 if number >= 0:
                     found[name].append(took)
-    return found
+    return found, read_cpu_seconds(gateway_pid) - before
 
 
 async def measure_load(url: str, size: int, seconds: float) -> float:
@@ -175,6 +183,38 @@ def report(size: int, found: dict[str, list[tuple[float, float]]], loads: dict[s
         )
 
 
+async def soak(options: argparse.Namespace) -> None:
+    """Print the memory and the open files of a gateway while many sessions pass through it, eight at a time."""
+    upstream = await serve_upstream(options.upstream_port)
+    sessions = [GrowingConversation(3_000, f"soak-{number}") for number in range(SOAK_SESSIONS)]
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = await start_gateway(folder, options.port, upstream.sockets[0].getsockname()[1])
+        url, done = f"http://127.0.0.1:{options.port}", 0
+
+        async def work(first: int) -> None:
+            nonlocal done
+            async with httpx.AsyncClient(timeout=60, verify=False) as http:
+                for _ in range(SOAK_REQUESTS // SOAK_SESSIONS):
+                    for conversation in sessions[first::8]:
+                        await ask(http, url, conversation)
+                        done += 1
+                        if done in SOAK_MARKS:
+                            print(f"{done:>7,} requests  {describe_process(gateway.pid)}", flush=True)
+
+        try:
+            await asyncio.gather(*map(work, range(8)))
+        finally:
+            gateway.terminate()
+            await gateway.wait()
+    upstream.close()
+
+
+def describe_process(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status").read_text()
+    memory = int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return f"{memory:6.1f} MB  {len(list(Path(f'/proc/{pid}/fd').iterdir()))} open files"
+
+
 async def run(options: argparse.Namespace) -> None:
     upstream = await serve_upstream(options.upstream_port)
     port = upstream.sockets[0].getsockname()[1]
@@ -184,15 +224,13 @@ async def run(options: argparse.Namespace) -> None:
         targets = {"direct": f"http://127.0.0.1:{port}", "tidegate": f"http://127.0.0.1:{options.port}", **peers}
         try:
             for size in (SMALL, LARGE):
-                before = read_cpu_seconds(gateway.pid)
-                found = await measure(targets, size, options.rounds)
-                spent = (read_cpu_seconds(gateway.pid) - before) / (options.rounds + 3)
+                found, spent = await measure(targets, size, options.rounds, gateway.pid)
                 loads: dict[str, list[float]] = {name: [] for name in targets}
                 for _ in range(3):
                     for name, url in targets.items():
                         loads[name].append(await measure_load(url, size, options.seconds))
                 report(size, found, loads)
-                print(f"  the gateway used {spent * 1e3:.1f} ms of CPU for a request")
+                print(f"  the gateway used {spent / options.rounds * 1e3:.1f} ms of CPU for a request")
         finally:
             gateway.terminate()
             await gateway.wait()
@@ -206,8 +244,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=18484, help="of the gateway")
     parser.add_argument("--upstream-port", type=int, default=18485, help="of the upstream")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="another gateway that runs")
+    parser.add_argument("--soak", action="store_true", help="memory over many requests and sessions, no times")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    asyncio.run(run(parser.parse_args()))
+    options = parser.parse_args()
+    asyncio.run(soak(options) if options.soak else run(options))
 
 
 if __name__ == "__main__":

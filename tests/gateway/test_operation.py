@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -184,6 +185,55 @@ def test_endless_headers_close_the_connection(tmp_path: Path) -> None:
             )
             with pytest.raises((ConnectionError, AssertionError)):
                 assert await send_raw(running, data) == b"never"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("data", [b"", b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow"])
+def test_headers_that_do_not_arrive_close_the_connection(data: bytes, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with run_gateway(tmp_path, header_timeout=0.2) as running:
+            assert await send_raw(running, data) == b""
+
+    asyncio.run(run())
+
+
+def test_headers_that_trickle_in_close_the_connection(tmp_path: Path) -> None:
+    """A slow loris: a byte now and then does not keep the connection."""
+
+    async def run() -> None:
+        async with run_gateway(tmp_path, header_timeout=0.5) as running:
+            host, port = running.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+            ended = asyncio.ensure_future(reader.read())
+            async with asyncio.timeout(30):
+                while not ended.done():
+                    writer.write(b"x-a: b\r\n")
+                    await asyncio.sleep(0.05)
+            writer.close()
+            with suppress(ConnectionError):
+                assert ended.result() == b""
+
+    asyncio.run(run())
+
+
+def test_a_hundred_megabytes_are_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", ["one"]) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
+            host, port = running.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100000000\r\n\r\n")
+            answered = asyncio.ensure_future(reader.readuntil(b"\r\n"))
+            with suppress(ConnectionError):
+                for _ in range(100):
+                    writer.write(b"x" * 1_000_000)
+                    await writer.drain()
+            assert b" 413 " in await answered
+            writer.close()
+            async with open_http() as http:
+                assert (await post(http, running)).status_code == 200
+        assert len(fake.seen) == 1
 
     asyncio.run(run())
 

@@ -33,12 +33,14 @@ from tidegate.gateway.http_body import (
     answer_headers,
     decompress,
     read_body,
+    read_headers,
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
+from tidegate.gateway.upstream_connection import UpstreamResponse
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
 from tidegate.session.answer_copy import AnswerCopy
@@ -187,7 +189,7 @@ class Gateway:
         await self._run_until_disconnect(page.answer(request, answer), receive)
 
     def _read_headers(self, scope: dict[str, Any]) -> dict[str, str]:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = read_headers(scope["headers"])
         check_host(self._settings, headers)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
@@ -328,7 +330,7 @@ class Gateway:
                 failure: bytes | None = None
                 if response.status_code >= 400:
                     failure = await _read_bounded(response)
-                    if self._shrink(exchange, response.status_code, failure, dict(response.headers)):
+                    if self._shrink(exchange, response.status_code, failure, read_headers(response.raw_headers)):
                         continue
                     await self._pass_on_failure(answer, response, failure)
                     return
@@ -337,12 +339,12 @@ class Gateway:
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
 
-    async def _pass_on_failure(self, answer: ClientAnswer, response: httpx.Response, failure: bytes) -> None:
+    async def _pass_on_failure(self, answer: ClientAnswer, response: UpstreamResponse, failure: bytes) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
             self._log_line(f"the upstream refused to continue an answer: {response.status_code}")
             answer.is_broken = True
             await answer.finish()
-        await answer.send_whole(response.status_code, answer_headers(response.headers.raw), failure)
+        await answer.send_whole(response.status_code, answer_headers(response.raw_headers), failure)
 
     async def _continue(self, exchange: _Exchange, recall: HiddenRecall) -> None:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
@@ -388,9 +390,10 @@ class Gateway:
         self.metrics.count("overflows", dialect=exchange.client.dialect)
         return True
 
-    async def _pass_on(self, exchange: _Exchange, response: httpx.Response, answer: ClientAnswer) -> bool:
+    async def _pass_on(self, exchange: _Exchange, response: UpstreamResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        kind = read_headers(response.raw_headers).get("content-type", "")
+        is_stream = kind.startswith("text/event-stream")
         copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
         stream.start(is_stream=is_stream)
         held: list[bytes] = []
@@ -405,11 +408,12 @@ class Gateway:
                     if not is_stream or not (copy.has_begun or copy.error):
                         held.append(stream.feed(piece))
                         continue
-                    await answer.start(response.status_code, answer_headers(response.headers.raw))
+                    await answer.start(response.status_code, answer_headers(response.raw_headers))
                 await answer.send_piece(b"".join([*held, stream.feed(piece[:before_end])]))
                 held.clear()
+                ending = stream.feed(piece[before_end:])  # says whether hidden calls follow, which the log needs
                 await self._record_if_whole(exchange, copy)
-                await answer.send_piece(stream.feed(piece[before_end:]))
+                await answer.send_piece(ending)
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
@@ -425,7 +429,7 @@ class Gateway:
             return False
         if not answer.status:
             body = b"".join([*held, rest])
-            await answer.send_whole(response.status_code, answer_headers(response.headers.raw), body)
+            await answer.send_whole(response.status_code, answer_headers(response.raw_headers), body)
         else:
             await answer.send_piece(rest)
             await answer.finish()
@@ -473,7 +477,7 @@ class Gateway:
     async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
         async with await self._upstream_clients.send(request, body) as response:
-            await answer.start(response.status_code, answer_headers(response.headers.raw))
+            await answer.start(response.status_code, answer_headers(response.raw_headers))
             try:
                 async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
@@ -487,10 +491,10 @@ def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
 
 
-async def _read_bounded(response: httpx.Response) -> bytes:
+async def _read_bounded(response: UpstreamResponse) -> bytes:
     body = bytearray()
     with suppress(httpx.HTTPError):
-        async for piece in response.aiter_raw():
+        async for piece in response.read_pieces():
             body += piece
             if len(body) > _MAX_ERROR_BYTES:
                 break

@@ -2,10 +2,10 @@
 
 import asyncio
 
-import httpx
 import msgspec
 
 from tidegate.gateway.http_body import RawHeaders, Send
+from tidegate.gateway.upstream_connection import UpstreamResponse
 
 
 class GatewayRefusal(Exception):
@@ -27,14 +27,14 @@ class OwnPage(Exception):
 class OpenResponse:
     """Closes the answer of an upstream at the end, also if the client is gone."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: UpstreamResponse) -> None:
         self._response = response
 
-    async def __aenter__(self) -> httpx.Response:
+    async def __aenter__(self) -> UpstreamResponse:
         return self._response
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self._response.aclose())
+        await asyncio.shield(self._response.close())
 
 
 class ClientAnswer:

@@ -92,6 +92,11 @@ def _inflate_zstd(body: bytes, limit: int) -> bytes:
     return b"".join(found)
 
 
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by their names in lower case. Of several with one name, the last."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+
+
 def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[str] = ()) -> RawHeaders:
     """The headers of a request as they are passed on. Answers are asked for uncompressed, so that they can be read."""
     pairs = list(headers)

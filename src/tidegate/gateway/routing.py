@@ -13,7 +13,9 @@ Handling = Literal["manage", "count", "proxy"]
 
 _SESSION_PREFIX: Final = re.compile(r"/s/([^/]+)(/.*)")
 _GEMINI_METHOD: Final = re.compile(r":(generateContent|streamGenerateContent|rawPredict|streamRawPredict)\Z")
-_MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):")
+_MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):|/deployments/([^/]+)/")
+_AZURE_PREFIX: Final = "/openai/deployments/"
+_VERTEX_COUNT: Final = "/models/count-tokens:rawPredict"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_CHARS: Final = 80
 
@@ -36,7 +38,9 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
         session, path = clean_id(unquote(named[1])), named[2]
     first, _, rest = path[1:].partition("/")
     upstream = next((each for each in upstreams if each.name == first), None)
-    if upstream is not None:
+    if upstream is not None and path.startswith(_AZURE_PREFIX):  # its own path, which only looks like our prefix
+        path = path if not upstream.url.endswith("/openai") else "/" + rest
+    elif upstream is not None:
         path = "/" + rest
     elif "chatgpt-account-id" in headers:  # the login of a ChatGPT subscription, which only this address accepts
         upstream = next(each for each in upstreams if each.name == CHATGPT_UPSTREAM)
@@ -47,7 +51,7 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
     handling, dialect = _find_handling(method, path, headers)
     model = _MODEL_IN_PATH.search(path)
     target = _join_paths(upstream.url, path)
-    return Route(upstream, target, handling, dialect, session, unquote(model[1]) if model else "")
+    return Route(upstream, target, handling, dialect, session, unquote(model[1] or model[2]) if model else "")
 
 
 def _join_paths(url: str, path: str) -> str:
@@ -59,7 +63,7 @@ def _join_paths(url: str, path: str) -> str:
 
 
 def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
-    if "/messages" in path or path == "/complete":
+    if "/messages" in path or path == "/complete" or _is_signed(headers):
         return "anthropic"
     if _GEMINI_METHOD.search(path) or path.startswith("/v1beta"):
         return "gemini"
@@ -70,12 +74,17 @@ def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
     return "gemini" if "x-goog-api-key" in headers else "openai"
 
 
+def _is_signed(headers: Mapping[str, str]) -> bool:
+    """Whether the request is signed for AWS (Bedrock): then it must not be changed."""
+    return headers.get("authorization", "").startswith("AWS4-")
+
+
 def _find_handling(method: str, path: str, headers: Mapping[str, str]) -> tuple[Handling, str]:
-    if method != "POST" or headers.get("authorization", "").startswith("AWS4-"):
-        return "proxy", ""  # a signed request must not be changed
+    if method != "POST" or _is_signed(headers):
+        return "proxy", ""
     if path.endswith("/messages"):
         return "manage", "anthropic"
-    if path.endswith("/messages/count_tokens"):
+    if path.endswith(("/messages/count_tokens", _VERTEX_COUNT)):
         return "count", "anthropic"
     if path.endswith("/chat/completions"):
         return "manage", "openai_chat"

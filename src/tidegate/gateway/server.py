@@ -16,7 +16,6 @@ from tidegate.core.errors import BadInput
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.settings import GatewaySettings
 
-_HEADER_TIMEOUT: Final = 15.0
 _KEEP_ALIVE: Final = 75
 _BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 131_072
@@ -25,7 +24,7 @@ _MAX_HEADER_BYTES: Final = 131_072
 class BoundedHttpProtocol(HttpToolsProtocol):
     """A connection whose headers must arrive in time and be of bounded size, else it is closed."""
 
-    header_timeout = _HEADER_TIMEOUT
+    header_timeout = 15.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -96,12 +95,15 @@ class GatewayServer(uvicorn.Server):
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
+    class Connection(BoundedHttpProtocol):
+        header_timeout = settings.header_timeout
+
     config = uvicorn.Config(
         gateway,
         **{
             "host": settings.host,
             "port": settings.port,
-            "http": BoundedHttpProtocol,
+            "http": Connection,
             "ws": "none",
             "lifespan": "on",
             "log_config": None,

@@ -66,6 +66,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body: int = 64_000_000
     max_answer: int = 64_000_000
     max_header_bytes: int = 65_536
+    header_timeout: float = 15.0
     body_timeout: float = 60.0
     connect_timeout: float = 10.0
     answer_timeout: float = 600.0

@@ -21,7 +21,7 @@ import msgspec
 
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.errors import BadInput, BadRequest, TooSmall
-from tidegate.core.messages import Message, Text
+from tidegate.core.messages import Message, Text, Tool
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.replay.recording_file import RecordedLine
@@ -47,6 +47,7 @@ _Json = dict[str, object]
 class ReplaySetup(msgspec.Struct, frozen=True):
     """The settings of a replay. Each request is validated in every one of the `dialects`.
 
+    `tools` are definitions that take room in every request, as those of a live client do; recordings have none.
     Requests are rendered and validated incrementally. Every `fresh_interval` calls (0: never) they are also rendered
     and validated from scratch and must come out the same. With `explain` the report describes every edit.
     """
@@ -57,6 +58,7 @@ class ReplaySetup(msgspec.Struct, frozen=True):
     dialects: tuple[str, ...] = (MAIN_DIALECT,)
     fresh_interval: int = 0
     explain: bool = False
+    tools: tuple[Tool, ...] = ()
 
 
 def replay_session(
@@ -110,6 +112,7 @@ class _ReplayRun:
             window=setup.window,
             wire=MAIN_DIALECT,
             system="\n\n".join(text for text in system if text),
+            tools=setup.tools,
             count=setup.count,
             clock=lambda: self._time,
         )

@@ -1,0 +1,172 @@
+# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
+"""What upstreams do with a connection: answers of any framing, answers that break a rule, connections that are kept."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.gateway.scripted_client import headers_of
+from tests.gateway.serving import open_http, run_gateway
+from tidegate.gateway.settings import Upstream
+
+ANSWER = b'{"id": "x", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "hello"}]}'
+BODY = {"model": "claude-opus-4-6", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}
+LENGTH = b"content-length: %d\r\n" % len(ANSWER)
+
+
+class RawUpstream:
+    """Answers the requests with given bytes, one after the other. `None` closes the connection without an answer."""
+
+    def __init__(self, *answers: bytes | None, close_after: bool = False) -> None:
+        self._answers = list(answers)
+        self._close_after = close_after
+        self.heads: list[bytes] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self._answers:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
+                self.heads.append(head)
+                answer = self._answers.pop(0)
+                if answer is None:
+                    break
+                writer.write(answer)
+                await writer.drain()
+                if self._close_after:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+
+@asynccontextmanager
+async def serve_raw(upstream: RawUpstream) -> AsyncIterator[Upstream]:
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+    async with server:
+        yield Upstream("anthropic", "anthropic", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base")
+
+
+def ask(
+    folder: Path, upstream: RawUpstream, times: int = 1, path: str = "/v1/messages", timeout: float = 60.0
+) -> list[httpx.Response]:
+    async def run() -> list[httpx.Response]:
+        async with (
+            serve_raw(upstream) as at,
+            run_gateway(folder, at, answer_timeout=timeout) as running,
+            open_http() as http,
+        ):
+            return [
+                await http.post(running.url + path, json=BODY, headers=headers_of("anthropic")) for _ in range(times)
+            ]
+
+    return asyncio.run(run())
+
+
+def chunked(body: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(body[at : at + 7]), body[at : at + 7]) for at in range(0, len(body), 7))
+
+
+HINTS = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
+JSON_TYPE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "close_after"),
+    [
+        (JSON_TYPE + LENGTH + b"\r\n" + ANSWER, False),
+        (JSON_TYPE + b"transfer-encoding: chunked\r\n\r\n" + chunked(ANSWER) + b"0\r\n\r\n", False),
+        (JSON_TYPE + b"\r\n" + ANSWER, True),  # it ends with the connection
+        (HINTS + JSON_TYPE + LENGTH + b"\r\n" + ANSWER, False),
+        (b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n" + ANSWER, True),
+    ],
+)
+def test_an_answer_of_any_framing_is_passed_on(answer: bytes, close_after: bool, tmp_path: Path) -> None:
+    (response,) = ask(tmp_path, RawUpstream(answer, close_after=close_after))
+    assert (response.status_code, response.content) == (200, ANSWER)
+    assert "link" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 9\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\ntransfer-encoding: chunked\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello",
+        b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\nhello",  # fewer bytes than it says
+        b"HTTP/1.1 200 OK\r\n" + b"x-filler: " + b"a" * 400_000,
+    ],
+)
+def test_an_answer_that_is_no_http_is_a_502(answer: bytes | None, tmp_path: Path) -> None:
+    (response,) = ask(tmp_path, RawUpstream(answer, close_after=True))
+    assert response.status_code == 502
+    assert response.json()["error"]["type"] == "api_error"
+
+
+def test_more_bytes_than_the_length_says_are_not_passed_on(tmp_path: Path) -> None:
+    smuggled = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nstolen"
+    whole = JSON_TYPE + LENGTH + b"\r\n" + ANSWER
+    upstream = RawUpstream(whole + smuggled, whole)
+    first, second = ask(tmp_path, upstream, times=2)
+    assert first.content == second.content == ANSWER
+    assert upstream.connections == 2  # the first is not used again
+
+
+def test_a_connection_is_used_again_unless_the_upstream_closes_it(tmp_path: Path) -> None:
+    whole = JSON_TYPE + LENGTH + b"\r\n" + ANSWER
+    upstream = RawUpstream(whole, whole, JSON_TYPE + b"connection: close\r\n" + LENGTH + b"\r\n" + ANSWER, whole)
+    assert [response.status_code for response in ask(tmp_path, upstream, times=4)] == [200] * 4
+    assert upstream.connections == 2
+
+
+def test_an_upstream_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    (response,) = ask(tmp_path, RawUpstream(b""), timeout=0.2)
+    assert response.status_code == 502
+
+
+def test_the_path_and_the_query_arrive_as_they_were_sent(tmp_path: Path) -> None:
+    upstream = RawUpstream(JSON_TYPE + LENGTH + b"\r\n" + ANSWER)
+    ask(tmp_path, upstream, path="/v1/messages?beta=true&x=%20a%2F;b")
+    assert upstream.heads[0].startswith(b"POST /base/v1/messages?beta=true&x=%20a%2F;b HTTP/1.1\r\nhost: 127.0.0.1:")
+
+
+def test_a_slow_client_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """The upstream is not read faster than the client takes the answer."""
+    piece, sent = b"x" * 65_536, 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")
+        try:
+            while True:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+        except ConnectionError:
+            writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(pour, "127.0.0.1", 0)
+        upstream = Upstream("anthropic", "anthropic", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with server, run_gateway(tmp_path, upstream, max_answer=10**12) as running, open_http() as http:
+            async with http.stream("POST", running.url + "/anthropic/v1/files", content=b"x") as response:
+                async for _ in response.aiter_raw():
+                    break
+                before = -1
+                while before != sent:  # until everything between is full
+                    before = sent
+                    await asyncio.sleep(0.5)
+
+    asyncio.run(run())
+    assert sent < 64_000_000
