@@ -137,7 +137,7 @@ def test_an_upstream_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 def test_the_path_and_the_query_arrive_as_they_were_sent(tmp_path: Path) -> None:
     upstream = RawUpstream(JSON_TYPE + LENGTH + b"\r\n" + ANSWER)
     ask(tmp_path, upstream, path="/v1/messages?beta=true&x=%20a%2F;b")
-    assert upstream.heads[0].startswith(b"POST /base/v1/messages?beta=true&x=%20a%2F;b HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert upstream.heads[0].startswith(b"POST /base/v1/messages?beta=true&x=%20a%2F;b HTTP/1.1\r\n")
 
 
 def test_a_slow_client_does_not_fill_the_memory(tmp_path: Path) -> None:

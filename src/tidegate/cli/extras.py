@@ -17,6 +17,7 @@ _EXTRAS = {
     "fsspec": "cluster",
     "opentelemetry": "otel",
     "xllamacpp": "local",
+    "aiohttp": "gateway",
     "httptools": "gateway",
     "uvicorn": "gateway",
     "zstandard": "gateway",

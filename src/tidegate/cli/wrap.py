@@ -113,7 +113,7 @@ def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Names
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("uvicorn", "httptools", "zstandard")
+    require_packages("aiohttp", "uvicorn", "httptools", "zstandard")
 
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.chat import find_last_session

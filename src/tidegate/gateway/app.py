@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-import httpx
+import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
@@ -40,7 +40,6 @@ from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
-from tidegate.gateway.upstream_connection import UpstreamResponse
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
 from tidegate.session.answer_copy import AnswerCopy
@@ -328,9 +327,9 @@ class Gateway:
             body = self._write_body(request, exchange)
             async with await self._upstream_clients.send(request, body) as response:
                 failure: bytes | None = None
-                if response.status_code >= 400:
+                if response.status >= 400:
                     failure = await _read_bounded(response)
-                    if self._shrink(exchange, response.status_code, failure, read_headers(response.raw_headers)):
+                    if self._shrink(exchange, response.status, failure, read_headers(response.raw_headers)):
                         continue
                     await self._pass_on_failure(answer, response, failure)
                     return
@@ -339,12 +338,12 @@ class Gateway:
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
 
-    async def _pass_on_failure(self, answer: ClientAnswer, response: UpstreamResponse, failure: bytes) -> None:
+    async def _pass_on_failure(self, answer: ClientAnswer, response: aiohttp.ClientResponse, failure: bytes) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
-            self._log_line(f"the upstream refused to continue an answer: {response.status_code}")
+            self._log_line(f"the upstream refused to continue an answer: {response.status}")
             answer.is_broken = True
             await answer.finish()
-        await answer.send_whole(response.status_code, answer_headers(response.raw_headers), failure)
+        await answer.send_whole(response.status, answer_headers(response.raw_headers), failure)
 
     async def _continue(self, exchange: _Exchange, recall: HiddenRecall) -> None:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
@@ -390,7 +389,7 @@ class Gateway:
         self.metrics.count("overflows", dialect=exchange.client.dialect)
         return True
 
-    async def _pass_on(self, exchange: _Exchange, response: UpstreamResponse, answer: ClientAnswer) -> bool:
+    async def _pass_on(self, exchange: _Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         kind = read_headers(response.raw_headers).get("content-type", "")
         is_stream = kind.startswith("text/event-stream")
@@ -408,7 +407,7 @@ class Gateway:
                     if not is_stream or not (copy.has_begun or copy.error):
                         held.append(stream.feed(piece))
                         continue
-                    await answer.start(response.status_code, answer_headers(response.raw_headers))
+                    await answer.start(response.status, answer_headers(response.raw_headers))
                 await answer.send_piece(b"".join([*held, stream.feed(piece[:before_end])]))
                 held.clear()
                 ending = stream.feed(piece[before_end:])  # says whether hidden calls follow, which the log needs
@@ -417,7 +416,7 @@ class Gateway:
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
-        except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
+        except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
             self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
@@ -429,7 +428,7 @@ class Gateway:
             return False
         if not answer.status:
             body = b"".join([*held, rest])
-            await answer.send_whole(response.status_code, answer_headers(response.raw_headers), body)
+            await answer.send_whole(response.status, answer_headers(response.raw_headers), body)
         else:
             await answer.send_piece(rest)
             await answer.finish()
@@ -477,11 +476,11 @@ class Gateway:
     async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
         async with await self._upstream_clients.send(request, body) as response:
-            await answer.start(response.status_code, answer_headers(response.raw_headers))
+            await answer.start(response.status, answer_headers(response.raw_headers))
             try:
                 async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
-            except (httpx.HTTPError, TimeoutError, BodyTooLarge) as failure:
+            except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
                 self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
@@ -491,10 +490,10 @@ def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
 
 
-async def _read_bounded(response: UpstreamResponse) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
-    with suppress(httpx.HTTPError):
-        async for piece in response.read_pieces():
+    with suppress(aiohttp.ClientError, TimeoutError):
+        async for piece in response.content.iter_any():
             body += piece
             if len(body) > _MAX_ERROR_BYTES:
                 break

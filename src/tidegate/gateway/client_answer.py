@@ -1,11 +1,9 @@
 """The answer of the gateway to a client: passed on from the upstream, or its own."""
 
-import asyncio
-
+import aiohttp
 import msgspec
 
 from tidegate.gateway.http_body import RawHeaders, Send
-from tidegate.gateway.upstream_connection import UpstreamResponse
 
 
 class GatewayRefusal(Exception):
@@ -27,14 +25,14 @@ class OwnPage(Exception):
 class OpenResponse:
     """Closes the answer of an upstream at the end, also if the client is gone."""
 
-    def __init__(self, response: UpstreamResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def __aenter__(self) -> UpstreamResponse:
+    async def __aenter__(self) -> aiohttp.ClientResponse:
         return self._response
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self._response.close())
+        self._response.close()
 
 
 class ClientAnswer:
