@@ -282,7 +282,7 @@ class _RunWatch:
             f"  saved          {saved if found.saved_tokens else 'nothing: every request was forwarded whole'}",
         ]
         if left[0]:
-            lines.append(f"  read them with `tidegate recall {name} WORDS` or `tidegate show {name}`")
+            lines.append(f"  to read them   tidegate recall {name} WORDS")
         return lines
 
     def _count_messages(self, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
