@@ -4,7 +4,9 @@
 
 The app runs on a screen that nobody sees, with real keys, real tools and a model that speaks from a script (see
 pictures_story.py); what stands on its screen is written as SVG. The page is what `tidegate view` writes of the same
-session, looked at in a headless Chromium. `--show` prints the screens as text and makes nothing.
+session, looked at in a headless Chromium. The run of `tidegate wrap`, the page of the gateway and the report of the lab
+are made by the commands, too (pictures_gateway.py, pictures_page.py). `--show` prints the screens of the app as text
+and makes nothing.
 """
 
 import argparse
@@ -19,11 +21,13 @@ from contextlib import asynccontextmanager, chdir, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pictures_page import picture_of_page
+from pictures_gateway import photograph_gateway, run_wrap
+from pictures_page import picture_of_lab, picture_of_page
 from pictures_story import CONFIG, SESSION, Clock, Model, Turn, make_project, story
 from rich.color import Color
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
+from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -33,10 +37,12 @@ from tidegate.agent.config.launch import LaunchOptions
 from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.themes import DARK_THEME
 
 CHAT = (100, 48)
 PANE = (100, 28)
 TIMELINE = (100, 18)
+PRINTED = 90
 PROJECT = "shop"
 LOOKS = 100
 SHAPE = 0.6
@@ -92,7 +98,10 @@ def main() -> int:
         out.mkdir(parents=True, exist_ok=True)
         for screen in screens:
             report(out / f"{screen.name}.svg", screen.svg.encode())
+        report(out / "wrap.svg", draw_text(run_wrap(folder), "tidegate wrap claude").encode())
         report(out / "view.png", picture_of_page(folder / "data", SESSION, folder / "view.html"))
+        report(out / "gateway.png", photograph_gateway(folder))
+        report(out / "lab.png", picture_of_lab(folder))
     return 0
 
 
@@ -208,6 +217,19 @@ def taken(app: ChatApp, name: str, title: str) -> Screen:
     console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens, simplify=True))
     svg = console.export_svg(title=title, theme=ground(app), code_format=FORMAT, font_aspect_ratio=SHAPE, unique_id="t")
     return Screen(name, text_of(app), whole(svg))
+
+
+def draw_text(text: str, title: str) -> str:
+    """Printed lines as a picture of a terminal in the colours of the app."""
+    lines = text.rstrip("\n").split("\n")
+    console = Console(width=PRINTED, height=len(lines), file=io.StringIO(), force_terminal=True, record=True)
+    console.print(Text(text.rstrip("\n")))
+    palette = [DARK_THEME.panel or "#222833", DARK_THEME.foreground or "#d6dae0"]
+    back, front = (Color.parse(each).get_truecolor() for each in palette)
+    theme = TerminalTheme(back, front, [back] * 8, None)
+    return whole(
+        console.export_svg(title=title, theme=theme, code_format=FORMAT, font_aspect_ratio=SHAPE, unique_id="t")
+    )
 
 
 def whole(svg: str) -> str:

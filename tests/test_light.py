@@ -26,6 +26,12 @@ def test_importing_loads_little() -> None:
     assert not {name for name in session if name in slow or name.partition(".")[0] in slow}
 
 
+def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
+    """Until `tidegate chat` can show that it is loading, every import is time in which nothing is on the screen."""
+    slow = {"asyncio", "msgspec", "ssl", "logging", "subprocess", "shutil", "tempfile", "textual", "rich", "httpx"}
+    assert not slow & loaded_modules("import tidegate.cli.main")
+
+
 def test_few_dependencies() -> None:
     dependencies = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["dependencies"]
     names = {re.split("[<>=]", each)[0] for each in dependencies}

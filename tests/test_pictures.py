@@ -40,9 +40,9 @@ def test_the_readme_shows_one_picture() -> None:
     assert set(find_shown(README)) == {"chat.svg"}
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("name", [*SCREENS, "wrap"])
 def test_a_screen_fetches_nothing(name: str) -> None:
-    text = (PICTURES / f"{name}.svg").read_text("utf-8")
+    text = re.sub(r"http://127\.0\.0\.1:\d+/ui", "", (PICTURES / f"{name}.svg").read_text("utf-8"))  # printed by wrap
     assert len(text) < 200_000
     assert re.findall(r"\w+:?//[^\s\"'<]*", text.replace("&#160;//&#160;", "")) == [SVG]
     assert not re.search(r"@import|@font-face|href|<(script|image|use|foreignObject)|url\((?!#)|\son\w+=", text)
@@ -56,8 +56,14 @@ def chunks(png: bytes) -> Iterator[str]:
         at += size + 12
 
 
-def test_the_page_is_a_small_picture_and_nothing_else() -> None:
-    png = (PICTURES / "view.png").read_bytes()
+def test_the_picture_of_wrap_has_the_summary() -> None:
+    for words_of_it in ("watch", "kept", "left", "saved", "recall"):
+        assert words_of_it in drawn("wrap")
+
+
+@pytest.mark.parametrize("name", ["view", "gateway", "lab"])
+def test_a_page_is_a_small_picture_and_nothing_else(name: str) -> None:
+    png = (PICTURES / f"{name}.png").read_bytes()
     assert len(png) < 300_000
     assert struct.unpack(">I", png[16:20]) == (1280,)
     assert set(chunks(png)) == {"IHDR", "PLTE", "IDAT", "IEND"}

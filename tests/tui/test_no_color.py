@@ -44,7 +44,12 @@ def test_no_color_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_co
             (tmp_path / "work" / "a.py").write_text("port = 1\n")
             await stage.say("Edit it.")
             await stage.sees("May edit run?")
-            for key, words in (("1", "Done."), ("ctrl+up", "› ▸ edit"), ("ctrl+o", "- port = 1"), ("f2", "next:")):
+            for key, words in (
+                ("1", "Done."),
+                ("ctrl+up", "› ▸ edit"),
+                ("ctrl+o", "- port = 1"),
+                ("f2", "next compaction:"),
+            ):
                 assert any(map(has_color, segments(stage))) != no_color
                 await stage.press(key)
                 await stage.sees(words)

@@ -121,7 +121,9 @@ def test_the_cost_is_separated_by_purpose_also_after_an_interrupt(tmp_path: Path
             await stage.say("/cost")
             for words in ("  answers: ", "  interrupted answers: ", "  summaries: "):
                 await stage.sees(words)
-            lines = [line for line in stage.lines() if "of it " in line or "calls," in line]
+            lines = [
+                line for line in stage.lines() if re.search(r"calls,|  (answers|interrupted answers|summaries): ", line)
+            ]
             numbers = [
                 int(match[1].replace(",", "")) for line in lines if (match := re.search(r": ([\d,]+) tokens", line))
             ]

@@ -1,6 +1,9 @@
 """Nothing that a model or a tool wrote gives orders to the terminal, and no secret is shown."""
 
+import json
 import re
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -129,7 +132,7 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
                 written = "".join(stage.lines())
                 assert not ORDERS.search(written)
                 assert KEY not in written
-            await stage.sees("next:")
+            await stage.sees("next compaction:")
             await stage.press("escape", "ctrl+home")
             await stage.pilot.pause()
             assert "look" in stage.text()
@@ -193,6 +196,14 @@ def test_hostile_tool_output_leaves_the_screen_intact(size: tuple[int, int], tmp
                 check_frame(stage, *size)
 
     played(play)
+
+
+def test_a_line_of_100_megabytes_takes_little_memory(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.tui.long_line", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    peak = json.loads(done.stdout)
+    assert peak["after"] - peak["before"] < 50_000  # kilobytes; the line has 100,000
 
 
 def test_escapes_in_a_paste_are_no_keys_however_it_comes() -> None:

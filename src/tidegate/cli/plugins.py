@@ -2,10 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_command, format_examples
-from tidegate.plugins import Plugin, PluginKind
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.plugins import Plugin, PluginKind
 
 _ABOUT = (
     "List the stages, tools, importers, providers and stores that installed packages offer. Each is loaded and checked;"
@@ -46,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_FAILED if is_broken else EXIT_OK
 
 
-def _check(plugin: Plugin) -> None:
+def _check(plugin: "Plugin") -> None:
     """Raise BadInput if a plugin cannot be used."""
     from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
     from tidegate.agent.plugin_provider import load_provider_plugin

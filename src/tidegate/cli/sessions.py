@@ -1,7 +1,6 @@
 """`tidegate sessions`: the list of the kept sessions."""
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +28,8 @@ def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Se
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
     columns, room = range(len(heads)), _MAX_TITLE_CHARS
     if sys.stdout.isatty():
+        import shutil  # slow to import
+
         terminal = shutil.get_terminal_size().columns
         if terminal - sum(widths) - 2 * len(heads) < _MIN_TITLE_CHARS:
             columns = range(0, len(heads), 3)

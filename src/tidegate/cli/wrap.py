@@ -1,18 +1,13 @@
 """`tidegate wrap`: a client started behind a gateway of its own, in one command."""
 
 import argparse
-import asyncio
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 from urllib.parse import quote
-
-import msgspec
 
 from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_command, add_data_options
@@ -27,6 +22,8 @@ from tidegate.cli.wrapped_clients import (
 from tidegate.core.text.plural import format_count
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from asyncio.subprocess import Process
+
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.metrics import ForwardedRequest
@@ -115,6 +112,11 @@ def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Names
 def run(options: argparse.Namespace) -> int:
     require_packages("aiohttp", "uvicorn", "httptools", "zstandard")
 
+    import asyncio
+    import shutil
+
+    import msgspec
+
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.chat import find_last_session
     from tidegate.cli.data_location import open_data_folder
@@ -181,6 +183,9 @@ async def _run_client(
     quiet: bool,
 ) -> int:
     """Run the client until it ends, with the gateway beside it. Return its exit status."""
+    import asyncio
+    import tempfile
+
     from tidegate.gateway.server import serve_in_background
 
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
@@ -211,7 +216,9 @@ def _make_environment(changed: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **direct, **changed}
 
 
-def _forward_signals(process: asyncio.subprocess.Process) -> None:
+def _forward_signals(process: "Process") -> None:
+    import asyncio
+
     loop = asyncio.get_running_loop()
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
 
@@ -225,13 +232,12 @@ def _forward_signals(process: asyncio.subprocess.Process) -> None:
         loop.add_signal_handler(number, (lambda _: None) if has_terminal else forward, number)
 
 
-class _SessionSum(msgspec.Struct):
+class _SessionSum:
     """What was sent for one session in this run."""
 
-    parent: str
-    requests: int = 0
-    tokens: int = 0
-    saved_tokens: int = 0
+    def __init__(self, parent: str) -> None:
+        self.parent = parent
+        self.requests = self.tokens = self.saved_tokens = 0
 
 
 class _RunWatch:
@@ -274,7 +280,7 @@ class _RunWatch:
             f"  saved          {saved if found.saved_tokens else 'nothing: every request was forwarded whole'}",
         ]
         if left[0]:
-            lines.append(f"  read them with `tidegate recall {name} WORDS` or `tidegate show {name}`")
+            lines.append(f"  to read them   tidegate recall {name} WORDS")
         return lines
 
     def _count_messages(self, name: str) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -5,15 +5,13 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.gateway.settings import Family
 
 
-class WrappedClient(msgspec.Struct, frozen=True, kw_only=True):
+class WrappedClient(NamedTuple):
     """A client. `{url}` in its settings is the gateway's address, `{file}` the temporary file with `file_text`.
 
     `environment`: variables to set. `json_environment`: a variable with a JSON configuration, into which this is
@@ -37,7 +35,7 @@ class WrappedClient(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: str = ""
 
 
-class ClientSetup(msgspec.Struct, frozen=True):
+class ClientSetup(NamedTuple):
     """A client for one gateway: the variables to set, the arguments before the user's own, and the files to write.
 
     `links` are symbolic links to make, with their targets.
@@ -46,7 +44,7 @@ class ClientSetup(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     arguments: list[str]
     files: dict[Path, str]
-    links: dict[Path, Path] = {}
+    links: Mapping[Path, Path] = MappingProxyType({})
 
 
 _OPENCODE_PROVIDERS: Final[Mapping[str, Any]] = {
