@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import httpx
 
@@ -54,7 +54,6 @@ from tidegate.session.managed_request import (
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
-_MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
 WatchRequest = Callable[[ForwardedRequest], None]
 
@@ -329,7 +328,7 @@ class Gateway:
             async with await self._upstream_clients.send(request, body) as response:
                 failure: bytes | None = None
                 if response.status_code >= 400:
-                    failure = await _read_bounded(response)
+                    failure = await self._upstream_clients.read_failure(response)
                     if self._shrink(exchange, response.status_code, failure, read_headers(response.raw_headers)):
                         continue
                     await self._pass_on_failure(answer, response, failure)
@@ -489,13 +488,3 @@ class Gateway:
 
 def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
-
-
-async def _read_bounded(response: UpstreamResponse) -> bytes:
-    body = bytearray()
-    with suppress(httpx.HTTPError):
-        async for piece in response.read_pieces():
-            body += piece
-            if len(body) > _MAX_ERROR_BYTES:
-                break
-    return bytes(body[:_MAX_ERROR_BYTES])

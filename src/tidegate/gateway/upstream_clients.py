@@ -1,6 +1,7 @@
 """Sending requests to the upstreams: one HTTP client each, with limits on time and size."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.gateway.upstream_connection import ConnectionPool, UpstreamResponse
 from tidegate.models.http.endpoints import choose_tls, is_loopback_url
 
+_MAX_ERROR_BYTES: Final = 1_000_000
 CLIENT_KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 
 
@@ -113,6 +115,16 @@ class UpstreamClients:
             if size > self._settings.max_answer:
                 raise BodyTooLarge
             yield piece
+
+    async def read_failure(self, response: UpstreamResponse) -> bytes:
+        """The body of an error, as far as it arrives, and not more than a megabyte."""
+        body = bytearray()
+        with suppress(httpx.HTTPError):
+            async for piece in response.read_pieces():
+                body += piece
+                if len(body) > _MAX_ERROR_BYTES:
+                    break
+        return bytes(body[:_MAX_ERROR_BYTES])
 
 
 class _HttpxResponse:
