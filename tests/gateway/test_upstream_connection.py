@@ -170,3 +170,21 @@ def test_a_slow_client_does_not_fill_the_memory(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert sent < 64_000_000
+
+
+def test_an_upstream_is_asked_through_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = RawUpstream(JSON_TYPE + LENGTH + b"\r\n" + ANSWER)
+
+    async def run() -> httpx.Response:
+        async with serve_raw(proxy) as at:
+            monkeypatch.setenv("http_proxy", at.url.removesuffix("/base"))
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            upstream = Upstream("anthropic", "anthropic", "http://upstream.test")
+            async with run_gateway(tmp_path, upstream) as running, open_http() as http:
+                return await http.post(running.url + "/v1/messages", json=BODY, headers=headers_of("anthropic"))
+
+    response = asyncio.run(run())
+    assert (response.status_code, response.content) == (200, ANSWER)
+    assert proxy.heads[0].startswith(b"POST http://upstream.test/v1/messages HTTP/1.1\r\n")

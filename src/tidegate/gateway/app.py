@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 
@@ -53,7 +53,6 @@ from tidegate.session.managed_request import (
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
-_MAX_ERROR_BYTES: Final = 1_000_000
 LogLine = Callable[[str], None]
 WatchRequest = Callable[[ForwardedRequest], None]
 
@@ -328,7 +327,7 @@ class Gateway:
             async with await self._upstream_clients.send(request, body) as response:
                 failure: bytes | None = None
                 if response.status >= 400:
-                    failure = await _read_bounded(response)
+                    failure = await self._upstream_clients.read_failure(response)
                     if self._shrink(exchange, response.status, failure, read_headers(response.raw_headers)):
                         continue
                     await self._pass_on_failure(answer, response, failure)
@@ -488,13 +487,3 @@ class Gateway:
 
 def _load_counter(model: str) -> None:
     create_counter(model).count_text("load it")
-
-
-async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    with suppress(aiohttp.ClientError, TimeoutError):
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > _MAX_ERROR_BYTES:
-                break
-    return bytes(body[:_MAX_ERROR_BYTES])

@@ -5,6 +5,7 @@ The client is aiohttp, because httpx takes five times as long for a request.
 
 import io
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,6 +20,7 @@ from tidegate.gateway.routing import Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
 
+_MAX_ERROR_BYTES: Final = 1_000_000
 CLIENT_KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 _MAX_HEADER_BYTES: Final = 65_536
 _KEEP_ALIVE_SECONDS: Final = 5.0
@@ -112,6 +114,16 @@ class UpstreamClients:
             if size > self._settings.max_answer:
                 raise BodyTooLarge
             yield piece
+
+    async def read_failure(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body of an error, as far as it arrives, and not more than a megabyte."""
+        body = bytearray()
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > _MAX_ERROR_BYTES:
+                    break
+        return bytes(body[:_MAX_ERROR_BYTES])
 
 
 def _decode_header(value: bytes) -> str:
