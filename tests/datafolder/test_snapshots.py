@@ -66,7 +66,7 @@ def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
 
 
 def everything(view: View) -> dict[str, Any]:
-    return {name: value for name, value in vars(view).items() if name != "_meter"}
+    return {name: value for name, value in view.fields().items() if name != "meter"}
 
 
 def saved(folder: Path, policy: str = "default") -> MemoryLog:

@@ -76,7 +76,7 @@ class Tape:
 
 def snapshot(view: View) -> dict[str, Any]:
     """Everything a view knows, to compare two of them. A field someone adds later is compared as well."""
-    return {name: _plain(value) for name, value in vars(view).items() if name not in ("meter", "skipped_edits")} | {
+    return {name: _plain(value) for name, value in view.fields().items() if name not in ("meter", "skipped_edits")} | {
         "fixed": view.fixed_tokens,
         "messages": view.message_count,
     }

@@ -5,7 +5,7 @@ its token counts, and a wrong time only affects what is displayed.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeGuard
 
 from tidegate.core.edits import Insert, Replace
 from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
@@ -24,7 +24,7 @@ def is_possible_time(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value <= MAX_TIME
 
 
-def is_possible_count(value: object, most: int = MAX_TOKEN_COUNT) -> bool:
+def is_possible_count(value: object, most: int = MAX_TOKEN_COUNT) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 

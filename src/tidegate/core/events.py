@@ -8,7 +8,7 @@ with a default, so that old logs can still be read.
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import Message, Tool, encode_into_bytes
+from tidegate.core.messages import Message, Tool
 
 
 class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
@@ -119,7 +119,9 @@ def read_tools(noted: NoteAdded) -> tuple[Tool, ...]:
 
 
 def encode_event(event: Event) -> bytes:
-    return encode_into_bytes(_encoder, event)
+    buffer = bytearray()  # not `encode`: see `encode_into_bytes`
+    _encoder.encode_into(event, buffer)
+    return bytes(buffer)
 
 
 def decode_event(data: bytes) -> Event:

@@ -116,7 +116,9 @@ PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
 def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     """Run the rules of a moment. Before a call and after an overflow the guard runs last."""
     decisions: list[Decision] = []
-    view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
+    view, budget = at.view, priced_now(at.view, at.budget, at.now)
+    if budget is not at.budget:
+        at = at._replace(budget=budget)
     if view.orphans or view.unanswered:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
     if at.thinking_origin and moment in _MOMENTS_IN_LOOP:
@@ -188,11 +190,12 @@ def _guard_target(at: PlanContext, retry_target: int | None) -> int | None:
     If the rules of an overflow freed less than a tenth, half of everything but the newest request leaves, so that the
     turn has room to go on. The newest request stays whole if it fits: a report far above our count must not shorten it.
     """
-    view, room = at.view, at.budget.room
+    view = at.view
     over = count_excess(view, at.budget)
     fits = retry_target is None or view.tokens <= retry_target
     if fits and not over:
         return None
+    room = at.budget.room
     newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
     if retry_target is None or fits:
         return min(room, max(view.tokens - over, MIN_ROOM, newest))

@@ -61,89 +61,26 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     removed_rules: dict[str, int]
 
 
+_SAME_FIELDS = _Frozen.__struct_fields__[2:]
+"""The fields that have the same name and type in a View."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)
 
 
 def freeze_view(view: View, **replaced: Any) -> bytes:
     """The view as bytes. Equal views give equal bytes. `replaced` are fields to freeze with another value."""
-    frozen = _Frozen(
-        version=SNAPSHOT_VERSION,
-        skip=tuple(sorted(view.skipped_edits)),
-        items=view.items,
-        orphans=view.orphans,
-        unanswered=view.unanswered,
-        system=view.system,
-        system_tokens=view.system_tokens,
-        system_at=view.system_at,
-        tools=view.tools,
-        tools_tokens=view.tools_tokens,
-        tools_at=view.tools_at,
-        tokens=view.tokens,
-        metered=view.metered,
-        visible_turns=view.visible_turns,
-        tool_result_count=view.tool_result_count,
-        tool_call_count=view.tool_call_count,
-        total_turns=view.total_turns,
-        started_turns=view.started_turns,
-        total_tokens_said=view.total_tokens_said,
-        reply_count=view.reply_count,
-        last_reply_time=view.last_reply_time,
-        head=view.head,
-        said_seq=view.said_seq,
-        prefix_seq=view.prefix_seq,
-        edited_seq=view.edited_seq,
-        recoveries=view.recoveries,
-        newest_request=view.newest_request,
-        last_fired=view.last_fired,
-        usage=view.usage,
-        tokens_since_report=view.tokens_since_report,
-        metered_since_report=view.metered_since_report,
-        scale_by_model=view.scale_by_model,
-        fruitless_rules=view.fruitless_rules,
-        model_note=view.model_note,
-        removed_rules=view.removed_rules,
-    )
-    return encode_into_bytes(_encoder, msgspec.structs.replace(frozen, **replaced) if replaced else frozen)
+    fields = view.fields() | replaced
+    same = {name: fields[name] for name in _SAME_FIELDS}
+    frozen = _Frozen(version=SNAPSHOT_VERSION, skip=tuple(sorted(view.skipped_edits)), **same)
+    return encode_into_bytes(_encoder, frozen)
 
 
 def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:
     """The view that was frozen. BadInput if these bytes are no view, or one of another version."""
     frozen = _decode(data)
     view = View(meter, frozenset(frozen.skip))
-    view.items = frozen.items
-    view.orphans = frozen.orphans
-    view.unanswered = frozen.unanswered
-    view.system = frozen.system
-    view.system_tokens = frozen.system_tokens
-    view.system_at = frozen.system_at
-    view.tools = frozen.tools
-    view.tools_tokens = frozen.tools_tokens
-    view.tools_at = frozen.tools_at
-    view.tokens = frozen.tokens
-    view.metered = frozen.metered
-    view.visible_turns = frozen.visible_turns
-    view.tool_result_count = frozen.tool_result_count
-    view.tool_call_count = frozen.tool_call_count
-    view.total_turns = frozen.total_turns
-    view.started_turns = frozen.started_turns
-    view.total_tokens_said = frozen.total_tokens_said
-    view.reply_count = frozen.reply_count
-    view.last_reply_time = frozen.last_reply_time
-    view.head = frozen.head
-    view.said_seq = frozen.said_seq
-    view.prefix_seq = frozen.prefix_seq
-    view.edited_seq = frozen.edited_seq
-    view.recoveries = frozen.recoveries
-    view.newest_request = frozen.newest_request
-    view.last_fired = frozen.last_fired
-    view.usage = frozen.usage
-    view.tokens_since_report = frozen.tokens_since_report
-    view.metered_since_report = frozen.metered_since_report
-    view.scale_by_model = frozen.scale_by_model
-    view.fruitless_rules = frozen.fruitless_rules
-    view.model_note = frozen.model_note
-    view.removed_rules = frozen.removed_rules
+    for name in _SAME_FIELDS:
+        setattr(view, name, getattr(frozen, name))
     return view
 
 

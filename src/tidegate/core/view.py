@@ -17,7 +17,7 @@ The fold keeps three laws:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,7 +39,6 @@ from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
     TOOL_RESULT,
-    Call,
     Message,
     Result,
     Text,
@@ -86,7 +85,8 @@ def rules_given(item: Item) -> Sequence[str]:
 
 def _make_item(message: Message, tokens: int, meter: Meter | None) -> Item:
     """An item with the token count of its event, limited to the possible range. `View.recount` corrects it."""
-    tokens = min(max(tokens, 0), MAX_TOKEN_COUNT)
+    if not 0 <= tokens <= MAX_TOKEN_COUNT:
+        tokens = MAX_TOKEN_COUNT if tokens > 0 else 0
     return Item(message, tokens, meter(message) if meter else tokens)
 
 
@@ -167,14 +167,23 @@ class RefoldNeeded(Exception):
 class View:
     """The messages to send, and the counts that triggers ask for."""
 
-    # Where `items` are without the ledger (see `hide_ledger`): the ledger, and how many of `items` precede its end.
-    ledger_items: Sequence[Item] = ()
-    settled_count = 0
+    __slots__ = tuple(
+        """
+        meter skipped_edits items orphans unanswered ledger_items settled_count
+        system system_tokens system_at tools tools_tokens tools_at tokens metered
+        visible_turns tool_result_count tool_call_count total_turns started_turns total_tokens_said reply_count
+        last_reply_time head said_seq prefix_seq edited_seq recoveries newest_request last_fired usage
+        tokens_since_report metered_since_report scale_by_model fruitless_rules model_note removed_rules
+        """.split()
+    )
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter
         self.skipped_edits = skip
         self.items: list[Item] = []
+        # Where `items` are without the ledger (see `hide_ledger`): the ledger, and how many of `items` precede its end.
+        self.ledger_items: Sequence[Item] = ()
+        self.settled_count = 0
         self.orphans: list[Item] = []
         self.unanswered: dict[str, list[str]] = {}
         self.system, self.system_tokens, self.system_at = "", 0, 0
@@ -203,48 +212,45 @@ class View:
 
     def fold(self, event: Event) -> None:
         """Add one event. RefoldNeeded: fold the whole log again. BadLog: the event cannot follow those before it."""
+        self.head = event.seq
+        what = event.payload
         try:
-            self._fold(event)
+            if isinstance(what, MessageAdded):
+                if what.message.role == "assistant":
+                    self.reply_count += 1
+                    self.last_reply_time = event.time
+                self._say(what)
+            elif isinstance(what, UsageReported):
+                self._use(what)
+            elif isinstance(what, ViewEdited):
+                if event.seq not in self.skipped_edits:
+                    self._edit(what, event)
+            else:
+                self._note(what)
         except RefoldNeeded:
             raise
         except Exception as fault:  # a log may hold anything
             raise fold_error(event.seq, type(fault).__name__) from fault
 
-    def _fold(self, event: Event) -> None:
-        self.head = event.seq
-        what = event.payload
-        if isinstance(what, MessageAdded):
-            if what.message.role == "assistant":
-                self.reply_count += 1
-                self.last_reply_time = event.time
-            self._say(what.message, what.tokens, isinstance(what, HostMessageAdded))
-        elif isinstance(what, ViewEdited):
-            if event.seq not in self.skipped_edits:
-                self._edit(what, event)
-        elif isinstance(what, UsageReported):
-            self._use(what)
-        else:
-            self._note(what)
-
-    def _say(self, message: Message, tokens: int, by_host: bool) -> None:
+    def _say(self, added: MessageAdded) -> None:
         self.said_seq = self.head
-        if is_user_request(message):
+        if is_user_request(added.message):
             self.total_turns += 1
             self.recoveries = 0
-        seen = resolve_visibility(message)
+        seen = resolve_visibility(added.message)
         if seen is None:
             return
-        item = _make_item(seen, tokens, self.meter)
+        item = _make_item(seen, added.tokens, self.meter)
         self.total_tokens_said += item.tokens
         if seen.role == "tool":
             self._answer(item)
             return
-        self._append(item)
+        calls = [call.id for call in calls_of(seen)]
+        self._append(item, len(calls))
         if is_instruction(seen):
-            self._fixed_changed(by_host)
-        calls = calls_of(seen)
+            self._fixed_changed(isinstance(added, HostMessageAdded))
         if calls:
-            self.unanswered[seen.id] = [call.id for call in calls]
+            self.unanswered[seen.id] = calls
 
     def _answer(self, item: Item) -> None:
         """Put a result after its call. Unless its group is the last one, later items move."""
@@ -316,9 +322,10 @@ class View:
         self.scale_by_model[used.model] = calibrate_ratio(ratio, used.counted_tokens, used.input_tokens)
         if used.log_head >= self.edited_seq:
             self.usage = used
-            later = list(self.items_after(used.log_head))
-            self.tokens_since_report = sum(item.tokens for item in later)
-            self.metered_since_report = sum(item.metered_tokens for item in later)
+            self.tokens_since_report = self.metered_since_report = 0
+            for item in self.items_after(used.log_head):
+                self.tokens_since_report += item.tokens
+                self.metered_since_report += item.metered_tokens
 
     def _note(self, noted: NoteAdded) -> None:
         tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
@@ -371,19 +378,15 @@ class View:
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
 
-    def _append(self, item: Item) -> None:
+    def _append(self, item: Item, calls: int = 0) -> None:
         self.items.append(item)
-        self._count(item)
-
-    def _count(self, item: Item) -> None:
         message = item.message
         self.tokens += item.tokens
         self.metered += item.metered_tokens
         self.tokens_since_report += item.tokens
         self.metered_since_report += item.metered_tokens
-        if message.role == "assistant":
-            self.tool_call_count += sum(isinstance(part, Call) for part in message.parts)
-        elif message.role == "tool":
+        self.tool_call_count += calls
+        if message.role == "tool":
             self.tool_result_count += message.kind == TOOL_RESULT
         elif is_user_request(message):
             self.visible_turns += 1
@@ -398,7 +401,7 @@ class View:
         self.newest_request = ""
         caller, open_calls = "", list[str]()
         for place, item in enumerate(items):
-            message = item.message
+            message, calls = item.message, 0
             if message.role == "tool":
                 result = result_of(message)
                 if result is None or result.call_id not in open_calls:
@@ -409,11 +412,12 @@ class View:
                     self.unanswered.pop(caller)
             else:
                 caller, open_calls = message.id, [call.id for call in calls_of(message)]
+                calls = len(open_calls)
                 if open_calls:
                     self.unanswered[caller] = open_calls
             if place >= first and item.signed:
                 item = msgspec.structs.replace(item, signed=False)
-            self._append(item)
+            self._append(item, calls)
 
     def recount(self, counter: TokenCounter, *, thinking: bool, since: int | None = None) -> None:
         """Count again the items from events after `since`; with None, those whose count is impossible for their length.
@@ -452,6 +456,10 @@ class View:
         )
 
     # --- reading --------------------------------------------------------------------------------------------------
+
+    def fields(self) -> dict[str, Any]:
+        """Everything that this view knows, by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def fixed_tokens(self) -> int:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
@@ -217,18 +218,19 @@ class LiveConversation:
                 f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
             )
         counter, thinking = self._counter, self._dialect.capabilities.plain_thinking
-        tokens = [
-            0 if seen is None else count_message(seen, counter, thinking=thinking)
-            for seen in map(resolve_visibility, messages)
-        ]
-        note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
+        counted: list[tuple[Message, int]] = []
+        for message in messages:
+            seen = resolve_visibility(message)
+            counted.append((message, 0 if seen is None else count_message(seen, counter, thinking=thinking)))
 
         def make(first: int) -> Sequence[EventPayload]:
-            added: list[EventPayload] = [
-                MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
-                for seq, message, count in zip(range(first, first + len(messages)), messages, tokens, strict=True)
+            payloads: list[EventPayload] = [
+                MessageAdded(replace(message, id=f"m{seq}"), tokens)
+                for seq, (message, tokens) in enumerate(counted, first)
             ]
-            return added + note
+            if key:
+                payloads.append(NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}"))
+            return payloads
 
         return make
 

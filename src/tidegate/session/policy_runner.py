@@ -80,16 +80,13 @@ class PolicyRunner:
 
     @property
     def _view(self) -> View:
-        return self.conversation.view
+        return self.conversation._view
 
     @property
     def budget(self) -> Budget:
         """The token budget. It changes only with the system prompt, the tools and the calibration."""
-        key = (
-            self.known_window,
-            self._view.fixed_tokens,
-            self._view.scale_by_model.get(self.conversation.model, 1.0),
-        )
+        view = self._view
+        key = (self.known_window, view.fixed_tokens, view.scale_by_model.get(self.conversation.model, 1.0))
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(), key
         return self._budget
@@ -152,10 +149,11 @@ class PolicyRunner:
     def _due_moments(self) -> list[Moment]:
         """The moments that are due before the next call, derived from the log alone."""
         due: list[Moment] = []
-        if self._view.unanswered or any(item.message.role == "tool" for item in self._view.items_since_reply()):
+        view = self._view
+        if view.unanswered or any(item.message.role == "tool" for item in view.items_since_reply()):
             due.append("tool_result")
-        if self._view.started_turns < self._view.total_turns and self._begun_turn != self._newest_turn:
-            if self._view.total_turns > 1:
+        if view.started_turns < view.total_turns and self._begun_turn != self._newest_turn:
+            if view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
         return [*due, "before_call"]
@@ -195,11 +193,12 @@ class PolicyRunner:
         return decisions
 
     def plan_context(self, policy: Policy) -> PlanContext:
-        if self._fruitless_rules or self._view.fruitless_rules:
-            known = self._fruitless_rules | self._view.fruitless_rules.items()
-            self._fruitless_rules = {key for key in known if key[1] == self._view.changed_seq}
+        view = self._view
+        if self._fruitless_rules or view.fruitless_rules:
+            known = self._fruitless_rules | view.fruitless_rules.items()
+            self._fruitless_rules = {key for key in known if key[1] == view.changed_seq}
         now, origin = self.conversation._clock(), self._thinking_origin
-        return PlanContext(policy, self._view, self.budget, now, self._fruitless_rules, self._mask, origin)
+        return PlanContext(policy, view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
     def _note_compaction_end(self) -> None:
         if self._compaction_start:

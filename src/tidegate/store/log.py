@@ -68,7 +68,7 @@ class MemoryLog:
     def append(self, *events: Event) -> None:
         """Append events whose seqs follow the head."""
         check_sequence(self.head, events)
-        for record in list(map(encode_event, events)):  # all or nothing
+        for record in [encode_event(event) for event in events]:  # all or nothing
             self._keep(record)
 
     async def append_async(self, *events: Event) -> bool:

@@ -57,21 +57,42 @@ class SdkModel(Protocol):
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-def to_plain_json(value: object, depth: int = 0) -> object:
+def to_plain_json(value: object) -> object:
     """Return the value with plain types only. Values that are no JSON are returned as they are."""
-    if type(value) in _SCALARS or depth > _MAX_DEPTH:  # the parser refuses what is nested more deeply
+    return value if _is_plain_json(value) else _copy_plain_json(value)
+
+
+def _is_plain_json(value: object, depth: int = 0) -> bool:
+    """Whether the value needs no copy. Nearly every message is plain, and looking costs a third of copying."""
+    if depth > _MAX_DEPTH:  # the parser refuses what is nested more deeply
+        return True
+    if type(value) is dict:
+        for key, each in value.items():
+            if type(key) is not str or not (type(each) in _SCALARS or _is_plain_json(each, depth + 1)):
+                return False
+    elif type(value) is list:
+        for each in value:
+            if not (type(each) in _SCALARS or _is_plain_json(each, depth + 1)):
+                return False
+    else:
+        return type(value) in _SCALARS
+    return True
+
+
+def _copy_plain_json(value: object, depth: int = 0) -> object:
+    if depth > _MAX_DEPTH:
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Mapping):
         return {
-            str.__str__(key) if isinstance(key, str) else key: to_plain_json(each, depth + 1)
+            str.__str__(key) if isinstance(key, str) else key: _copy_plain_json(each, depth + 1)
             for key, each in value.items()
         }
-    if isinstance(value, list | tuple):
-        return [to_plain_json(each, depth + 1) for each in value]
+    if isinstance(value, (list, tuple)):
+        return [_copy_plain_json(each, depth + 1) for each in value]
     if isinstance(value, SdkModel) and not isinstance(value, type):
-        return to_plain_json(value.model_dump(mode="json", by_alias=True, exclude_none=True), depth + 1)
+        return _copy_plain_json(value.model_dump(mode="json", by_alias=True, exclude_none=True), depth + 1)
     return value
 
 
@@ -99,7 +120,7 @@ def repair_json_unicode(value: object, depth: int = 0) -> object:
         raise_bad_input(f"The JSON is nested more than {_MAX_DEPTH} deep.", "Flatten it.")
     if isinstance(value, dict):
         return {repair_unicode(str(key)): repair_json_unicode(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [repair_json_unicode(inner, depth + 1) for inner in value]
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -175,7 +196,7 @@ def require_object(value: object, what: str) -> dict[str, object]:
 
 
 def require_list(value: object, what: str) -> Sequence[object]:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Pass a list.")
     return value
 
@@ -238,7 +259,7 @@ def _require_text_or_image(parts: Iterable[Part], what: str) -> tuple[Text | Ima
     """Build a tool message. Its parts are texts and images, nothing else."""
     found = []
     for part in parts:
-        if not isinstance(part, Text | Image):
+        if not isinstance(part, (Text, Image)):
             raise_bad_input(f"{what} holds a part that is neither text nor image.", "Send it as a text.")
         found.append(part)
     return tuple(found)

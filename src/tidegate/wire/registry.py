@@ -45,19 +45,20 @@ def detect_dialect(obj: object) -> str:
     if "parts" in message:
         return GEMINI.name
     content = message.get("content")
-    kinds = (
-        {str(part.get("type")) for part in content if isinstance(part, dict)} if isinstance(content, list) else set()
-    )
-    if kinds & _ANTHROPIC_PART_TYPES:
-        return ANTHROPIC.name
-    if kinds & _RESPONSES_PART_TYPES:
-        return OPENAI_RESPONSES.name
-    if "tool_calls" in message or message.get("role") in ("tool", "developer"):
+    kinds: set[str] = set()
+    if isinstance(content, list):
+        kinds = {str(part.get("type")) for part in content if isinstance(part, dict)}
+        if kinds & _ANTHROPIC_PART_TYPES:
+            return ANTHROPIC.name
+        if kinds & _RESPONSES_PART_TYPES:
+            return OPENAI_RESPONSES.name
+    role = message.get("role")
+    if "tool_calls" in message or role in ("tool", "developer"):
         return OPENAI_CHAT.name
-    answered = message.get("role") == "assistant" and bool(kinds) and kinds <= {"text"}
-    if answered or (kinds and isinstance(message.get("type"), str)):
+    has_type = isinstance(message.get("type"), str)
+    if kinds and (has_type or (role == "assistant" and kinds <= {"text"})):
         return ANTHROPIC.name
-    return OPENAI_RESPONSES.name if isinstance(message.get("type"), str) else OPENAI_CHAT.name
+    return OPENAI_RESPONSES.name if has_type else OPENAI_CHAT.name
 
 
 def parse_any_message(obj: object) -> list[Message]:

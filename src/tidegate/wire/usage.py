@@ -40,9 +40,9 @@ def _read(usage: Mapping[str, object]) -> Usage:
 
 def _number(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
-    return value if isinstance(value, int) and is_possible_count(value) else 0
+    return value if is_possible_count(value) else 0
 
 
 def _nested(usage: Mapping[str, object], key: str, inner: str) -> int:
     value = usage.get(key)
-    return _number(value, inner) if isinstance(value, Mapping) else 0
+    return _number(value, inner) if value and isinstance(value, Mapping) else 0

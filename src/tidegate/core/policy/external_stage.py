@@ -48,7 +48,7 @@ class ExternalStage:
 def _copy_view(view: View) -> View:
     """A copy of the view, so that a stage that changes it in place changes nothing."""
     made = copy(view)
-    for name, value in vars(view).items():
+    for name, value in view.fields().items():
         if isinstance(value, list | dict | set):
             setattr(made, name, copy(value))
     made.items = [copy(item) for item in view.items]

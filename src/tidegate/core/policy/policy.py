@@ -153,15 +153,15 @@ def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
     return measure_by_meter(view, budget) if policy.meter else measure_request(view, budget)
 
 
-def measure_fill(o: TriggerContext) -> int:
+def measure_fill(request: int, history: int, budget: Budget) -> int:
     """How much of the room is used, by our own count or by the provider's report, whichever is more."""
-    return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
+    return max(history, int(request / max(1, budget.capacity) * budget.room))
 
 
-def trigger_sizes_of(o: TriggerContext) -> TriggerSizes:
+def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSizes:
     """The sizes that triggers are put into words with."""
-    budget = o.budget
-    return TriggerSizes(o.tokens, budget.capacity, budget.window, o.view.tokens, budget.room, measure_fill(o))
+    fill = measure_fill(request, history, budget)
+    return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill)
 
 
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
@@ -176,7 +176,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "fill": lambda o: measure_fill(o) / max(1, o.budget.room),
+    "fill": lambda o: measure_fill(o.tokens, o.view.tokens, o.budget) / max(1, o.budget.room),
     "cold": lambda o: o.budget.prices.cold,
     "unlimited": lambda o: o.budget.is_limit_unknown,
 }
@@ -202,17 +202,20 @@ class TriggerReading(NamedTuple):
     conditions: tuple[tuple[Trigger, ...], ...]
     values: tuple[float, ...]
     limits: tuple[float, ...]
-    sizes: TriggerSizes
+    request: int
+    history: int
+    budget: Budget
 
     def __str__(self) -> str:
         """All triggers of a condition that holds; else, of each condition, the triggers that do not hold."""
+        sizes = make_trigger_sizes(self.request, self.history, self.budget)
         numbers = iter(zip(self.values, self.limits, strict=True))
         alternatives = []
         for condition in self.conditions:
             read = [(trigger, *next(numbers)) for trigger in condition]
             failing = [each for each in read if not COMPARISONS[each[0].op](each[1], each[2])]
             clauses = [
-                describe_trigger(trigger.metric, trigger.op, value, limit, not failing, self.sizes)
+                describe_trigger(trigger.metric, trigger.op, value, limit, not failing, sizes)
                 for trigger, value, limit in failing or read
             ]
             alternatives.append(" and ".join(clauses))
@@ -252,11 +255,16 @@ def _read_triggers(
 ) -> tuple[TriggerReading, bool]:
     """The first condition that holds and True, else all conditions and False."""
     values, limits = list[float](), list[float]()
+    request, history, budget = occasion.tokens, occasion.view.tokens, occasion.budget
+    holds = False
     for condition in conditions:
-        read = [METRICS[trigger.metric](occasion) for trigger in condition]
-        bounds = [effective_threshold(trigger, occasion.budget) for trigger in condition]
-        if all(COMPARISONS[each.op](value, limit) for each, value, limit in zip(condition, read, bounds, strict=True)):
-            return TriggerReading((condition,), tuple(read), tuple(bounds), trigger_sizes_of(occasion)), True
-        values += read
-        limits += bounds
-    return TriggerReading(conditions, tuple(values), tuple(limits), trigger_sizes_of(occasion)), False
+        holds, first = True, len(values)
+        for trigger in condition:
+            value, limit = METRICS[trigger.metric](occasion), effective_threshold(trigger, budget)
+            holds = holds and COMPARISONS[trigger.op](value, limit)
+            values.append(value)
+            limits.append(limit)
+        if holds:
+            conditions, values, limits = (condition,), values[first:], limits[first:]
+            break
+    return TriggerReading(conditions, tuple(values), tuple(limits), request, history, budget), holds

@@ -119,7 +119,10 @@ def _count_part(part: Part, counter: TokenCounter, thinking: bool) -> int:
     if isinstance(part, Text):
         return counter.count_text(part.text) + (counter.count_text(part.opaque) if part.opaque else 0)
     if isinstance(part, Result):
-        return sum(_count_part(inner, counter, thinking) for inner in part.parts)
+        count = 0
+        for inner in part.parts:
+            count += _count_part(inner, counter, thinking)
+        return count
     if isinstance(part, Call):
         name = counter.count_text(part.name)
         if not _PLAIN_NAME(part.name):

@@ -139,7 +139,12 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
             growth = max(1.0, view.total_tokens_said / max(1, view.reply_count))
             due = judge_rule(rule, occasion, now or 0.0).fires
             return SweepOutlook(
-                measure_fill(occasion), math.ceil(max(fills) * budget.room), due, growth, budget.prices, since
+                measure_fill(occasion.tokens, view.tokens, budget),
+                math.ceil(max(fills) * budget.room),
+                due,
+                growth,
+                budget.prices,
+                since,
             )
     return None
 

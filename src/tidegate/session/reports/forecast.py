@@ -29,8 +29,8 @@ from tidegate.core.policy.policy import (
     TriggerContext,
     effective_threshold,
     judge_rule,
+    make_trigger_sizes,
     measure_for_triggers,
-    trigger_sizes_of,
 )
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
 from tidegate.core.turns import split_turns
@@ -176,7 +176,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
             budget.capacity,
             size,
             over,
-            trigger_sizes_of(TriggerContext(view, budget, policy, size)),
+            make_trigger_sizes(size, view.tokens, budget),
             left,
             _estimate_turns(left, pace),
         )
@@ -200,7 +200,7 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
                 effective_threshold(trigger, at.budget),
                 METRICS[trigger.metric](at),
                 due,
-                trigger_sizes_of(at),
+                make_trigger_sizes(at.tokens, at.view.tokens, at.budget),
                 tokens,
                 _turns_away(trigger, at) if tokens is None else _estimate_turns(tokens, pace),
             )

@@ -5,9 +5,10 @@ it.
 import base64
 import binascii
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.validator import ForkableState
 
 _MAX_IMAGE_CHARS = 5_242_880  # counted on the base64 text
 _MAX_MEDIA = 100
@@ -66,7 +67,7 @@ def _webp(raw: bytes) -> PixelSize:
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-class MediaTally:
+class MediaTally(ForkableState):
     """AN15: the images and documents of one request together.
 
     The lower pixel limit depends on the number of images in the whole request, so the twenty-first image can make an
@@ -80,8 +81,8 @@ class MediaTally:
         self.pages = pages
         self.first_large_image = wide  # the first image over 2000 pixels
 
-    def fork(self) -> "MediaTally":
-        return MediaTally(self.images, self.pages, self.first_large_image)
+    def fork(self) -> Self:
+        return type(self)(self.images, self.pages, self.first_large_image)
 
     def add(self, block: dict[str, object], where: str) -> Iterator[RequestFault]:
         source = block.get("source")

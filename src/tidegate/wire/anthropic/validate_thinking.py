@@ -1,8 +1,10 @@
 """Checks of signed thinking: what must be sent back (AN12), and what it is bound to (AN13)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 from tidegate.wire.validation.faults import FaultWording, RequestFault
+from tidegate.wire.validation.validator import ForkableState
 
 THINKING_TYPES = ("thinking", "redacted_thinking")
 
@@ -30,7 +32,7 @@ def check_thinking_block(block: dict[str, object], where: str, unsigned: FaultWo
         yield RequestFault(unsigned.rule, unsigned.text.format(where=where), where)
 
 
-class ToolLoop:
+class ToolLoop(ForkableState):
     """The running tool loop: the model's messages since the last user message. It must begin with thinking.
 
     A user message with results, with or without text, does not end the loop. Later steps of a loop need no thinking:
@@ -44,8 +46,8 @@ class ToolLoop:
         self._at = at
         self._calls = calls
 
-    def fork(self) -> "ToolLoop":
-        return ToolLoop(self._first, self._at, self._calls)
+    def fork(self) -> Self:
+        return type(self)(self._first, self._at, self._calls)
 
     def start_turn(self) -> None:
         self._first = ""

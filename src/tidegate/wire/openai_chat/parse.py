@@ -35,9 +35,10 @@ _ROLES: dict[object, Role] = {
 
 def parse_message(obj: object) -> list[Message]:
     message = require_object(obj, "A message")
-    role = _ROLES.get(message.get("role")) if isinstance(message.get("role"), str) else None
+    given = message.get("role")
+    role = _ROLES.get(given) if isinstance(given, str) else None
     if role is None:
-        label = abbreviate_value(message.get("role"))
+        label = abbreviate_value(given)
         raise_bad_input(f"The role '{label}' is unknown.", "Use system, developer, user, assistant or tool.")
     content = read_parts(message.get("content"), f"the {role} message", read_part)
     if role == "tool":
@@ -53,7 +54,8 @@ def parse_message(obj: object) -> list[Message]:
     if refusal:
         parts.append(Text(refusal))
     calls = message.get("tool_calls")
-    parts += [_read_call(call) for call in require_list([] if calls is None else calls, "tool_calls")]
+    if calls is not None:
+        parts += [_read_call(call) for call in require_list(calls, "tool_calls")]
     return [Message("assistant", tuple(parts), origin=FAMILY)]
 
 

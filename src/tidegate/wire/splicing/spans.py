@@ -5,7 +5,6 @@ lengths. Every span is compared with what msgspec read, so a text that repeats a
 """
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -75,24 +74,6 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
 
 def _unreadable(why: str) -> BadInput:
     return BadInput(f"The JSON cannot be edited in place: {why}.", "Send it unedited.")
-
-
-class Splice(NamedTuple):
-    start: int
-    end: int
-    text: bytes
-
-
-def apply_splices(text: bytes, splices: Iterable[Splice]) -> bytes:
-    """The text with each span replaced. Spans must not overlap."""
-    pieces: list[bytes] = []
-    place = 0
-    for splice in sorted(splices):
-        if splice.start < place:
-            raise _unreadable("two edits overlap")
-        pieces += [text[place : splice.start], splice.text]
-        place = splice.end
-    return b"".join([*pieces, text[place:]])
 
 
 def replace_value(text: bytes, path: tuple[str, ...], value: bytes) -> bytes:

@@ -6,16 +6,14 @@ validator, fork it, and feed the new messages to the fork.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self
 
 import msgspec
 
-from tidegate.core.messages import encode_into_bytes
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 MAX_STRING_CHARS = 10_485_760
-_encode = partial(encode_into_bytes, msgspec.json.Encoder())
+_encoder = msgspec.json.Encoder()
 
 
 class RequestValidator(Protocol):
@@ -140,7 +138,16 @@ class MessageListValidator(ABC):
         """What is wrong if no message follows."""
 
 
-class FaultLog:
+class ForkableState:
+    """A part of a validator's state that changes and that a fork continues by itself."""
+
+    __slots__ = ()
+
+    def fork(self) -> Self:
+        raise NotImplementedError
+
+
+class FaultLog(ForkableState):
     """Faults in the order they were found. A fork keeps the earlier faults and grows independently of its parent."""
 
     __slots__ = ("_before", "_own", "_upto")
@@ -156,9 +163,9 @@ class FaultLog:
     def extend(self, faults: Iterable[RequestFault]) -> None:
         self._own.extend(faults)
 
-    def fork(self) -> "FaultLog":
+    def fork(self) -> Self:
         # An empty link of the chain is skipped, so forks of a clean prefix cost nothing.
-        return FaultLog(self, len(self._own)) if self._own else FaultLog(self._before, self._upto)
+        return type(self)(self, len(self._own)) if self._own else type(self)(self._before, self._upto)
 
     def all(self) -> list[RequestFault]:
         parts = [self._own]
@@ -169,7 +176,7 @@ class FaultLog:
         return [fault for part in reversed(parts) for fault in part]
 
 
-class IdSet:
+class IdSet(ForkableState):
     """A set of ids with O(1) fork. The number stored with an id hides from a fork what its parent added later.
 
     A lookup walks the chain of forks that added something: keep one trunk and fork it again for each tail.
@@ -199,8 +206,8 @@ class IdSet:
             node = node._before
         return False
 
-    def fork(self) -> "IdSet":
-        return IdSet(self, len(self._own)) if self._own else IdSet(self._before, self._upto)
+    def fork(self) -> Self:
+        return type(self)(self, len(self._own)) if self._own else type(self)(self._before, self._upto)
 
 
 class UnsendableError(ValueError):
@@ -213,8 +220,10 @@ def measure_json_bytes(value: object) -> int:
     One pass in C answers three questions: how large it is, whether every string is valid Unicode, and whether it is
     JSON.
     """
+    encoded = bytearray()
     try:
-        return len(_encode(value))
+        _encoder.encode_into(value, encoded)  # not `encode`: see `encode_into_bytes`
+        return len(encoded)
     except UnicodeEncodeError as error:
         raise UnsendableError(f"no low surrogate in string (character {error.start})") from None
     except RecursionError:
@@ -237,21 +246,16 @@ def longest_string_length(value: object) -> int:
     return longest
 
 
-@runtime_checkable
-class _Forkable(Protocol):
-    def fork(self) -> Self: ...
-
-
 _IMMUTABLE = (str, int, tuple, frozenset, type(None), ValidationProfile, Mapping)
 
 
 def _fork_value(value: object) -> object:
     if isinstance(value, dict):
         return dict(value)
+    if isinstance(value, ForkableState):
+        return value.fork()
     if isinstance(value, _IMMUTABLE):
         return value
-    if isinstance(value, _Forkable):
-        return value.fork()
     raise TypeError(f"A validator holds {type(value).__name__}, which cannot be forked.")
 
 
