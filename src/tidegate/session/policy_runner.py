@@ -71,6 +71,8 @@ class PolicyRunner:
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
         self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
+        self.holds_turn_note = False
+        self._begun_turn = (0, "")
 
     @property
     def window(self) -> int | None:
@@ -152,7 +154,7 @@ class PolicyRunner:
         due: list[Moment] = []
         if self._view.unanswered or any(item.message.role == "tool" for item in self._view.items_since_reply()):
             due.append("tool_result")
-        if self._view.started_turns < self._view.total_turns:
+        if self._view.started_turns < self._view.total_turns and self._begun_turn != self._newest_turn:
             if self._view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
@@ -186,7 +188,9 @@ class PolicyRunner:
                 decisions = done.value
         self.last_decisions.extend(decisions)
         self._note_compaction_end()
-        if moment == "turn_start":
+        if moment == "turn_start" and self.holds_turn_note:
+            self._begun_turn = self._newest_turn
+        elif moment == "turn_start":
             yield self._pend(NoteAdded("turn"))
         return decisions
 
@@ -209,6 +213,18 @@ class PolicyRunner:
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.conversation._append, what), partial(self.conversation._append_async, what))
+
+    @property
+    def _newest_turn(self) -> tuple[int, str]:
+        return self._view.total_turns, self._view.newest_request
+
+    def list_held_notes(self) -> list[NoteAdded]:
+        """With `holds_turn_note`: the note that a turn has begun, to be stored with the next event.
+
+        It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
+        """
+        is_held = self._view.started_turns < self._view.total_turns and self._begun_turn == self._newest_turn
+        return [NoteAdded("turn")] if is_held else []
 
     def _describe_view(self) -> str:
         return f"{self._view.tokens} tokens in {self._view.message_count} messages"
