@@ -93,9 +93,7 @@ newest-integrations: ## run the adapters with the newest releases and report wha
 test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the lab on a Dask cluster (ARGS="-k pooler")
 	@mkdir -p .envs/team && cd .envs/team && { test -x usr/sbin/pgbouncer || { apt-get download -q pgbouncer libc-ares2 \
 	  && for each in *.deb; do dpkg -x $$each . ; done; } > download.log 2>&1 || echo "apt cannot get pgbouncer"; }
-	@test -d .envs/team/python/distributed || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --target .envs/team/python 'distributed>=2026.8' 'fsspec>=2026.9' || echo "pip cannot get Dask"
-	@TIDEGATE_TEAM=.envs/team PYTHONPATH=$(CURDIR)/.envs/team/python $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
+	@TIDEGATE_TEAM=.envs/team $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
 
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py

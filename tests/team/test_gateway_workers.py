@@ -51,20 +51,32 @@ class KilledWorkers:
         self.errors = 0
 
     async def take_turn(self, on_bytes: Callable[[int], object] = id, first: str = "") -> None:
+        last_error = ""
         for attempt in range(40):
             self.client.url = first if first and not attempt else self.chance.choice(self.urls)
             try:
                 content = await ask_streamed(self.client, on_bytes)
                 break
-            except (httpx.HTTPError, AssertionError):
+            except (httpx.HTTPError, AssertionError) as error:
                 self.errors += 1
-                await asyncio.sleep(0.05)
+                last_error = repr(error)
+                await self._wait_for_worker()
         else:
-            raise AssertionError("forty tries were not enough")
+            raise AssertionError(f"forty tries were not enough, the last one: {last_error}")
         number = int(content[1]["id"].removeprefix("call"))
         self.acknowledged.append(number)
         result = {"type": "tool_result", "tool_use_id": f"call{number}", "content": f"line {number}\n" * 300}
         self.client.messages += [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+
+    async def _wait_for_worker(self) -> None:
+        """Both workers may be starting: one was killed before the replacement of the other was ready."""
+        async with asyncio.timeout(120):
+            while True:
+                for url in self.urls:
+                    with suppress(httpx.HTTPError):
+                        if (await self.client.http.get(f"{url}/healthz", timeout=5)).status_code == 200:
+                            return
+                await asyncio.sleep(0.05)
 
 
 def find_children(pid: int) -> list[int]:

@@ -18,7 +18,7 @@ from tidegate.core.errors import TidegateError
 
 _YOUNG_SECONDS: Final = 5.0
 _MAX_YOUNG_DEATHS: Final = 5
-"""If so many processes in a row die so soon after their start, something is wrong that a restart does not cure."""
+"""If so many processes in a row end so soon after their start, something is wrong that a restart does not cure."""
 
 ServeOn = Callable[[socket.socket], None]
 
@@ -69,7 +69,8 @@ class Workers:
             for process in () if self._is_stopping() else ended:
                 age = time.monotonic() - self._running.pop(process)
                 self._log_line(f"tidegate: worker {process.pid} ended with {process.exitcode}; starting another")
-                young_deaths = young_deaths + 1 if age < _YOUNG_SECONDS else 0
+                if process.exitcode != -signal.SIGKILL:  # killed from outside: that says nothing about its start
+                    young_deaths = young_deaths + 1 if age < _YOUNG_SECONDS else 0
                 if young_deaths >= _MAX_YOUNG_DEATHS:
                     raise TidegateError(
                         f"{young_deaths} workers in a row ended soon after their start.",

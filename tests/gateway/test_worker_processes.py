@@ -1,0 +1,66 @@
+"""The processes of `tidegate serve --workers`: a killed one is replaced however often, one that cannot start is not."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KILLS = 8
+PROGRAM = """
+import socket, sys
+from tests.gateway.test_worker_processes import fail, wait_for_the_end
+from tidegate.core.errors import TidegateError
+from tidegate.gateway.workers import Workers
+
+if __name__ == "__main__":
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        try:
+            Workers({serve}, listener, 1, lambda line: print(line, flush=True)).run(1)
+        except TidegateError as error:
+            print(error, flush=True)
+            sys.exit(3)
+"""
+
+
+def wait_for_the_end(_: object) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print(f"started {os.getpid()}", flush=True)
+    signal.pause()
+
+
+def fail(_: object) -> None:
+    sys.exit(1)
+
+
+def start_program(folder: Path, serve: str) -> "subprocess.Popen[str]":
+    program = folder / "program.py"
+    program.write_text(PROGRAM.format(serve=serve))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    return subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_a_worker_that_is_killed_soon_after_its_start_is_replaced_each_time(tmp_path: Path) -> None:
+    with start_program(tmp_path, "wait_for_the_end") as process:
+        assert process.stdout is not None
+        for _ in range(KILLS):
+            word, _, pid = process.stdout.readline().partition(" ")
+            assert word == "started"
+            os.kill(int(pid), signal.SIGKILL)
+            assert "starting another" in process.stdout.readline()
+        assert process.stdout.readline().startswith("started ")
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_end_by_themselves_again_and_again_end_the_gateway(tmp_path: Path) -> None:
+    with start_program(tmp_path, "fail") as process:
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+        assert process.wait(60) == 3
+    assert [line.partition(" ended with ")[2] for line in lines[:-1]] == ["1; starting another"] * 5
+    assert "5 workers in a row ended soon after their start" in lines[-1]
