@@ -393,6 +393,7 @@ def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> N
         "- m6..m7 Edit src/a.py: 2 lines",
         "- m8..m9 Bash ls -la src: 12 lines",
         "- m10..m11 Bash make test: 9 lines, exit code 1, 2 failed",
+        "- m12..m13 exec: 326 lines",
     ]
     assert list(statements_of_note(make_group_note(lines))) == [
         ("changed", "m6", "src/a.py"),

@@ -42,7 +42,7 @@ func Run(ctx context.Context, plan Plan) error {
 def test_comments_are_worth_less_than_code_and_closing_brackets_nothing() -> None:
     worth = {line.bare: line.worth / len(line.bare) for line in find_key_lines(GO, set())}
     comment = next(value for bare, value in worth.items() if bare.startswith("// Run pushes"))
-    assert worth['"github.com/example/sync/plumbing"'] > 2 * comment
+    assert worth['"github.com/example/sync/plumbing"'] > 3 * comment
     assert worth['return fmt.Errorf("push %s: %w", each.Name, err)'] > comment
     assert "}" not in worth
 
@@ -91,6 +91,21 @@ def test_a_note_says_what_was_done_and_how_it_ended() -> None:
     result = Message("tool", (Result("c", (Text("1 failed\n[exit code 1]"),)),), id="m3")
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
     assert describe_group(group) == "- m2..m3 shell make test: 2 lines, exit code 1, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("The file src/a.py has been updated successfully.", "done"),
+        ("String to replace not found in src/a.py.", "String to replace not found in src/a.py."),
+        ("2 edits applied successfully, 1 failed", "2 edits applied successfully, 1 failed"),
+    ],
+)
+def test_a_note_on_an_edit_does_not_repeat_its_path_unless_it_may_have_failed(answer: str, outcome: str) -> None:
+    call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"}))
+    result = Message("tool", (Result("c", (Text(answer),)),), id="m3")
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
+    assert describe_group(group) == f"- m2..m3 Edit src/a.py x: {outcome}"
 
 
 def test_the_cheaper_sweep_writes_less_again() -> None:

@@ -156,9 +156,7 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
     for message in (*given, *reversed(gone)):
         result = result_of(message)
         target = targets.get(result.call_id) if result is not None else None
-        from_file = target is not None and (
-            target.writes or target.shows_file or (target.files and not target.runs_command)
-        )
+        from_file = target is not None and (target.writes or (target.files and not target.runs_command))
         if from_file or (result is None and message not in given):
             continue
         for value, around in _values_in(head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)):

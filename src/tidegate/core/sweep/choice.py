@@ -38,21 +38,20 @@ from tidegate.core.turns import Group
 from tidegate.core.view import Item, View
 
 _NO_FILE_HEAT: Final = 0.5
-_AGEING: Final = 0.8  # a file last named at the beginning of the view has 1 / (1 + this) of its heat
-_EDITED: Final = 0.3  # added to the heat of a file that was edited
-_TOUCHED: Final = 0.05  # added for each further call that names the file, up to six
+_AGEING: Final = 2.0  # a file last named at the beginning of the view has 1 / (1 + this) of its heat
+_EDITED: Final = 0.7  # added to the heat of a file that was edited
+_TOUCHED: Final = 0.2  # added for each further call that names the file, up to six
 _SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
-_REGION_WORTH: Final = 1.2  # factor for lines that stay together with those around them
-_EDITED_REGION_WORTH: Final = 2.2  # the same in a file that was edited: edits need a whole block
-_WRITTEN_WORTH: Final = 6.5  # factor for what a call wrote
-_SAID_WORTH: Final = 6.0  # factor for the other arguments of a call
+_REGION_WORTH: Final = 1.3  # factor for lines that stay together with those around them
+_WRITTEN_WORTH: Final = 4.0  # factor for what a call wrote
+_SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
 _NEAR: Final = 0.57  # of the view: what is nearer to its end than that is worth more
-_NEAR_WORTH: Final = 2.0  # added to the factor at the end of the view, less further back
+_NEAR_WORTH: Final = 4.0  # added to the factor at the end of the view, less further back
 SHORT_RESULT: Final = 300
 """Characters: a result up to this length stays whole if its call stays, because a stub would save next to nothing."""
 _SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
-_LARGEST_SIZE_WORTH: Final = 2.0
-_LEAST_SIZE_WORTH: Final = 0.5
+_LARGEST_SIZE_WORTH: Final = 3.0
+_LEAST_SIZE_WORTH: Final = 0.3
 _NAME_WORTH: Final = 1.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _SHORTEST_REGION: Final = 8
@@ -184,9 +183,7 @@ class _Appraiser:
                 continue
             lines += mine
             if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
-                edited = target is not None and not self._edited.isdisjoint(target.files)
-                factor = _EDITED_REGION_WORTH if edited else _REGION_WORTH
-                blocks += self._blocks(item, number, mine, overhead, factor)
+                blocks += self._blocks(item, number, mine, overhead)
         failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
         for call in calls:
             self._made.add((call.name, call.arguments))
@@ -199,9 +196,7 @@ class _Appraiser:
     def _is_latest_reading(self, target: CallTarget | None) -> bool:
         return target is not None and bool(target.files) and not target.files <= self._seen_again
 
-    def _blocks(
-        self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float, factor: float
-    ) -> list[Offer]:
+    def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float) -> list[Offer]:
         """Contiguous regions of a result, offered whole."""
         texts = text_of(item.message).split("\n")
         worth = {line.place: line for line in mine}
@@ -212,7 +207,7 @@ class _Appraiser:
                 worth.get(place) or _Valued(place, item.message.id, 0.0, len(texts[place]) / self.per_token + 0.3)
                 for place in range(begin, end)
             ]
-            value = sum(line.worth for line in lines) * factor
+            value = sum(line.worth for line in lines) * _REGION_WORTH
             if value:
                 cost = sum(line.cost for line in lines)
                 found.append(Offer(value / (cost + overhead), number, lines, True))
@@ -226,7 +221,7 @@ class _Appraiser:
         if files and files <= self._seen_again:
             heat *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
-        report = target is not None and target.runs_command and not target.shows_file
+        report = target is not None and target.runs_command
         text = text_of(item.message)
         heat *= youth
         size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)

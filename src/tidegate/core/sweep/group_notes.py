@@ -34,6 +34,8 @@ _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
 
+_SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
+
 
 def describe_group(group: Group) -> str:
     """The line for a dropped group, or "" for one that needs none."""
@@ -89,6 +91,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
     failed = (result is not None and result.error) or (code is not None and (code[1] or code[2]) != "0")
+    if lines == 1 and not failed and call_target_of(call).writes and _SUCCEEDED.search(text):
+        return "done"  # the rest of the line only repeats the path
     printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))
     reports = bool(find_command(call)) and not call_target_of(call).shows_file
     faults = find_error_lines(printed) if failed or reports else []
@@ -138,7 +142,9 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
         if not match or match[2] == EARLIER or match[2].startswith(ANSWERED.lstrip()):
             continue
         tool, _, rest = match[2].partition(" ")
-        access = classify_tool(tool.rstrip(":"))
+        if tool.endswith(":"):  # nothing says what the call was about
+            continue
+        access = classify_tool(tool)
         path = rest.partition(":")[0]
         if access == "write" and _PATH.fullmatch(path):
             yield "changed", match[1], path

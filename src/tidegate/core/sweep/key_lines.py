@@ -28,9 +28,8 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
-_LONGEST_WORTH: Final = 60  # further characters of a line add nothing
+_LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
-_SHORT_WORTH: Final = 0.8
 _SHORTEST: Final = 10
 _LONG: Final = 400  # of a longer line only the beginning is kept
 
@@ -95,10 +94,10 @@ _BLANK, _COMMENT, _IMPORT, _OTHER = range(4)
 # How much likelier than an average character of a result one of such a line is needed again, counted over recorded
 # sessions: by the kind of the line, and by what the previous line is.
 _WORTH: Final = {
-    "comment": (0.7, 0.5, 0.55, 0.6),
-    "import": (1.2, 1.2, 1.2, 1.2),
-    "declares": (1.2, 1.1, 1.1, 1.2),
-    "heading": (1.6, 1.6, 1.6, 1.6),
+    "comment": (0.6, 0.35, 0.4, 0.45),
+    "import": (2.5, 2.5, 2.5, 2.5),
+    "declares": (1.6, 1.3, 1.3, 1.6),
+    "heading": (2.5, 2.5, 2.5, 2.5),
     "other": (1.2, 1.2, 1.2, 1.3),
 }
 _NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
@@ -125,7 +124,7 @@ def _find_traits(line: str) -> _LineTraits:
     if size >= _SHORTEST:
         scale = min(size, _LONGEST_WORTH) / 50
         if size < _SHORT:
-            scale *= _SHORT_WORTH
+            scale *= 0.4
     return bare if size <= _LONG else bare[:_LONG], scale, worths, _LEAVES.get(kind, _OTHER)
 
 
