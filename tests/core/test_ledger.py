@@ -18,7 +18,7 @@ from tidegate.core.ledger.lines import (
     render_ledger,
 )
 from tidegate.core.ledger.loss_check import readable_text_of
-from tidegate.core.ledger.statements import mark_superseded, statements_of
+from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
 from tidegate.core.ledger.writer import PIN, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
@@ -385,6 +385,13 @@ def test_items_of_a_to_do_list_leave_the_ledger_when_a_later_list_replaced_them(
     lists = {line.ident for line in parse_ledger(ledger(session)) if line.what == "open"}
     assert "recall m" in ledger(session)
     assert len(lists) <= 1
+
+
+def test_a_list_with_everything_done_closes_the_items_of_earlier_lists() -> None:
+    todos = [{"content": "Write the report", "status": "completed"}]
+    done = Message("assistant", (Call("c", "TodoWrite", json.dumps({"todos": todos})),), id="m9")
+    unknown = LedgerLine("open", "m5", "shell make has no known result")
+    assert drop_old_todos([LedgerLine("open", "m4", "Write the report"), unknown], [done]) == [unknown]
 
 
 def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> None:

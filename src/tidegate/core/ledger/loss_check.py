@@ -66,7 +66,7 @@ class LossCheck:
         self._words_shown: set[str] = set()
         self._summaries_and_requests = ""
         self._pointed = ReachableIds(lines).named
-        self._stay: list[Message] = []
+        self._known: list[Message] = []  # what leaves and what stays
         changes = EditIndex(edits)
         items = {item.message.id: item for item in view.items if item.message.kind != LEDGER}
         messages = [item.message for item in items.values()]
@@ -96,9 +96,9 @@ class LossCheck:
                 for what, ident, text in statements_of_note(message)
                 if ident not in described
             ]
-            found = drop_old_todos([*vanished, *statements_of(self._gone, described)], stay)
+            self._known = [*self._gone, *stay]
+            found = drop_old_todos([*vanished, *statements_of(self._gone, described)], self._known)
             self._facts = mark_superseded(lines, found)
-            self._stay = stay
             self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
         every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
@@ -138,7 +138,7 @@ class LossCheck:
 
     def rewritten(self) -> list[LedgerLine]:
         """All lines of a ledger that is written again: those it has and those it should have, without old to-dos."""
-        return drop_old_todos(merge_ledger_lines(self.lines, self.wanted(again=True)), self._stay)
+        return drop_old_todos(merge_ledger_lines(self.lines, self.wanted(again=True)), self._known)
 
     def reaches(self, lines: Sequence[LedgerLine] | None) -> bool:
         """Whether a ledger with these lines names every dropped message. None: the lines it has now."""

@@ -127,11 +127,11 @@ def mark_superseded(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> lis
     return done
 
 
-def drop_old_todos(lines: Sequence[LedgerLine], shown: Sequence[Message]) -> list[LedgerLine]:
-    """The lines without items of a to-do list that a later one replaced, among them or in a message that is shown."""
+def drop_old_todos(lines: Sequence[LedgerLine], known: Sequence[Message]) -> list[LedgerLine]:
+    """The lines without items of a to-do list that a later one replaced, among them or in one of these messages."""
     lists = [
         int(message.id[1:])
-        for message in shown
+        for message in known
         if message.id[1:].isdigit() and any(is_todo_list(parse_call_arguments(call)) for call in calls_of(message))
     ]
     todos = [line for line in lines if line.what == "open" and not line.text.endswith(_UNKNOWN_RESULT)]
