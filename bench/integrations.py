@@ -11,7 +11,7 @@ import time
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from tidegate.integrations.langchain import LangChainFormat
-from tidegate.integrations.threads import CallPreparer, ThreadSessions
+from tidegate.integrations.model_calls import CallPreparer
 
 TARGET_MS = 2.0
 
@@ -27,8 +27,7 @@ def make_step(number: int, chars: int) -> list[AnyMessage]:
 def measure_calls(steps: int, window: int, measured: int, chars: int = 200) -> tuple[float, float, int]:
     """The median and the largest time of the last calls in milliseconds, and how many messages were sent."""
     with tempfile.TemporaryDirectory() as folder:
-        threads = ThreadSessions(folder, window=window, model="gpt-4o")
-        preparer = CallPreparer(threads, LangChainFormat())
+        preparer = CallPreparer(LangChainFormat(), folder, window=window, model="gpt-4o")
         messages: list[AnyMessage] = [HumanMessage("Read all pages.")]
         times: list[float] = []
         sent = 0
@@ -40,7 +39,7 @@ def measure_calls(steps: int, window: int, measured: int, chars: int = 200) -> t
             call = preparer.prepare("t", messages)
             times.append((time.process_time() - begun) * 1000)
             sent = len(call.messages)
-        threads.close()
+        preparer.threads.close()
     last = times[-measured:]
     return statistics.median(last), max(last), sent
 

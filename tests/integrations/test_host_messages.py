@@ -10,10 +10,12 @@ import pytest
 
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.core.outcome import SummaryRequest
+from tidegate.integrations.block_format import render_result_text
 from tidegate.integrations.content_blocks import read_block
-from tidegate.integrations.host_messages import HostReader, MessagePiece, PartEdit, render_result_text, write_view
+from tidegate.integrations.host_messages import HostReader, MessagePiece, PartEdit, write_view
+from tidegate.integrations.model_calls import CallPreparer, make_usage
 from tidegate.integrations.summaries import make_summarizer
-from tidegate.integrations.threads import CallPreparer, ThreadSessions, describe_missing_framework, make_usage
+from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
 
 Turn = dict[str, Any]
@@ -23,6 +25,7 @@ class TurnFormat:
     """Messages of an imaginary framework: a role and a list of parts; results of one step are in one message."""
 
     results_are_user = False
+    compares_values = False
 
     def __init__(self) -> None:
         self.reads = 0
@@ -158,13 +161,47 @@ def test_objects_are_read_once() -> None:
     reader = HostReader(form)
     hosts = [turn("user", Text(str(number))) for number in range(50)]
     reader.read(hosts)
+    form.reads = 0
     assert len(reader.read([*hosts, HELLO])) == 51
-    assert form.reads == 51
+    assert form.reads < 12, "what is new, and the last few of those that are known"
+
+
+def test_equal_copies_are_not_read_again_where_the_framework_copies() -> None:
+    class CopiedTurns(TurnFormat):
+        compares_values = True
+
+    form = CopiedTurns()
+    reader = HostReader(form)
+    hosts = [turn("user", Text(str(number))) for number in range(50)]
+    reader.read(hosts)
+    form.reads = 0
+    copies = [dict(host) for host in hosts]
+    copies[20] = turn("user", Text("rewritten"))
+    items = reader.read(copies)
+    assert form.reads < 40, "those from the rewritten one on"
+    assert [item.message.parts[0] for item in items] == [host["parts"][0] for host in copies]
+
+
+def test_a_recent_message_that_the_framework_changed_in_place_is_read_again() -> None:
+    reader = HostReader(TurnFormat())
+    hosts = [turn("user", Text(str(number))) for number in range(50)]
+    reader.read(hosts)
+    hosts[46]["parts"] = [Text("redacted")]
+    items = reader.read(hosts)
+    assert items[46].message.parts == (Text("redacted"),)
+    assert [item.host.number for item in items] == list(range(50))
+
+
+def test_a_list_that_the_framework_shortened_is_read_up_to_its_end() -> None:
+    reader = HostReader(TurnFormat())
+    hosts = [turn("user", Text(str(number))) for number in range(50)]
+    reader.read(hosts)
+    items = reader.read([*hosts[:10], CALLS, RESULTS])
+    assert [item.host.number for item in items] == [*range(11), 11, 11]
 
 
 def test_a_long_list_fits_and_the_host_keeps_all_of_it(tmp_path: Path) -> None:
-    threads = ThreadSessions(tmp_path, window=8_000)
-    preparer = CallPreparer(threads, TurnFormat())
+    preparer = CallPreparer(TurnFormat(), tmp_path, window=8_000)
     hosts = [turn("user", Text("Read all pages."))]
     sent: list[Turn] = []
     for number in range(60):
@@ -176,17 +213,17 @@ def test_a_long_list_fits_and_the_host_keeps_all_of_it(tmp_path: Path) -> None:
         sent = call.messages
     assert any(each.get("copied") or each.get("inserted") for each in sent)
     assert not any("copied" in each for each in hosts)
-    assert "page 2 " in threads.recall("t", "m9")
-    threads.close()
+    assert "page 2 " in preparer.threads.recall("t", "m9")
+    preparer.threads.close()
 
 
 def test_a_thread_goes_on_when_it_is_opened_again(tmp_path: Path) -> None:
     hosts, head = [HELLO, CALLS, RESULTS], 0
     for _ in range(2):
-        threads = ThreadSessions(tmp_path, window=8_000)
-        CallPreparer(threads, TurnFormat()).prepare("t", hosts, model="gpt-4o")
-        head = threads.session("t").log.head
-        threads.close()
+        preparer = CallPreparer(TurnFormat(), tmp_path, window=8_000)
+        preparer.prepare("t", hosts, model="gpt-4o")
+        head = preparer.threads.session("t").log.head
+        preparer.threads.close()
     again = ThreadSessions(tmp_path, window=8_000)
     assert again.session("t").log.head == head, "nothing was added twice"
     again.close()

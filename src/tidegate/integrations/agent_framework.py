@@ -10,28 +10,19 @@ The framework's `compaction_strategy` is not used: it gets the list of messages 
 session, the tools, the answer and its usage, and it works by marking the framework's own messages as excluded.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from copy import copy
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
-from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, Tool, result_of, text_of
-from tidegate.core.policy.policy import Policy
+from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_text
-from tidegate.integrations.host_messages import MessagePiece, PartEdit, render_result_text
-from tidegate.integrations.threads import (
-    RECALL_DESCRIPTION,
-    CallPreparer,
-    DataLocation,
-    PreparedCall,
-    ThreadSessions,
-    describe_missing_framework,
-    make_usage,
-)
+from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, PreparedCall, make_usage
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
-from tidegate.wire.parsing import build_tool_message, encode_json_text, image_from_url, repair_unicode
+from tidegate.wire.parsing import encode_json_text, image_from_url, repair_unicode
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -41,100 +32,70 @@ except ImportError as missing:
     raise describe_missing_framework("agent-framework", missing) from missing
 
 
-class AgentFrameworkFormat:
+class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
     """How messages of the framework are read and copied."""
 
-    results_are_user = False
+    def list_blocks(self, host: FrameworkMessage) -> tuple[Role, Sequence[Any]]:
+        return "assistant" if host.role == "assistant" else "user", host.contents
 
-    def read(self, host: FrameworkMessage) -> list[MessagePiece]:
-        results = [n for n, content in enumerate(host.contents) if content.type == "function_result"]
-        if results:
-            return [MessagePiece(_read_result(host.contents[n]), (n,)) for n in results]
-        parts = tuple(map(_read_content, host.contents))
-        role = "assistant" if host.role == "assistant" else "user"
-        return [MessagePiece(Message(role, parts), tuple(range(len(parts))))]  # type: ignore[arg-type]
-
-    def rewrite(self, host: FrameworkMessage, edits: Sequence[PartEdit]) -> FrameworkMessage:
-        contents = [_write_content(host.contents, edit) for edit in edits]
-        if host.role != "assistant" and all(content.type == "text" for content in contents):
-            contents = [Content.from_text("\n\n".join(content.text or "" for content in contents))]
+    def copy_with(self, host: FrameworkMessage, blocks: list[Any]) -> FrameworkMessage:
+        if host.role != "assistant" and all(content.type == "text" for content in blocks):
+            blocks = [Content.from_text("\n\n".join(content.text or "" for content in blocks))]
         written = copy(host)
-        written.contents = contents
+        written.contents = blocks
         return written
 
-    def insert(self, message: Message) -> FrameworkMessage:
-        result = result_of(message)
-        if result is not None:
-            content = Content.from_function_result(result.call_id, result=render_result_text(result))
-            return FrameworkMessage("tool", [content])
-        return FrameworkMessage("assistant" if message.role == "assistant" else "user", [text_of(message)])
+    def create(self, role: Role, block: Any) -> FrameworkMessage:
+        return FrameworkMessage(role, [block])
 
+    def read_block(self, block: Content) -> Part:
+        if block.type == "text":
+            return read_text(block.text or "")
+        if block.type == "text_reasoning":
+            signed = block.protected_data or block.id
+            return (
+                Thinking(block=encode_json_text(block.to_dict()))
+                if signed
+                else Thinking(repair_unicode(block.text or ""))
+            )
+        if block.type in ("data", "uri") and block.uri:
+            return image_from_url(block.uri, block.media_type or "image/png")
+        if block.type == "function_call":
+            given = block.arguments
+            arguments = given if isinstance(given, str) else encode_json_text(dict(given or {}))
+            return Call(block.call_id or "", block.name or "", repair_unicode(arguments))
+        return self._read_result(block) if block.type == "function_result" else make_opaque(block.to_dict())
 
-def _read_result(content: Content) -> Message:
-    items = [_read_content(item) for item in content.items or ()]
-    parts = items or [read_text(content.result if isinstance(content.result, str) else repr(content.result))]
-    if content.exception:
-        parts.append(read_text(content.exception))
-    return build_tool_message(content.call_id or "", parts, bool(content.exception))
+    def _read_result(self, content: Content) -> Result:
+        items = [self.read_block(item) for item in content.items or ()]
+        parts = items or [read_text(content.result if isinstance(content.result, str) else repr(content.result))]
+        if content.exception:
+            parts.append(read_text(content.exception))
+        return build_result(content.call_id or "", parts, bool(content.exception))
 
+    def write_text(self, text: str, old: Any) -> Content:
+        return Content.from_text(text)
 
-def _read_content(content: Content) -> Any:
-    if content.type == "text":
-        return read_text(content.text or "")
-    if content.type == "text_reasoning":
-        signed = content.protected_data or content.id
-        return (
-            Thinking(block=encode_json_text(content.to_dict()))
-            if signed
-            else Thinking(repair_unicode(content.text or ""))
-        )
-    if content.type in ("data", "uri") and content.uri:
-        return image_from_url(content.uri, content.media_type or "image/png")
-    if content.type == "function_call":
-        given = content.arguments
-        arguments = given if isinstance(given, str) else encode_json_text(dict(given or {}))
-        return Call(content.call_id or "", content.name or "", repair_unicode(arguments))
-    return make_opaque(content.to_dict())
-
-
-def _write_content(contents: Sequence[Content], edit: PartEdit) -> Content:
-    old, part = contents[edit.place] if edit.place >= 0 else None, edit.part
-    if old is not None and part is None:
-        return old
-    if isinstance(part, Result):
-        return _write_result(old, part)
-    if isinstance(part, Call) and old is not None:
-        written = copy(old)
-        written.arguments = part.arguments
+    def write_call(self, call: Call, old: Any) -> Content:
+        written: Content = copy(old)
+        written.arguments = call.arguments
         return written
-    return Content.from_text(part.text if isinstance(part, Text) else "")
 
-
-def _write_result(old: Content | None, part: Result) -> Content:
-    kept = [item for item in (old.items if old is not None else None) or () if _read_content(item) in part.parts]
-    images = [item for item in kept if item.type != "text"]
-    text = render_result_text(part)
-    return Content.from_function_result(part.call_id, result=[Content.from_text(text), *images] if images else text)
+    def write_result(self, result: Result, old: Any) -> Content:
+        media = keep_media(result, old.items or (), self.read_block) if old is not None else []
+        text = render_result_text(result)
+        return Content.from_function_result(result.call_id, result=[Content.from_text(text), *media] if media else text)
 
 
 class TidegateMiddleware(ChatMiddleware):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    The parameters are those of `ThreadSessions`. Without a session of the framework, `session` names ours.
+    The settings are those of `AdapterSettings`. Without a session of the framework, `session` names ours.
     """
 
-    def __init__(
-        self,
-        data: DataLocation = None,
-        *,
-        model: str = "",
-        window: int | None = None,
-        reserve: int | None = None,
-        policy: str | Policy = "default",
-        session: str = "",
-    ) -> None:
-        self.threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
-        self._preparer = CallPreparer(self.threads, AgentFrameworkFormat())
+    def __init__(self, data: DataLocation = None, **settings: Unpack[AdapterSettings]) -> None:
+        self._preparer = CallPreparer(AgentFrameworkFormat(), data, **settings)
+        self.threads = self._preparer.threads
         self._name: ContextVar[str] = ContextVar("tidegate_session", default="agent-framework")
 
     def session(self, name: str) -> Session:
@@ -147,7 +108,7 @@ class TidegateMiddleware(ChatMiddleware):
         async def recall(
             what: Annotated[str, "m12, m12..m40, or words"], offset: Annotated[int, "where to go on"] = 0
         ) -> str:
-            return await asyncio.to_thread(self.threads.recall, self._name.get(), what, offset)
+            return await self.threads.recall_async(self._name.get(), what, offset)
 
         return tool(recall, name="recall", description=RECALL_DESCRIPTION)
 
@@ -158,21 +119,21 @@ class TidegateMiddleware(ChatMiddleware):
         self._name.set(name)
         options = dict(context.options or {})
 
-        def prepare() -> PreparedCall[FrameworkMessage]:
-            texts = [str(options.get("instructions") or ""), *(message.text for message in given[:fixed])]
-            tools = tuple(map(_read_tool, options.get("tools") or ()))
-            return self._preparer.prepare(
-                name,
-                given[fixed:],
-                model=str(options.get("model") or getattr(context.client, "model", "") or ""),
-                fixed_part=FixedPart("\n\n".join(filter(None, texts)), tools),
-            )
+        async def ask(text: str) -> str:
+            return (await context.client.get_response([FrameworkMessage("user", [text])])).text
 
-        call = await asyncio.to_thread(prepare)
+        texts = [str(options.get("instructions") or ""), *(message.text for message in given[:fixed])]
+        call = await self._preparer.prepare_async(
+            name,
+            given[fixed:],
+            model=str(options.get("model") or getattr(context.client, "model", "") or ""),
+            fixed_part=FixedPart("\n\n".join(filter(None, texts)), tuple(map(_read_tool, options.get("tools") or ()))),
+            ask=ask,
+        )
         context.messages = [*given[:fixed], *call.messages]
 
         async def record(response: ChatResponse[Any]) -> ChatResponse[Any]:
-            await asyncio.to_thread(_record, call, response)
+            await _record(call, response)
             return response
 
         if context.stream:
@@ -187,16 +148,14 @@ def _read_tool(given: Any) -> Tool:
     return Tool(str(getattr(given, "name", "tool")), str(getattr(given, "description", "")), encode_json_text(schema))
 
 
-def _record(call: PreparedCall[FrameworkMessage], response: ChatResponse[Any]) -> None:
-    parts: list[Part] = []
-    for message in response.messages:
-        if message.role == "assistant":
-            parts += AgentFrameworkFormat().read(message)[0].message.parts
+async def _record(call: PreparedCall[FrameworkMessage], response: ChatResponse[Any]) -> None:
+    contents = [each for message in response.messages if message.role == "assistant" for each in message.contents]
     usage = response.usage_details or {}
-    report = make_usage(
-        usage.get("input_token_count") or 0,
-        usage.get("output_token_count") or 0,
-        usage.get("cache_read_input_token_count") or 0,
-        usage.get("cache_creation_input_token_count") or 0,
+    counts = (
+        "input_token_count",
+        "output_token_count",
+        "cache_read_input_token_count",
+        "cache_creation_input_token_count",
     )
-    call.record(Message("assistant", tuple(parts)), report if usage.get("input_token_count") else None)
+    report = make_usage(*(usage.get(count) for count in counts))
+    await call.record_async(FrameworkMessage("assistant", contents), report)

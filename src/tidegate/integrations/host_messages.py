@@ -7,15 +7,16 @@ A `MessageFormat` says how the objects of one framework are read and copied. One
 engine, such as a request with several tool results.
 """
 
-from collections.abc import Iterator, Sequence
-from operator import is_
+from collections.abc import Sequence
+from operator import eq, is_
+from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from tidegate.core.messages import Image, Message, Part, Result, Text, Thinking, result_of
 from tidegate.session.following import FollowedRequest, HostItem, Shown, make_host_item
-from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
+from tidegate.wire.rendering.layout import FIRST_USER_FILLER
 
 HostObject = TypeVar("HostObject")
 
@@ -27,13 +28,16 @@ class MessagePiece(NamedTuple):
     places: tuple[int, ...]
 
 
-class HostPiece(NamedTuple, Generic[HostObject]):
-    """One of the pieces of the object at a place of a framework's list. `is_whole`: the object has no other."""
+class HostPiece(NamedTuple):
+    """One of the `pieces` of the object that is at the place `number` of a framework's list.
 
-    host: HostObject
+    `has_signed_data`: the message has parts that must not be sent as they are behind an edit.
+    """
+
     places: tuple[int, ...]
-    is_whole: bool
+    pieces: int
     number: int
+    has_signed_data: bool
 
 
 class PartEdit(NamedTuple):
@@ -44,9 +48,14 @@ class PartEdit(NamedTuple):
 
 
 class MessageFormat(Protocol[HostObject]):
-    """How the messages of a framework are read and written. `results_are_user`: results are parts of user messages."""
+    """How the messages of a framework are read and written.
+
+    `results_are_user`: results are parts of user messages. `compares_values`: the framework copies its messages for
+    each call, and equal ones are the same.
+    """
 
     results_are_user: bool
+    compares_values: bool
 
     def read(self, host: HostObject, /) -> Sequence[MessagePiece]:
         """The messages in an object of the framework."""
@@ -58,33 +67,72 @@ class MessageFormat(Protocol[HostObject]):
         """A new object for a message of the engine: a text, or the result of a call."""
 
 
+_CHECKED = 4
+"""Objects at the end of the known list that are read again with every call: frameworks change recent messages."""
+
+
 class HostReader(Generic[HostObject]):
-    """Reads the list of a framework. Objects that are at their place of the last call are not read again."""
+    """Reads the list of a framework. Objects that are at their place of the last call are not read again.
+
+    The framework's objects are compared by identity; with `compares_values` in the format also by value, because some
+    frameworks copy their messages for each call. An object that the framework changes in place is noticed if it is one
+    of the last few, or if it is at another place than before.
+    """
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
+        self.lock = Lock()  # for callers: a thread of a framework can make two calls at the same time
         self._form = form
-        self._known: tuple[list[HostObject], list[HostItem[HostPiece[HostObject]]]] = [], []
+        self._known: list[HostObject] = []
+        self._items: list[HostItem[HostPiece]] = []
+        self._ends: list[int] = []  # for each object the number of items up to its end
 
-    def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece[HostObject]]]:
-        known, items = self._known
-        same = len(known) if len(known) <= len(hosts) and all(map(is_, known, hosts)) else 0
-        found = items[:] if same else []
-        for number in range(same, len(hosts)):
-            found += self._read_one(hosts[number], number)
-        self._known = list(hosts), found
-        return found[:]
+    def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece]]:
+        """The items of the list: the same list as before with what is new, or another if the past was rewritten."""
+        same = self._count_same(hosts)
+        self._forget_after(same)
+        for number in range(max(0, same - _CHECKED), same):
+            begin, end = self._ends[number - 1] if number else 0, self._ends[number]
+            read = self._read_one(hosts[number], number)
+            if [item.key for item in read] != [item.key for item in self._items[begin:end]]:
+                self._forget_after(number)
+                break
+        for number in range(len(self._known), len(hosts)):
+            self._items += self._read_one(hosts[number], number)
+            self._known.append(hosts[number])
+            self._ends.append(len(self._items))
+        return self._items
 
-    def _read_one(self, host: HostObject, number: int) -> list[HostItem[HostPiece[HostObject]]]:
+    def _count_same(self, hosts: Sequence[HostObject]) -> int:
+        known = self._known
+        if len(known) <= len(hosts) and all(map(is_, known, hosts)):
+            return len(known)
+        is_same = eq if self._form.compares_values else is_
+        pairs = zip(known, hosts, strict=False)
+        return next((number for number, pair in enumerate(pairs) if not is_same(*pair)), min(len(known), len(hosts)))
+
+    def _forget_after(self, number: int) -> None:
+        if number < len(self._known):
+            del self._known[number:]
+            del self._ends[number:]
+            self._items = self._items[: self._ends[-1] if self._ends else 0]
+
+    def _read_one(self, host: HostObject, number: int) -> list[HostItem[HostPiece]]:
         pieces = self._form.read(host)
         return [
-            make_host_item(HostPiece(host, piece.places, len(pieces) == 1, number), piece.message) for piece in pieces
+            make_host_item(HostPiece(piece.places, len(pieces), number, _has_signed_data(piece.message)), piece.message)
+            for piece in pieces
         ]
+
+
+def _has_signed_data(message: Message) -> bool:
+    return any(_without_signature(part) is not part for part in message.parts)
 
 
 class _Output(NamedTuple, Generic[HostObject]):
     """An object to send: one of the framework's with its parts, or a message of the engine.
 
     `number` is its number in the framework's list, or -1. `texts` are its parts if it consists of texts alone.
+    `unchanged` are adjacent objects of the framework that are sent as they are.
     """
 
     role: str
@@ -94,72 +142,85 @@ class _Output(NamedTuple, Generic[HostObject]):
     texts: tuple[Text, ...]
     message: Message | None = None
     is_kept: bool = False
+    unchanged: Sequence[HostObject] = ()
 
 
 def write_view(
-    form: MessageFormat[HostObject], hosts: Sequence[HostObject], request: FollowedRequest[HostPiece[HostObject]]
+    form: MessageFormat[HostObject], hosts: Sequence[HostObject], request: FollowedRequest[HostPiece]
 ) -> list[HostObject]:
     """The list to send in place of `hosts`."""
     if request.is_unchanged:
         return list(hosts)
+    groups, kept = _group_by_object(request.shown)
     outputs: list[_Output[HostObject]] = []
-    for group in _group_by_object(request.shown):
-        output = _make_output(form, group)
+    place = 0
+    while place < len(groups):
+        output = _make_output(form, hosts, groups[place], kept[place])
         outputs += _join(outputs.pop(), output) if outputs else [output]
+        run = place + 1  # adjacent objects that are kept end before it
+        while run < len(groups) and kept[place] >= 0 and kept[run] == kept[place] + run - place:
+            run += 1
+        place += 1
+        if run > place + 1:  # nothing is joined with those between two others that are kept
+            first = kept[place]
+            outputs.append(_Output("", None, -1, [], (), unchanged=hosts[first : first + run - 1 - place]))
+            place = run - 1
     if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
         filler = Message("user", (Text(FIRST_USER_FILLER),))
-        outputs.insert(0, _Output[HostObject]("user", None, -1, [], (), filler))
-    return [_write_output(form, output) for output in outputs]
+        outputs.insert(0, _Output("user", None, -1, [], (), filler))
+    sent: list[HostObject] = []
+    for output in outputs:
+        sent += output.unchanged or [_write_output(form, output)]
+    return sent
 
 
-def _group_by_object(
-    listed: Sequence[Shown[HostPiece[HostObject]]],
-) -> Iterator[list[Shown[HostPiece[HostObject]]]]:
-    group: list[Shown[HostPiece[HostObject]]] = []
+_Group = list[Shown[HostPiece]]
+
+
+def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> tuple[list[_Group], list[int]]:
+    """The pieces by their objects; and for each object its number if it is sent as it is, else -2."""
+    groups: list[_Group] = []
+    kept: list[int] = []
+    last, missing = -1, 0  # the number of the last object, and how many of its pieces did not come yet
     for shown in listed:
-        item, last = shown.item, group[-1].item if group else None
-        if group and not (item is not None and last is not None and item.host.host is last.host.host):
-            yield group
-            group = []
-        group.append(shown)
-    if group:
-        yield group
+        item = shown.item
+        if item is None:
+            groups.append([shown])
+            kept.append(-2)
+            last = -1
+            continue
+        _, pieces, number, has_signed_data = item.host
+        is_kept = shown.state == "kept" and (shown.signed or not has_signed_data)
+        if number == last:
+            groups[-1].append(shown)
+            missing -= 1
+        else:
+            groups.append([shown])
+            kept.append(-2)
+            last, missing = number, pieces - 1
+        if not is_kept:
+            missing = -1
+        elif not missing:
+            kept[-1] = number
+    return groups, kept
 
 
-def _make_output(form: MessageFormat[HostObject], group: Sequence[Shown[HostPiece[HostObject]]]) -> _Output[HostObject]:
+def _make_output(
+    form: MessageFormat[HostObject], hosts: Sequence[HostObject], group: _Group, kept: int
+) -> _Output[HostObject]:
     first, item = group[0], group[0].item
-    if item is not None and item.host.is_whole and first.state == "kept" and _keeps_signatures(first):
-        return _make_kept_output(form, first, item.host)
     parts = [part for shown in group for part in shown.message.parts]
     texts = tuple(part for part in parts if isinstance(part, Text))
     texts = texts if len(texts) == len(parts) else ()
     role = "user" if first.message.role == "system" and item is None else first.message.role
     if item is None:
-        return _Output[HostObject](role, None, -1, [], texts, first.message)
-    host = item.host.host
+        return _Output(role, None, -1, [], texts, first.message)
+    number = item.host.number
     edits = [edit for shown in group for edit in list_part_edits(shown)]
-    places = [place for shown in group if shown.item for place in shown.item.host.places]
-    is_complete = item.host.is_whole or len(group) == len(form.read(host))
-    kept = is_complete and edits == [PartEdit(place) for place in places]
     roles = {shown.message.role for shown in group}
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
-    return _Output(role if len(roles) == 1 else "mixed", host, item.host.number, edits, texts, is_kept=kept)
-
-
-def _keeps_signatures(shown: Shown[HostPiece[HostObject]]) -> bool:
-    return shown.signed or all(_without_signature(part) is part for part in shown.message.parts)
-
-
-def _make_kept_output(
-    form: MessageFormat[HostObject], shown: Shown[HostPiece[HostObject]], piece: HostPiece[HostObject]
-) -> _Output[HostObject]:
-    """The same for an object that is kept as it is: most are."""
-    role, parts = shown.message.role, shown.message.parts
-    side = "user" if role == "tool" and form.results_are_user else role
-    texts = tuple(part for part in parts if isinstance(part, Text))
-    edits = [PartEdit(place) for place in piece.places]
-    return _Output(side, piece.host, piece.number, edits, texts if len(texts) == len(parts) else (), None, is_kept=True)
+    return _Output(role if len(roles) == 1 else "mixed", hosts[number], number, edits, texts, is_kept=kept == number)
 
 
 def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Output[HostObject]]:
@@ -192,7 +253,7 @@ def _write_output(form: MessageFormat[HostObject], output: _Output[HostObject]) 
     return output.host if output.is_kept else form.rewrite(output.host, output.edits)
 
 
-def list_part_edits(shown: Shown[HostPiece[HostObject]]) -> list[PartEdit]:
+def list_part_edits(shown: Shown[HostPiece]) -> list[PartEdit]:
     """The parts of a shown piece, in terms of the places of its object."""
     assert shown.item is not None
     old, places = shown.item.message.parts, shown.item.host.places
@@ -236,8 +297,3 @@ def _is_successor(old: Part, new: Part) -> bool:
     if type(old) is not type(new):
         return isinstance(old, Text) and isinstance(new, Text)
     return getattr(old, "id", "") == getattr(new, "id", "") and not isinstance(new, Image)
-
-
-def render_result_text(result: Result) -> str:
-    """The texts of a result as one; never empty, because some providers refuse that."""
-    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT

@@ -15,22 +15,25 @@ tool for the agent.
 import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
-from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, Tool, result_of, text_of
-from tidegate.core.policy.policy import Policy
+from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_text
-from tidegate.integrations.host_messages import (
-    HostReader,
-    MessagePiece,
-    PartEdit,
-    render_result_text,
-    write_view,
+from tidegate.integrations.host_messages import HostReader, write_view
+from tidegate.integrations.summaries import make_async_summarizer
+from tidegate.integrations.threads import (
+    RECALL_DESCRIPTION,
+    DataLocation,
+    SessionSettings,
+    ThreadSessions,
+    describe_missing_framework,
 )
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, ThreadSessions, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
-from tidegate.wire.parsing import build_tool_message, decode_object, encode_json_text, image_from_url, repair_unicode
+from tidegate.session.summaries.drivers import Summarizer
+from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url, repair_unicode
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -46,99 +49,84 @@ try:
         ContentText,
         Model,
     )
-    from inspect_ai.tool import ToolDef, ToolInfo
+    from inspect_ai.tool import ToolCall, ToolDef, ToolInfo
 except ImportError as missing:
     raise describe_missing_framework("inspect-ai", missing) from missing
 
-_CALLS = 1_000_000
-"""The place of the first tool call of an answer; smaller places are blocks of its content."""
 _OWN = "tidegate"
+"""The key in the metadata of messages that the view inserted."""
 
 
-class InspectFormat:
-    """How messages of inspect_ai are read and copied. Copies keep the ids of their messages."""
+class InspectFormat(BlockFormat[ChatMessage]):
+    """How messages of inspect_ai are read and copied. Copies keep the ids of their messages. A result is a message."""
 
-    results_are_user = False
-
-    def read(self, host: ChatMessage) -> list[MessagePiece]:
-        blocks = [host.content] if isinstance(host.content, str) else host.content
+    def list_blocks(self, host: ChatMessage) -> tuple[Role, Sequence[Any]]:
         if isinstance(host, ChatMessageTool):
-            parts = [_read_content(block) for block in blocks]
-            if host.error is not None:
-                parts.append(read_text(host.error.message))
-            return [MessagePiece(build_tool_message(host.tool_call_id or "", parts, host.error is not None), (0,))]
-        found: list[tuple[int, Part]] = [(place, _read_content(block)) for place, block in enumerate(blocks) if block]
+            return "tool", [host]
+        blocks = [block for block in _list_content(host) if block]
         if isinstance(host, ChatMessageAssistant):
-            found += [
-                (_CALLS + number, Call(call.id, call.function, encode_json_text(call.arguments)))
-                for number, call in enumerate(host.tool_calls or ())
-            ]
-        role = "assistant" if host.role == "assistant" else "user"
-        message = Message(role, tuple(part for _, part in found))  # type: ignore[arg-type]
-        return [MessagePiece(message, tuple(place for place, _ in found))]
+            return "assistant", [*blocks, *(host.tool_calls or ())]
+        return "user", blocks
 
-    def rewrite(self, host: ChatMessage, edits: Sequence[PartEdit]) -> ChatMessage:
+    def copy_with(self, host: ChatMessage, blocks: list[Any]) -> ChatMessage:
         if isinstance(host, ChatMessageTool):
-            result = edits[0].part
-            if not isinstance(result, Result):
-                return host
-            return host.model_copy(update={"content": _write_result(host, result), "error": None})
-        blocks = [host.content] if isinstance(host.content, str) else host.content
-        content = [_write_block(blocks, edit) for edit in edits if edit.place < _CALLS]
-        texts = [each if isinstance(each, str) else getattr(each, "text", "") for each in content]
-        plain = all(isinstance(each, str | ContentText) for each in content)
-        update: dict[str, Any] = {"content": "\n\n".join(texts) if plain else content}
+            return blocks[0]
+        content = [block for block in blocks if not isinstance(block, ToolCall)]
+        is_plain = all(isinstance(each, str | ContentText) for each in content)
+        texts = [each if isinstance(each, str) else each.text for each in content] if is_plain else []
+        update: dict[str, Any] = {"content": "\n\n".join(texts) if is_plain else content}
         if isinstance(host, ChatMessageAssistant):
-            new = {edit.place - _CALLS: edit.part for edit in edits if edit.place >= _CALLS}
-            calls = [(call, new[number]) for number, call in enumerate(host.tool_calls or ()) if number in new]
-            update["tool_calls"] = [_write_call(call, part) for call, part in calls] or None
+            update["tool_calls"] = [block for block in blocks if isinstance(block, ToolCall)] or None
         return host.model_copy(update=update)
 
-    def insert(self, message: Message) -> ChatMessage:
-        result, mark = result_of(message), {_OWN: True}
-        if result is not None:
-            return ChatMessageTool(content=render_result_text(result), tool_call_id=result.call_id, metadata=mark)
-        form = ChatMessageAssistant if message.role == "assistant" else ChatMessageUser
-        return form(content=text_of(message), metadata=mark)
+    def create(self, role: Role, block: Any) -> ChatMessage:
+        if isinstance(block, ChatMessageTool):
+            return block
+        form = ChatMessageAssistant if role == "assistant" else ChatMessageUser
+        return form(content=block.text, metadata={_OWN: True})
+
+    def read_block(self, block: Any) -> Part:
+        if isinstance(block, ChatMessageTool):
+            parts = list(map(self.read_block, _list_content(block)))
+            if block.error is not None:
+                parts.append(read_text(block.error.message))
+            return build_result(block.tool_call_id or "", parts, block.error is not None)
+        if isinstance(block, ToolCall):
+            return Call(block.id, block.function, encode_json_text(block.arguments))
+        if isinstance(block, str | ContentText):
+            return read_text(block if isinstance(block, str) else block.text)
+        if isinstance(block, ContentReasoning):
+            signed = block.signature or block.redacted
+            return Thinking(block=block.model_dump_json()) if signed else Thinking(repair_unicode(block.reasoning))
+        if isinstance(block, ContentImage):
+            return image_from_url(block.image)
+        return make_opaque(block.model_dump(mode="json"))
+
+    def write_text(self, text: str, old: Any) -> ContentText:
+        return ContentText(text=text)
+
+    def write_call(self, call: Call, old: Any) -> ToolCall:
+        return replace(old, arguments=decode_object(call.arguments))
+
+    def write_result(self, result: Result, old: Any) -> ChatMessageTool:
+        text = render_result_text(result)
+        if old is None:
+            return ChatMessageTool(content=text, tool_call_id=result.call_id, metadata={_OWN: True})
+        media = keep_media(result, _list_content(old), self.read_block)
+        content = [ContentText(text=text), *media] if media else text
+        copied: ChatMessageTool = old.model_copy(update={"content": content, "error": None})
+        return copied
 
 
-def _read_content(block: Any) -> Any:
-    if isinstance(block, str):
-        return read_text(block)
-    if isinstance(block, ContentText):
-        return read_text(block.text)
-    if isinstance(block, ContentReasoning):
-        signed = block.signature or block.redacted
-        return Thinking(block=block.model_dump_json()) if signed else Thinking(repair_unicode(block.reasoning))
-    if isinstance(block, ContentImage):
-        return image_from_url(block.image)
-    return make_opaque(block.model_dump(mode="json"))
-
-
-def _write_block(blocks: Sequence[Any], edit: PartEdit) -> Any:
-    if edit.part is None:
-        return blocks[edit.place]
-    return ContentText(text=edit.part.text if isinstance(edit.part, Text) else "")
-
-
-def _write_result(host: ChatMessageTool, result: Result) -> Any:
-    blocks = [host.content] if isinstance(host.content, str) else host.content
-    media = [block for block in blocks if isinstance(block, ContentImage) and _read_content(block) in result.parts]
-    text = render_result_text(result)
-    return [ContentText(text=text), *media] if media else text
-
-
-def _write_call(call: Any, part: Part | None) -> Any:
-    if not isinstance(part, Call):
-        return call
-    return type(call)(**{**vars(call), "arguments": decode_object(part.arguments)})
+def _list_content(host: ChatMessage) -> Sequence[Any]:
+    return [host.content] if isinstance(host.content, str) else host.content
 
 
 class TidegateCompaction(CompactionStrategy):
     """Keeps the messages of a sample in a log and replaces them by a view when the threshold is reached.
 
-    `threshold` and `memory` are those of inspect_ai. The other parameters are those of `ThreadSessions`; the window
-    is the threshold, unless it is given.
+    `threshold` and `memory` are those of inspect_ai. The other settings are those of `AdapterSettings`; the window is
+    the threshold, unless it is given.
     """
 
     def __init__(
@@ -147,16 +135,17 @@ class TidegateCompaction(CompactionStrategy):
         *,
         threshold: int | float = 0.9,
         memory: bool = True,
-        model: str = "",
-        window: int | None = None,
-        policy: str | Policy = "default",
-        session: str = "",
+        summarize: bool = False,
+        **settings: Unpack[SessionSettings],
     ) -> None:
         super().__init__(type="edit", threshold=threshold, memory=memory)
-        limit = int(threshold) if threshold > 1 else None
-        self.threads = ThreadSessions(data, model=model, window=window or limit, policy=policy, session=session)
+        if threshold > 1 and not settings.get("window"):
+            settings["window"] = int(threshold)
+        self.threads = ThreadSessions(data, **settings)
+        self._summarize = summarize
         self._originals: dict[str, dict[str, ChatMessage]] = {}
-        self._name: ContextVar[str] = ContextVar("tidegate_session", default=session)
+        name = settings.get("session", "")
+        self._name: ContextVar[str] = ContextVar("tidegate_session", default=name)
 
     def session(self, name: str) -> Session:
         """The session of this name, to explain and to recall."""
@@ -167,9 +156,7 @@ class TidegateCompaction(CompactionStrategy):
 
         async def recall(what: str, offset: int = 0) -> str:
             name = self._name.get() or next(reversed(self._originals), "")
-            return (
-                await asyncio.to_thread(self.threads.recall, name, what, offset) if name else "Nothing left the view."
-            )
+            return await self.threads.recall_async(name, what, offset) if name else "Nothing left the view."
 
         described = {"what": "m12, m12..m40, or words", "offset": "where to go on"}
         return ToolDef(recall, name="recall", description=RECALL_DESCRIPTION, parameters=described)
@@ -188,16 +175,28 @@ class TidegateCompaction(CompactionStrategy):
                 known.setdefault(message.id or str(len(known)), message)
         declared = [Tool(tool.name, tool.description, tool.parameters.model_dump_json()) for tool in tools]
         fixed_part = FixedPart("\n\n".join(message.text for message in fixed), tuple(declared))
-        hosts = list(known.values())
-        shown = await asyncio.to_thread(self._prepare, name, hosts, model.name, fixed_part, len(known) == before)
+
+        async def ask(text: str) -> str:
+            return (await model.generate([ChatMessageUser(content=text)])).completion
+
+        summarizer = make_async_summarizer(ask) if self._summarize else None
+        shown = await asyncio.to_thread(
+            self._prepare, name, list(known.values()), model.name, fixed_part, summarizer, len(known) == before
+        )
         return [*fixed, *shown], None
 
     def _prepare(
-        self, name: str, hosts: list[ChatMessage], model: str, fixed_part: FixedPart, is_repeated: bool
+        self,
+        name: str,
+        hosts: list[ChatMessage],
+        model: str,
+        fixed_part: FixedPart,
+        summarizer: Summarizer | None,
+        is_repeated: bool,
     ) -> list[ChatMessage]:
         following = self.threads.follow(name, model)
         items = HostReader(InspectFormat()).read(hosts)
-        request = following.prepare(items, fixed_part=fixed_part)
+        request = following.prepare(items, summarizer, fixed_part=fixed_part)
         if request.is_unchanged or is_repeated:  # the framework counts more tokens than we do
             request = following.shrink(items)
         return write_view(InspectFormat(), hosts, request)

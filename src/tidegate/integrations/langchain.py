@@ -8,30 +8,19 @@ complete, as the checkpointer saves it. The thread id is the name of the session
 runs inside a tool has a session of its own.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import Call, Message, Part, Result, Text, Tool, result_of, text_of
-from tidegate.core.policy.policy import Policy
+from tidegate.core.messages import Call, Part, Result, Role, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_block, read_result_block
-from tidegate.integrations.host_messages import MessagePiece, PartEdit, render_result_text
-from tidegate.integrations.summaries import make_summarizer
-from tidegate.integrations.threads import (
-    RECALL_DESCRIPTION,
-    CallPreparer,
-    DataLocation,
-    PreparedCall,
-    ThreadSessions,
-    describe_missing_framework,
-    make_usage,
-    name_part,
-)
+from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework, name_part
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.openai_chat import parse as openai_chat
-from tidegate.wire.parsing import build_tool_message, decode_object, encode_json_text, repair_unicode
+from tidegate.wire.parsing import decode_object, encode_json_text, repair_unicode
 
 try:
     from langchain.agents.middleware import AgentMiddleware
@@ -43,70 +32,89 @@ try:
 except ImportError as missing:
     raise describe_missing_framework("langchain", missing) from missing
 
-_CALLS = 1_000_000
-"""The place of the first tool call of an answer; smaller places are blocks of its content."""
+_CALL_LISTS = {"tool_call": "tool_calls", "invalid_tool_call": "invalid_tool_calls"}
+"""The types of calls, and the lists in which an answer has them."""
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "input_json_delta", "tool_call_chunk"})
+"""The provider's own form of calls in the content of an answer."""
 
 
-class LangChainFormat:
-    """How messages of LangChain are read and copied."""
+class LangChainFormat(BlockFormat[AnyMessage]):
+    """How messages of LangChain are read and copied. A result is a message; the calls of an answer are in lists."""
 
-    results_are_user = False
-
-    def read(self, host: AnyMessage) -> list[MessagePiece]:
+    def list_blocks(self, host: AnyMessage) -> tuple[Role, Sequence[Any]]:
         if isinstance(host, ToolMessage):
-            blocks = [host.content] if isinstance(host.content, str) else host.content
-            parts = [read_result_block(block) for block in blocks]
-            return [MessagePiece(build_tool_message(host.tool_call_id, parts, host.status == "error"), (0,))]
-        listed = [host.content] if isinstance(host.content, str) else list(host.content)
-        found: list[tuple[int, Part]] = [
-            (place, read_block(block)) for place, block in enumerate(listed) if block and not _is_call_block(block)
-        ]
+            return "tool", [host]
+        blocks = [block for block in _list_content(host) if block and not _is_call_block(block)]
         if isinstance(host, AIMessage):
-            found += [(_CALLS + number, call) for number, call in enumerate(_read_calls(host))]
-            role = "assistant"
-        else:
-            role = "system" if isinstance(host, SystemMessage) else "user"
-        message = Message(role, tuple(part for _, part in found))  # type: ignore[arg-type]
-        return [MessagePiece(message, tuple(place for place, _ in found))]
+            calls = [{**call, "type": kind} for kind, name in _CALL_LISTS.items() for call in getattr(host, name)]
+            return "assistant", [*blocks, *calls]
+        return "system" if isinstance(host, SystemMessage) else "user", blocks
 
-    def rewrite(self, host: AnyMessage, edits: Sequence[PartEdit]) -> AnyMessage:
+    def read_block(self, block: Any) -> Part:
+        if isinstance(block, ToolMessage):
+            parts = map(read_result_block, _list_content(block))
+            return build_result(block.tool_call_id, parts, block.status == "error")
+        if not _is_call(block):
+            return read_block(block)
+        arguments = encode_json_text(block["args"]) if block["type"] == "tool_call" else block["args"] or ""
+        return Call(repair_unicode(str(block["id"] or "")), repair_unicode(block["name"] or ""), arguments)
+
+    def write_text(self, text: str, old: Any) -> Any:
+        return {**old, "text": text} if isinstance(old, dict) else {"type": "text", "text": text}
+
+    def write_call(self, call: Call, old: Any) -> Any:
+        return {**old, "args": decode_object(call.arguments) if old["type"] == "tool_call" else call.arguments}
+
+    def write_result(self, result: Result, old: Any) -> Any:
+        text: Any = render_result_text(result)
+        if old is None:
+            return ToolMessage(text, tool_call_id=result.call_id)
+        media = keep_media(result, _list_content(old), read_result_block)
+        content = [{"type": "text", "text": text}, *media] if media else text
+        return old.model_copy(update={"content": content, "artifact": None})
+
+    def create(self, role: Role, block: Any) -> AnyMessage:
+        if isinstance(block, ToolMessage):
+            return block
+        return AIMessage(block["text"]) if role == "assistant" else HumanMessage(block["text"])
+
+    def copy_with(self, host: AnyMessage, blocks: list[Any]) -> AnyMessage:
         if isinstance(host, ToolMessage):
-            return _rewrite_result(host, edits[0].part)
-        listed = [host.content] if isinstance(host.content, str) else list(host.content)
-        content = [_write_block(listed, edit) for edit in edits if edit.place < _CALLS]
-        if isinstance(host, AIMessage):
-            return _rewrite_answer(host, listed, content, [edit for edit in edits if edit.place >= _CALLS])
-        return host.model_copy(update={"content": _simplify(host.content, content)})
+            return blocks[0]
+        content = [block for block in blocks if not _is_call(block)]
+        if not isinstance(host, AIMessage):
+            return host.model_copy(update={"content": _simplify(host.content, content)})
+        update: dict[str, Any] = {
+            name: [block for block in blocks if _is_call(block) and block["type"] == kind]
+            for kind, name in _CALL_LISTS.items()
+        }
+        arguments = {call["id"]: call["args"] for call in update["tool_calls"]}
+        content += [_write_call_block(each, arguments) for each in _list_content(host) if _is_kept(each, arguments)]
+        if arguments != {call["id"]: call["args"] for call in host.tool_calls}:
+            # the provider's own copy of the calls, which would be sent instead
+            kept = host.additional_kwargs.items()
+            update["additional_kwargs"] = {k: v for k, v in kept if k not in ("tool_calls", "function_call")}
+        return host.model_copy(update={**update, "content": _simplify(host.content, content)})
 
-    def insert(self, message: Message) -> AnyMessage:
-        result = result_of(message)
-        if result is not None:
-            return ToolMessage(render_result_text(result), tool_call_id=result.call_id)
-        return AIMessage(text_of(message)) if message.role == "assistant" else HumanMessage(text_of(message))
+
+def _list_content(host: AnyMessage) -> list[Any]:
+    return [host.content] if isinstance(host.content, str) else list(host.content)
+
+
+def _is_call(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") in _CALL_LISTS
 
 
 def _is_call_block(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
 
 
-def _read_calls(host: AIMessage) -> list[Call]:
-    calls = [
-        Call(repair_unicode(str(call["id"] or "")), repair_unicode(call["name"]), encode_json_text(call["args"]))
-        for call in host.tool_calls
-    ]
-    return calls + [
-        Call(repair_unicode(str(call["id"] or "")), repair_unicode(call["name"] or ""), call["args"] or "")
-        for call in host.invalid_tool_calls
-    ]
+def _is_kept(block: Any, arguments: dict[Any, Any]) -> bool:
+    return _is_call_block(block) and (block.get("id") or block.get("call_id")) in arguments
 
 
-def _write_block(listed: Sequence[Any], edit: PartEdit) -> Any:
-    if edit.part is None:
-        return listed[edit.place]
-    text = edit.part.text if isinstance(edit.part, Text) else ""
-    old = listed[edit.place] if edit.place >= 0 else None
-    return {**old, "text": text} if isinstance(old, dict) else {"type": "text", "text": text}
+def _write_call_block(block: dict[str, Any], arguments: dict[Any, Any]) -> dict[str, Any]:
+    return {**block, "input": arguments[block["id"]]} if "input" in block and block.get("id") in arguments else block
 
 
 def _simplify(old: object, content: list[Any]) -> Any:
@@ -116,62 +124,17 @@ def _simplify(old: object, content: list[Any]) -> Any:
     return "\n\n".join(block if isinstance(block, str) else block["text"] for block in content)
 
 
-def _rewrite_result(host: ToolMessage, result: Part | None) -> ToolMessage:
-    if not isinstance(result, Result):
-        return host
-    blocks = [host.content] if isinstance(host.content, str) else host.content
-    kept = [block for block in blocks if read_result_block(block) in result.parts and not isinstance(block, str)]
-    texts = [part.text for part in result.parts if isinstance(part, Text)]
-    content: Any = render_result_text(result)
-    if any(not isinstance(part, Text) for part in result.parts):
-        images = [block for block in kept if not isinstance(read_result_block(block), Text)]
-        content = [*({"type": "text", "text": text} for text in texts), *images]
-    return host.model_copy(update={"content": content, "artifact": None})
-
-
-def _rewrite_answer(host: AIMessage, listed: Sequence[Any], content: list[Any], calls: Sequence[PartEdit]) -> AIMessage:
-    new = {edit.place - _CALLS: edit.part for edit in calls}
-    changed = {part.id: decode_object(part.arguments) for part in new.values() if isinstance(part, Call)}
-    kept = [call for number, call in enumerate(host.tool_calls) if number in new]
-    kept_ids = {call["id"] for call in kept}
-    blocks = [
-        {**block, "input": changed[block["id"]]} if block.get("id") in changed and "input" in block else block
-        for block in listed
-        if _is_call_block(block) and (block.get("id") or block.get("call_id")) in kept_ids
-    ]
-    calls_now = [{**call, "args": changed.get(str(call["id"]), call["args"])} for call in kept]
-    update: dict[str, Any] = {"content": _simplify(host.content, [*content, *blocks]), "tool_calls": calls_now}
-    if changed or len(kept) < len(host.tool_calls):  # the provider's own copy of the calls, which would be sent instead
-        update["additional_kwargs"] = {
-            key: value for key, value in host.additional_kwargs.items() if key not in ("tool_calls", "function_call")
-        }
-    return host.model_copy(update=update)
-
-
 class TidegateMiddleware(AgentMiddleware):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    `recall` adds a tool of that name, with which the model reads what left the view. With `summarize`, a policy that
-    asks for summaries (such as "ai") gets them from the agent's own model. The other parameters are those of
-    `ThreadSessions`.
+    `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
+    `AdapterSettings`.
     """
 
-    def __init__(
-        self,
-        data: DataLocation = None,
-        *,
-        model: str = "",
-        window: int | None = None,
-        reserve: int | None = None,
-        policy: str | Policy = "default",
-        session: str = "",
-        recall: bool = True,
-        summarize: bool = False,
-    ) -> None:
+    def __init__(self, data: DataLocation = None, *, recall: bool = True, **settings: Unpack[AdapterSettings]) -> None:
         super().__init__()
-        self.threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
-        self._preparer = CallPreparer(self.threads, LangChainFormat())
-        self._summarize = summarize
+        self._preparer = CallPreparer(LangChainFormat(), data, **settings)
+        self.threads = self._preparer.threads
         self.tools: list[BaseTool] = [self._make_recall_tool()] if recall else []
 
     def session(self, thread: str) -> Session:
@@ -181,31 +144,30 @@ class TidegateMiddleware(AgentMiddleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        call = self._prepare(request)
+        call = self._preparer.prepare(
+            self._name_session(),
+            request.messages,
+            model=_read_model_name(request),
+            fixed_part=_read_fixed_part(request),
+            ask=lambda text: str.__str__(request.model.invoke(text).text),
+        )
         response = handler(request.override(messages=call.messages))
-        _record(call, response)
+        call.record(*_read_answer(response))
         return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        call = await asyncio.to_thread(self._prepare, request)
-        response = await handler(request.override(messages=call.messages))
-        await asyncio.to_thread(_record, call, response)
-        return response
+        async def ask(text: str) -> str:
+            return str.__str__((await request.model.ainvoke(text)).text)
 
-    def _prepare(self, request: ModelRequest[Any]) -> PreparedCall[AnyMessage]:
-        model = request.model
-        name = getattr(model, "model_name", None) or getattr(model, "model", None)
-        system = request.system_message
-        fixed_part = FixedPart(str.__str__(system.text) if system else "", tuple(map(_read_tool, request.tools)))
-        return self._preparer.prepare(
-            self._name_session(),
-            request.messages,
-            model=name if isinstance(name, str) else "",
-            fixed_part=fixed_part,
-            summarise=make_summarizer(lambda text: str.__str__(model.invoke(text).text)) if self._summarize else None,
+        name, fixed_part = _read_model_name(request), _read_fixed_part(request)
+        call = await self._preparer.prepare_async(
+            self._name_session(), request.messages, model=name, fixed_part=fixed_part, ask=ask
         )
+        response = await handler(request.override(messages=call.messages))
+        await call.record_async(*_read_answer(response))
+        return response
 
     def _name_session(self) -> str:
         """The thread id; for a sub-agent also the place at which it was started."""
@@ -222,6 +184,16 @@ class TidegateMiddleware(AgentMiddleware):
         return StructuredTool.from_function(recall, name="recall", description=RECALL_DESCRIPTION)
 
 
+def _read_model_name(request: ModelRequest[Any]) -> str:
+    name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
+    return name if isinstance(name, str) else ""
+
+
+def _read_fixed_part(request: ModelRequest[Any]) -> FixedPart:
+    system = request.system_message
+    return FixedPart(str.__str__(system.text) if system else "", tuple(map(_read_tool, request.tools)))
+
+
 def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:
     """The definition of a tool, for its size. One that only the provider knows is counted by its JSON."""
     try:
@@ -230,20 +202,11 @@ def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:
         return Tool("tool", "", encode_json_text(tool) if isinstance(tool, dict) else "{}")
 
 
-def _record(call: PreparedCall[AnyMessage], response: ModelResponse[Any]) -> None:
-    answers = [message for message in response.result if isinstance(message, AIMessage)]
-    if not answers:
-        return
-    usage = answers[0].usage_metadata
-    details = (usage or {}).get("input_token_details", {})
-    call.record(
-        LangChainFormat().read(answers[0])[0].message,
-        make_usage(
-            usage["input_tokens"],
-            usage["output_tokens"],
-            details.get("cache_read") or 0,
-            details.get("cache_creation") or 0,
-        )
-        if usage
-        else None,
-    )
+def _read_answer(response: ModelResponse[Any]) -> tuple[AIMessage | None, dict[str, object]]:
+    answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+    usage = answer.usage_metadata if answer else None
+    if not usage:
+        return answer, {}
+    details = usage.get("input_token_details", {})
+    counts = usage["input_tokens"], usage["output_tokens"], details.get("cache_read"), details.get("cache_creation")
+    return answer, make_usage(*counts)

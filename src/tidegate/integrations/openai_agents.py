@@ -15,29 +15,42 @@ and has a session of its own.
 import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Tool
-from tidegate.core.policy.policy import Policy
+from tidegate.integrations.model_calls import make_usage
+from tidegate.integrations.summaries import make_async_summarizer
 from tidegate.integrations.threads import (
     RECALL_DESCRIPTION,
     DataLocation,
+    SessionSettings,
     ThreadSessions,
     describe_missing_framework,
-    make_usage,
     name_part,
 )
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, Shown, make_host_item
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, PartOrigin, read_openai_responses
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
 
 try:
-    from agents import FunctionTool, ModelResponse, RunContextWrapper, RunHooks, function_tool
+    from agents import (
+        FunctionTool,
+        ItemHelpers,
+        Model,
+        ModelResponse,
+        ModelSettings,
+        ModelTracing,
+        MultiProvider,
+        RunContextWrapper,
+        RunHooks,
+        function_tool,
+    )
     from agents.run_config import CallModelData, ModelInputData
 except ImportError as missing:
     raise describe_missing_framework("openai-agents", missing) from missing
@@ -55,21 +68,15 @@ class _Call(NamedTuple):
 class TidegateFilter:
     """Keeps the items of a run in a log and sends a view of them that fits the window.
 
-    The parameters are those of `ThreadSessions`; `session` is the name of the session.
+    The settings are those of `AdapterSettings`; `session` is the name of the session.
     """
 
     def __init__(
-        self,
-        data: DataLocation = None,
-        *,
-        session: str = "openai-agents",
-        model: str = "",
-        window: int | None = None,
-        reserve: int | None = None,
-        policy: str | Policy = "default",
+        self, data: DataLocation = None, *, summarize: bool = False, **settings: Unpack[SessionSettings]
     ) -> None:
-        self.threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy)
-        self.name = session
+        self.threads = ThreadSessions(data, **settings)
+        self.name = settings.get("session") or "openai-agents"
+        self._summarize = summarize
         self._call: ContextVar[_Call | None] = ContextVar("tidegate_call", default=None)
         self.hooks = _RecordingHooks(self)
 
@@ -86,7 +93,7 @@ class TidegateFilter:
 
         async def recall(what: str, offset: int = 0) -> str:
             call = self._call.get()
-            return await asyncio.to_thread(self.threads.recall, call.name if call else self.name, what, offset)
+            return await self.threads.recall_async(call.name if call else self.name, what, offset)
 
         return function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
 
@@ -95,11 +102,23 @@ class TidegateFilter:
         tools = await agent.get_all_tools(RunContextWrapper(data.context))
         name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
         fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
-        items, call = await asyncio.to_thread(self._prepare, given.input, str(name or ""), fixed_part)
+        model = agent.model if isinstance(agent.model, Model) else MultiProvider().get_model(agent.model)
+
+        async def ask(text: str) -> str:
+            nothing: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
+            answer = await model.get_response(
+                None, text, ModelSettings(), [], None, [], ModelTracing.DISABLED, **nothing
+            )
+            return "".join(ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message")
+
+        summarizer = make_async_summarizer(ask) if self._summarize else None
+        items, call = await asyncio.to_thread(self._prepare, given.input, str(name or ""), fixed_part, summarizer)
         self._call.set(call)
         return ModelInputData(input=items, instructions=given.instructions)
 
-    def _prepare(self, items: list[_Item], model: str, fixed_part: FixedPart) -> tuple[list[_Item], _Call]:
+    def _prepare(
+        self, items: list[_Item], model: str, fixed_part: FixedPart, summarizer: Summarizer | None
+    ) -> tuple[list[_Item], _Call]:
         read = read_openai_responses({"input": items})
         hosts = [make_host_item(unit, unit.message) for unit in read.units]
         name, following = self.name, self.threads.follow(self.name, model)
@@ -107,7 +126,7 @@ class TidegateFilter:
         if tree.tip and hosts and not tree.match([hosts[0].key]):  # another run: it begins with another message
             name = name_part(self.name, hosts[0].key)
             following = self.threads.follow(name, model)
-        request = following.prepare(hosts, fixed_part=fixed_part)
+        request = following.prepare(hosts, summarizer, fixed_part=fixed_part)
         if request.is_unchanged:
             return items, _Call(name, request, following)
         return [*items[: read.fixed_items], *_write_items(items, request.shown)], _Call(name, request, following)

@@ -8,33 +8,18 @@ so `agent.messages` stays complete. The agent's id is the name of the session. I
 long, the view is shrunk and Strands tries again.
 """
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, result_of, text_of
-from tidegate.core.policy.policy import Policy
+from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_text
-from tidegate.integrations.host_messages import MessagePiece, PartEdit, render_result_text
-from tidegate.integrations.threads import (
-    RECALL_DESCRIPTION,
-    CallPreparer,
-    DataLocation,
-    PreparedCall,
-    ThreadSessions,
-    describe_missing_framework,
-    make_usage,
-)
+from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
-from tidegate.wire.parsing import (
-    build_tool_message,
-    decode_object,
-    encode_json_text,
-    image_from_base64,
-    repair_unicode,
-)
+from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -51,49 +36,48 @@ except ImportError as missing:
 _DEFAULT_ID = "default"
 
 
-class StrandsFormat:
+class StrandsFormat(BlockFormat[StrandsMessage]):
     """How messages of Strands are read and copied."""
 
     results_are_user = True
+    compares_values = True
 
-    def read(self, host: StrandsMessage) -> list[MessagePiece]:
-        content = host["content"]
-        if host["role"] == "assistant":
-            parts = tuple(map(_read_block, content))
-            return [MessagePiece(Message("assistant", parts), tuple(range(len(parts))))]
-        found = [
-            MessagePiece(_read_result(block["toolResult"]), (place,))
-            for place, block in enumerate(content)
-            if "toolResult" in block
-        ]
-        rest = [(place, _read_block(block)) for place, block in enumerate(content) if "toolResult" not in block]
-        if rest:
-            message = Message("user", tuple(part for _, part in rest))
-            found.append(MessagePiece(message, tuple(place for place, _ in rest)))
-        return found
+    def list_blocks(self, host: StrandsMessage) -> tuple[Role, Sequence[Any]]:
+        return host["role"], host["content"]
 
-    def rewrite(self, host: StrandsMessage, edits: Sequence[PartEdit]) -> StrandsMessage:
-        return {**host, "content": [_write_block(host["content"], edit) for edit in edits]}
+    def copy_with(self, host: StrandsMessage, blocks: list[Any]) -> StrandsMessage:
+        return {**host, "content": blocks}
 
-    def insert(self, message: Message) -> StrandsMessage:
-        result = result_of(message)
-        if result is not None:
-            return {"role": "user", "content": [{"toolResult": _write_result(None, result)}]}
-        return {"role": "assistant" if message.role == "assistant" else "user", "content": [{"text": text_of(message)}]}
+    def create(self, role: Role, block: Any) -> StrandsMessage:
+        return {"role": "assistant" if role == "assistant" else "user", "content": [block]}
 
+    def read_block(self, block: Any) -> Part:
+        if "toolUse" in block:
+            call = block["toolUse"]
+            return Call(call["toolUseId"], call["name"], encode_json_text(call["input"]))
+        if "toolResult" in block:
+            result = block["toolResult"]
+            return build_result(
+                result["toolUseId"], map(_read_media, result["content"]), result.get("status") == "error"
+            )
+        if "reasoningContent" in block:
+            said = block["reasoningContent"].get("reasoningText", {})
+            if said.get("signature") or "redactedContent" in block["reasoningContent"]:
+                return Thinking(block=repair_unicode(repr(block["reasoningContent"])))
+            return Thinking(repair_unicode(said.get("text", "")))
+        return _read_media(block)
 
-def _read_block(block: Any) -> Part:
-    if "text" in block:
-        return read_text(block["text"])
-    if "toolUse" in block:
-        call = block["toolUse"]
-        return Call(call["toolUseId"], call["name"], encode_json_text(call["input"]))
-    if "reasoningContent" in block:
-        said = block["reasoningContent"].get("reasoningText", {})
-        if said.get("signature") or "redactedContent" in block["reasoningContent"]:
-            return Thinking(block=repair_unicode(repr(block["reasoningContent"])))
-        return Thinking(repair_unicode(said.get("text", "")))
-    return _read_media(block)
+    def write_text(self, text: str, old: Any) -> Any:
+        return {"text": text}
+
+    def write_call(self, call: Call, old: Any) -> Any:
+        return {"toolUse": {**old["toolUse"], "input": decode_object(call.arguments)}}
+
+    def write_result(self, result: Result, old: Any) -> Any:
+        media = keep_media(result, old["toolResult"]["content"], _read_media) if old else []
+        content = [{"text": render_result_text(result)}, *media]
+        status = "error" if result.error else "success"
+        return {"toolResult": {"toolUseId": result.call_id, "status": status, "content": content}}
 
 
 def _read_media(block: Any) -> Text | Image:
@@ -109,53 +93,17 @@ def _read_media(block: Any) -> Text | Image:
     return make_opaque(repr(block))
 
 
-def _read_result(result: Any) -> Message:
-    return build_tool_message(
-        result["toolUseId"], [_read_media(block) for block in result["content"]], result.get("status") == "error"
-    )
-
-
-def _write_block(content: Sequence[Any], edit: PartEdit) -> Any:
-    old, part = content[edit.place] if edit.place >= 0 else None, edit.part
-    if part is None:
-        return old
-    if isinstance(part, Result):
-        return {"toolResult": _write_result(old, part)}
-    if isinstance(part, Call) and old is not None:
-        return {"toolUse": {**old["toolUse"], "input": decode_object(part.arguments)}}
-    return {"text": part.text if isinstance(part, Text) else ""}
-
-
-def _write_result(old: Any, result: Result) -> Any:
-    before = old["toolResult"]["content"] if old else []
-    media = [
-        block for block in before if not isinstance(_read_media(block), Text) and _read_media(block) in result.parts
-    ]
-    content = [{"text": render_result_text(result)}, *media]
-    return {"toolUseId": result.call_id, "status": "error" if result.error else "success", "content": content}
-
-
 class TidegateConversation(ConversationManager):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    `recall` adds a tool of that name, with which the model reads what left the view. The other parameters are those of
-    `ThreadSessions`. Without an `agent_id`, `session` names the session.
+    `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
+    `AdapterSettings`. Without an `agent_id`, `session` names the session.
     """
 
-    def __init__(
-        self,
-        data: DataLocation = None,
-        *,
-        model: str = "",
-        window: int | None = None,
-        reserve: int | None = None,
-        policy: str | Policy = "default",
-        session: str = "",
-        recall: bool = True,
-    ) -> None:
+    def __init__(self, data: DataLocation = None, *, recall: bool = True, **settings: Unpack[AdapterSettings]) -> None:
         super().__init__()
-        self.threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
-        self._preparer = CallPreparer(self.threads, StrandsFormat())
+        self._preparer = CallPreparer(StrandsFormat(), data, **settings)
+        self.threads = self._preparer.threads
         self._recall = recall
 
     def session(self, name: str) -> Session:
@@ -192,31 +140,34 @@ class TidegateConversation(ConversationManager):
     async def _invoke_model(
         self, context: InvokeModelContext, next_stage: Callable[[InvokeModelContext], AsyncIterator[Any]]
     ) -> AsyncIterator[Any]:
-        call = await asyncio.to_thread(self._prepare, context)
+        async def ask(text: str) -> str:
+            events = context.model.stream([{"role": "user", "content": [{"text": text}]}])
+            deltas = [event["contentBlockDelta"]["delta"] async for event in events if "contentBlockDelta" in event]
+            return "".join(delta.get("text", "") for delta in deltas)
+
+        call = await self._preparer.prepare_async(
+            self._name_session(context.agent),
+            context.messages,
+            model=str(context.model.get_config().get("model_id") or ""),
+            fixed_part=_read_fixed_part(context),
+            ask=ask,
+        )
         async for event in next_stage(context.replace(messages=call.messages)):
             if isinstance(event, ModelStopReason):
                 _, message, usage, _ = event["stop"]
-                await asyncio.to_thread(_record, call, message, usage)
+                await call.record_async(message, _read_usage(usage))
             yield event
 
-    def _prepare(self, context: InvokeModelContext) -> PreparedCall[StrandsMessage]:
-        prompt = context.system_prompt
-        blocks = [{"text": prompt}] if isinstance(prompt, str) else prompt or []
-        system = "\n".join(block["text"] for block in blocks if "text" in block)
-        tools = [
-            Tool(spec["name"], spec["description"], encode_json_text(spec["inputSchema"]))
-            for spec in context.tool_specs
-        ]
-        model = context.model.get_config().get("model_id")
-        return self._preparer.prepare(
-            self._name_session(context.agent),
-            context.messages,
-            model=str(model or ""),
-            fixed_part=FixedPart(system, tuple(tools)),
-        )
+
+def _read_fixed_part(context: InvokeModelContext) -> FixedPart:
+    prompt = context.system_prompt
+    blocks = [{"text": prompt}] if isinstance(prompt, str) else prompt or []
+    tools = [
+        Tool(spec["name"], spec["description"], encode_json_text(spec["inputSchema"])) for spec in context.tool_specs
+    ]
+    return FixedPart("\n".join(block["text"] for block in blocks if "text" in block), tuple(tools))
 
 
-def _record(call: PreparedCall[StrandsMessage], message: StrandsMessage, usage: Any) -> None:
-    read, written = usage.get("cacheReadInputTokens", 0), usage.get("cacheWriteInputTokens", 0)
-    report = make_usage(usage["inputTokens"], usage["outputTokens"], read, written)
-    call.record(StrandsFormat().read(message)[0].message, report if usage["inputTokens"] else None)
+def _read_usage(usage: Any) -> dict[str, object]:
+    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
+    return make_usage(usage["inputTokens"], usage["outputTokens"], read, written)

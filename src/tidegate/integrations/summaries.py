@@ -1,6 +1,7 @@
 """Summaries by the framework's own model, for policies that ask for them."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.tokens.estimate import TokenEstimator
@@ -23,3 +24,13 @@ def make_summarizer(ask: Callable[[str], str]) -> Summarizer:
         return summary or None
 
     return summarize
+
+
+def make_async_summarizer(ask: Callable[[str], Awaitable[str]]) -> Summarizer:
+    """The same for an async model: the questions run in the present event loop. Use it from another thread."""
+    loop = asyncio.get_running_loop()
+
+    async def run(text: str) -> str:
+        return await ask(text)
+
+    return make_summarizer(lambda text: asyncio.run_coroutine_threadsafe(run(text), loop).result())

@@ -1,29 +1,23 @@
 """The sessions of a framework's threads: one session for each thread id, opened when it is first used.
 
 threads = ThreadSessions("data", window=32_000)
-preparer = CallPreparer(threads, format)
-call = preparer.prepare("thread-1", messages)     # call.messages is what to send
-call.record(reply, usage)
+threads.follow("thread-1").prepare(items)
+threads.recall("thread-1", "m12")
 """
 
+import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from threading import RLock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypedDict
 
-from tidegate.core.messages import Message
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.location import STORE_VARIABLE, locate_user_data
-from tidegate.integrations.host_messages import HostPiece, HostReader, MessageFormat, write_view
-from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
+from tidegate.session.following import FollowingSession
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
-from tidegate.session.summaries.drivers import Summarizer
-
-HostObject = TypeVar("HostObject")
 
 RECALL_DESCRIPTION = (
     "Read earlier messages of this conversation that are no longer shown. Notes such as [cleared: ...; recall m12] or"
@@ -32,10 +26,20 @@ RECALL_DESCRIPTION = (
 )
 """The description of the recall tool that every adapter offers to the model."""
 RECALL_CHARS = 8_000
-_MAX_OPEN = 1_000
+MAX_OPEN = 1_000
 """Sessions that stay open; above it the one that was used least recently is closed."""
 
 DataLocation = DataFolder | str | os.PathLike[str] | None
+
+
+class SessionSettings(TypedDict, total=False):
+    """The settings of the sessions of an adapter, as `ThreadSessions` describes them."""
+
+    model: str
+    window: int | None
+    reserve: int | None
+    policy: str | Policy
+    session: str
 
 
 class ThreadSessions:
@@ -94,7 +98,7 @@ class ThreadSessions:
             model = model or self._read_model(name)
             session = self.data.open(name, model, policy=self._policy, restore=False, wire=wire, **self._options)
             self._open[name] = FollowingSession(session)
-            while len(self._open) > _MAX_OPEN:
+            while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)[1].session.close()
             return self._open[name]
 
@@ -110,6 +114,10 @@ class ThreadSessions:
         """The answer of the recall tool: bounded, and never an error."""
         return recall_text(self.session(thread).log, what, max_chars=RECALL_CHARS, offset=offset).text
 
+    async def recall_async(self, thread: str, what: str, offset: int = 0) -> str:
+        """The same for async code."""
+        return await asyncio.to_thread(self.recall, thread, what, offset)
+
     def close(self) -> None:
         """Close all sessions. Nothing that was logged depends on it."""
         with self._lock:
@@ -120,58 +128,9 @@ class ThreadSessions:
                 self._data = None
 
 
-class PreparedCall(NamedTuple, Generic[HostObject]):
-    """The messages to send with one call, and what is needed to record its answer."""
-
-    messages: list[HostObject]
-    request: FollowedRequest[HostPiece[HostObject]]
-    following: FollowingSession[HostPiece[HostObject]]
-
-    def record(self, reply: Message | None, usage: Mapping[str, object] | None = None) -> None:
-        self.following.record_reply(self.request, reply, usage)
-
-
-class CallPreparer(Generic[HostObject]):
-    """Makes the list of messages to send from the list that a framework has."""
-
-    def __init__(self, threads: ThreadSessions, form: MessageFormat[HostObject]) -> None:
-        self._threads = threads
-        self._form = form
-        self._readers: OrderedDict[str, HostReader[HostObject]] = OrderedDict()
-
-    def prepare(
-        self,
-        thread: str,
-        hosts: Sequence[HostObject],
-        *,
-        model: str = "",
-        fixed_part: FixedPart | None = None,
-        summarise: Summarizer | None = None,
-    ) -> PreparedCall[HostObject]:
-        """Log what is new in the framework's list, and return the list to send."""
-        reader = self._readers.setdefault(thread, HostReader(self._form))
-        while len(self._readers) > _MAX_OPEN:
-            self._readers.popitem(last=False)
-        following: FollowingSession[HostPiece[HostObject]] = self._threads.follow(thread, model)
-        request = following.prepare(reader.read(hosts), summarise, fixed_part=fixed_part)
-        return PreparedCall(write_view(self._form, hosts, request), request, following)
-
-
 def name_part(name: str, part: str) -> str:
     """The name of the session of a sub-agent: that of its thread, and a short hash of what tells it apart."""
     return f"{name}.{blake2b(part.encode(), digest_size=4).hexdigest()}"
-
-
-def make_usage(input_tokens: int, output_tokens: int, cache_read: int = 0, cache_write: int = 0) -> dict[str, object]:
-    """A usage report from counts of a framework, where `input_tokens` are all input tokens, cached or not."""
-    cache_read = min(cache_read, input_tokens)
-    cache_write = min(cache_write, input_tokens - cache_read)
-    return {
-        "input_tokens": input_tokens - cache_read - cache_write,
-        "output_tokens": output_tokens,
-        "cache_read_input_tokens": cache_read,
-        "cache_creation_input_tokens": cache_write,
-    }
 
 
 def describe_missing_framework(extra: str, missing: ImportError) -> ImportError:

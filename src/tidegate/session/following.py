@@ -22,6 +22,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import count, islice
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -105,7 +106,11 @@ class FollowingSession(Generic[HostObject]):
         self.session = session
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
-        self._matched: tuple[list[str], list[str]] = [], []  # the keys of the last list, and the ids found for them
+        # The last list; as far as it is known, its ids in the log, and where each id is in the list.
+        self._items: Sequence[HostItem[HostObject]] = []
+        self._ids: list[str] = []
+        self._places: dict[str, int] = {}
+        session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -133,21 +138,12 @@ class FollowingSession(Generic[HostObject]):
         """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
 
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
+        A list object that was passed before may have grown; any other change needs a new list.
         """
         with self._lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        self.session._append_all(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        self.session._append_all(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            branched, new_messages = self._add_new(items, fixed_part)
             self.session.fit(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
         self,
@@ -158,19 +154,27 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        await self.session._append_all_async(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        await self.session._append_all_async(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            if summarise is None:  # nothing to await between: one thread does all of it
+                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part)
+            branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
             await self.session.fit_async(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
+
+    def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:
+        """Append what the log does not have. Return whether a branch was started, and the number of new messages."""
+        while True:
+            self.session.history.refresh()
+            known = self._match(items)
+            branch = self._find_branch(known)
+            held = self.session._runner.list_held_notes() if branch is None else []
+            try:
+                if branch is not None:
+                    self.session._append_all(self._append_here([branch]))
+                if added := self._new_events(items[len(known) :], fixed_part):
+                    self.session._append_all(self._append_here([*held, *added]))
+            except _ConversationMoved:
+                continue
+            return branch is not None, len(items) - len(known)
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
         """The payloads for the place where the conversation is now. If another process moved it on before they were
@@ -187,20 +191,30 @@ class FollowingSession(Generic[HostObject]):
 
     def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
         """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
-        keys = [item.key for item in items]
-        before, ids = self._matched
-        if keys[: len(before)] != before:
-            before, ids = [], []
-        found = ids + self._tree.match(keys[len(before) :], ids[-1] if ids else ROOT)
-        self._matched = keys[: len(found)], found
-        return found
+        known, size = self._items, len(self._ids)
+        is_same = size <= len(items) and (
+            known is items or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
+        )
+        if not is_same:
+            self._ids, self._places = [], {}
+        return self._look_up(items)
+
+    def _look_up(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
+        """Look up the items after those that are known."""
+        ids = self._ids
+        found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
+        self._places.update(zip(found, count(len(ids)), strict=False))
+        ids += found
+        self._items = items
+        return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
         """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
         ids = self._tree.match([item.key for item in items])
         if not ids or ids[-1] != self._tree.tip:
             return None
-        shown = arrange_view(self.session.view.items, dict(zip(ids, items, strict=False)), self._tree.hidden)
+        places = dict(zip(ids, count(), strict=False))
+        shown = arrange_view(self.session.view.items, items, places, self._tree.hidden)
         return shown + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
     def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
@@ -230,8 +244,9 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         session = self.session
-        ids = self._match(items)
-        shown = arrange_view(session.view.items, dict(zip(ids, items, strict=True)), self._tree.hidden)
+        ids = self._look_up(items)
+        assert len(ids) == len(items), "each message of the host is in the log"
+        shown = arrange_view(session.view.items, items, self._places, self._tree.hidden)
         unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
         return FollowedRequest(
             shown,
@@ -274,8 +289,9 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if reply is not None or usage or notes:
-                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+            await self.session.call_async(
+                self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial
+            )
 
     def _make_reply(
         self,
@@ -304,7 +320,7 @@ class FollowingSession(Generic[HostObject]):
         notes: Sequence[NoteAdded],
         partial: bool,
     ) -> list[EventPayload]:
-        payloads: list[EventPayload] = []
+        payloads: list[EventPayload] = [*self.session._runner.list_held_notes()]
         if reply is not None and (partial or request.tip != self._tree.tip):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))
@@ -350,32 +366,36 @@ def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
 
 def arrange_view(
     view_items: Sequence[Item],
-    host_items: Mapping[str, HostItem[HostObject]],
+    host_items: Sequence[HostItem[HostObject]],
+    places: Mapping[str, int],
     hidden: AbstractSet[str] = frozenset(),
 ) -> list[Shown[HostObject]]:
     """The items of a view in the order of the host's list; those of the engine stay after the item they follow.
 
-    `host_items` are the host's messages by their ids in the log, in the host's order. The engine moves a late result
-    behind its call; the host's own order is kept where it has one. Messages that are `hidden` from the host are left
-    out if the host did not put them back into its list, and with them what was signed after them.
+    `places` says where a message of the log is in the host's list. The engine moves a late result behind its call; the
+    host's own order is kept where it has one. Messages that are `hidden` from the host are left out if the host did not
+    put them back into its list, and with them what was signed after them.
     """
-    own: dict[str, Shown[HostObject]] = {}
-    inserted: dict[str, list[Shown[HostObject]]] = {}
-    after = ""
-    signed = True
+    found: list[Shown[HostObject]] = []
+    order: list[int] = []
+    after = -1
+    signed = is_ordered = True
     for item in view_items:
         ident = item.message.id
-        host = host_items.get(ident)
-        if host is None and ident in hidden:
+        place = places.get(ident)
+        if place is not None:
+            shown = Shown(
+                "replaced" if item.edited else "kept", host_items[place], item.message, item.signed and signed
+            )
+            is_ordered = is_ordered and place > after
+            after = place
+        elif ident in hidden:
             signed = False
-        elif host is None:
-            inserted.setdefault(after, []).append(Shown("inserted", None, item.message, item.signed))
+            continue
         else:
-            own[ident] = Shown("replaced" if item.edited else "kept", host, item.message, item.signed and signed)
-            after = ident
-    found = list(inserted.get("", ()))
-    for ident in host_items:
-        if ident in own:
-            found.append(own[ident])
-            found += inserted.get(ident, ())
-    return found
+            shown = Shown("inserted", None, item.message, item.signed)
+        found.append(shown)
+        order.append(after)
+    if is_ordered:
+        return found
+    return [found[number] for number in sorted(range(len(found)), key=order.__getitem__)]

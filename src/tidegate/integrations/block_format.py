@@ -1,0 +1,104 @@
+"""Messages that are lists of blocks, as most frameworks have them.
+
+A framework says in a subclass of `BlockFormat` how one of its blocks is read and written. Reading a message, copying it
+with edits and making a new one are the same for all of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, result_of, text_of
+from tidegate.integrations.host_messages import MessagePiece, PartEdit
+from tidegate.wire.rendering.layout import NO_OUTPUT_TEXT
+
+HostObject = TypeVar("HostObject")
+
+
+class BlockFormat(ABC, Generic[HostObject]):
+    """A `MessageFormat` for messages that consist of blocks: texts, images, thinking, calls and results."""
+
+    results_are_user = False
+    compares_values = False
+
+    @abstractmethod
+    def list_blocks(self, host: HostObject) -> tuple[Role, Sequence[Any]]:
+        """The role of a message and its blocks. A block that is a result may have any role."""
+
+    @abstractmethod
+    def copy_with(self, host: HostObject, blocks: list[Any]) -> HostObject:
+        """A copy of the message with these blocks. The original must not be changed."""
+
+    @abstractmethod
+    def create(self, role: Role, block: Any) -> HostObject:
+        """A new message with one block: a text, or a result if the role is "tool"."""
+
+    @abstractmethod
+    def read_block(self, block: Any) -> Part:
+        """The part of the engine for a block."""
+
+    @abstractmethod
+    def write_text(self, text: str, old: Any) -> Any:
+        """A block with this text. `old` is the block in whose place it is sent, or None."""
+
+    @abstractmethod
+    def write_call(self, call: Call, old: Any) -> Any:
+        """The block of a call with other arguments."""
+
+    @abstractmethod
+    def write_result(self, result: Result, old: Any) -> Any:
+        """A block with this result. `old` is the block in whose place it is sent, or None."""
+
+    def read(self, host: HostObject) -> list[MessagePiece]:
+        """The messages in an object of the framework: one for each result, and one for everything else."""
+        role, blocks = self.list_blocks(host)
+        pieces: list[MessagePiece] = []
+        parts: list[Part] = []
+        places: list[int] = []
+        for place, block in enumerate(blocks):
+            part = self.read_block(block)
+            if isinstance(part, Result):
+                pieces.append(MessagePiece(Message("tool", (part,), kind=TOOL_RESULT), (place,)))
+            else:
+                parts.append(part)
+                places.append(place)
+        if parts or role == "assistant":
+            pieces.append(MessagePiece(Message(role, tuple(parts)), tuple(places)))
+        return pieces
+
+    def rewrite(self, host: HostObject, edits: Sequence[PartEdit]) -> HostObject:
+        _, blocks = self.list_blocks(host)
+        return self.copy_with(host, [self._write(blocks, edit) for edit in edits])
+
+    def _write(self, blocks: Sequence[Any], edit: PartEdit) -> Any:
+        old, part = blocks[edit.place] if edit.place >= 0 else None, edit.part
+        if part is None:
+            return old
+        if isinstance(part, Result):
+            return self.write_result(part, old)
+        if isinstance(part, Call):
+            return self.write_call(part, old)
+        return self.write_text(part.text if isinstance(part, Text) else "", old)
+
+    def insert(self, message: Message) -> HostObject:
+        result = result_of(message)
+        if result is not None:
+            return self.create("tool", self.write_result(result, None))
+        return self.create(
+            "assistant" if message.role == "assistant" else "user", self.write_text(text_of(message), None)
+        )
+
+
+def build_result(call_id: str, parts: Iterable[Part], error: bool = False) -> Result:
+    return Result(call_id, tuple(part for part in parts if isinstance(part, Text | Image)), error)
+
+
+def render_result_text(result: Result) -> str:
+    """The texts of a result as one; never empty, because some providers refuse that."""
+    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
+
+
+def keep_media(result: Result, blocks: Iterable[Any], read: Callable[[Any], Part]) -> list[Any]:
+    """The blocks of an original result that are no texts and are still in the edited one."""
+    read_blocks = ((block, read(block)) for block in blocks)
+    return [block for block, part in read_blocks if not isinstance(part, Text) and part in result.parts]

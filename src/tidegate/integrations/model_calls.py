@@ -1,0 +1,134 @@
+"""One model call of a framework: its messages become a view that fits, and its answer is logged.
+
+preparer = CallPreparer(format, "data", window=32_000)
+call = preparer.prepare("thread-1", messages)     # call.messages is what to send
+call.record(answer, usage)
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar, Unpack
+
+from tidegate.integrations.host_messages import HostPiece, HostReader, MessageFormat, write_view
+from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
+from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
+from tidegate.session.summaries.drivers import Summarizer
+
+HostObject = TypeVar("HostObject")
+
+
+class AdapterSettings(SessionSettings, total=False):
+    """The settings of an adapter: those of `ThreadSessions`, and `summarize`.
+
+    With `summarize`, a policy that asks for summaries (such as "ai") gets them from the agent's own model.
+    """
+
+    summarize: bool
+
+
+class PreparedCall(NamedTuple, Generic[HostObject]):
+    """The messages to send with one call, and what is needed to record its answer."""
+
+    messages: list[HostObject]
+    request: FollowedRequest[HostPiece]
+    following: FollowingSession[HostPiece]
+    form: MessageFormat[HostObject]
+
+    def record(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
+        """Log the answer, if it is known already, and its usage (`make_usage`)."""
+        message = None if answer is None else self.form.read(answer)[0].message
+        self.following.record_reply(self.request, message, usage)
+
+    async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
+        await asyncio.to_thread(self.record, answer, usage)
+
+
+class CallPreparer(Generic[HostObject]):
+    """Makes the list of messages to send from the list that a framework has. `threads` has the sessions."""
+
+    def __init__(
+        self,
+        form: MessageFormat[HostObject],
+        data: DataLocation = None,
+        *,
+        summarize: bool = False,
+        **settings: Unpack[SessionSettings],
+    ) -> None:
+        self.threads = ThreadSessions(data, **settings)
+        self._form = form
+        self._summarize = summarize
+        self._readers: OrderedDict[str, HostReader[HostObject]] = OrderedDict()
+        self._unanswered: OrderedDict[Hashable, PreparedCall[HostObject]] = OrderedDict()
+
+    def prepare(
+        self,
+        thread: str,
+        hosts: Sequence[HostObject],
+        *,
+        model: str = "",
+        fixed_part: FixedPart | None = None,
+        ask: Callable[[str], str] | None = None,
+    ) -> PreparedCall[HostObject]:
+        """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
+        summarizer = make_summarizer(ask) if ask and self._summarize else None
+        return self._prepare(thread, hosts, model, fixed_part, summarizer)
+
+    async def prepare_async(
+        self,
+        thread: str,
+        hosts: Sequence[HostObject],
+        *,
+        model: str = "",
+        fixed_part: FixedPart | None = None,
+        ask: Callable[[str], Awaitable[str]] | None = None,
+    ) -> PreparedCall[HostObject]:
+        """The same for async code. The work is done in a thread."""
+        summarizer = make_async_summarizer(ask) if ask and self._summarize else None
+        return await asyncio.to_thread(self._prepare, thread, hosts, model, fixed_part, summarizer)
+
+    def _prepare(
+        self,
+        thread: str,
+        hosts: Sequence[HostObject],
+        model: str,
+        fixed_part: FixedPart | None,
+        summarizer: Summarizer | None,
+    ) -> PreparedCall[HostObject]:
+        reader = self._readers.setdefault(thread, HostReader(self._form))
+        while len(self._readers) > MAX_OPEN:
+            self._readers.popitem(last=False)
+        following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
+        with reader.lock:
+            request = following.prepare(reader.read(hosts), summarizer, fixed_part=fixed_part)
+        return PreparedCall(write_view(self._form, hosts, request), request, following, self._form)
+
+    def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
+        """Keep a call until its answer is known, where a framework reports both separately."""
+        self._unanswered[key] = call
+        while len(self._unanswered) > MAX_OPEN:
+            self._unanswered.popitem(last=False)
+
+    def take(self, key: Hashable) -> PreparedCall[HostObject] | None:
+        """The call that was kept under this key; None if there is none."""
+        return self._unanswered.pop(key, None)
+
+
+def make_usage(
+    input_tokens: int | None, output_tokens: int | None, cache_read: int | None = 0, cache_write: int | None = 0
+) -> dict[str, object]:
+    """A usage report from counts of a framework, where `input_tokens` are all input tokens, cached or not.
+
+    It is empty without input tokens: frameworks report 0 if the provider reported nothing.
+    """
+    if not input_tokens:
+        return {}
+    cache_read = min(cache_read or 0, input_tokens)
+    cache_write = min(cache_write or 0, input_tokens - cache_read)
+    return {
+        "input_tokens": input_tokens - cache_read - cache_write,
+        "output_tokens": output_tokens or 0,
+        "cache_read_input_tokens": cache_read,
+        "cache_creation_input_tokens": cache_write,
+    }
