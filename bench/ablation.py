@@ -3,10 +3,9 @@
     python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only EXPRESSION]
 
 A variant has other settings, or replaces a function or constant of the policy; each variant runs in its own process.
-The table shows means over the recordings, as the lab measures them (`tidegate/lab/scoring/measures.py`): far references
-and edit anchors that were kept, strict readings of both, the same for references last seen within half a window, the
-user's words, the share of the missing references that a recall call named in the request gives back, and the cost
-relative to the unmanaged history.
+The table shows means over the recordings, as the lab measures them (`tidegate/lab/scoring/measures.py`): first the
+texts that the agent went on to work with, then the user's words, the names that were kept, and the cost relative to the
+unmanaged history. With few recordings, one session changes a mean by several points.
 """
 
 from __future__ import annotations
@@ -27,25 +26,20 @@ from tidegate.core.sweep.key_lines import _WORTH
 from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.scoring.contender_request import ContenderRequest
-from tidegate.lab.scoring.identifiers import searchable_text_of
 from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.occurrences import contains_whole_name
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
 from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.signals import ANCHOR_KIND, extract_signals
-from tidegate.lab.scoring.text_needs import Need
-from tidegate.lab.scoring.text_scorer import KeptShare
+from tidegate.lab.scoring.signals import extract_signals
 
 COLUMNS = {
-    "far": "far references",
-    "anchors": "edit anchors",
-    "far_strict": "far, strict",
-    "anchors_strict": "anchors, strict",
-    "near": "near references",
-    "near_strict": "near anchors, strict",
+    "near_block": "`near_block`",
+    "far_block": "`far_block`",
+    "reread_avoidable": "`reread_avoidable`",
+    "far_lines": "`far_lines`",
+    "refs_in_context": "`refs_in_context`",
+    "deep_rules": "`deep_rules`",
     "user": "user words",
-    "recoverable": "recalled",
+    "far": "far references",
     "cost": "cost",
 }
 
@@ -139,49 +133,15 @@ def measure_variant(
     policy = presets.load("default", dict(variant.settings))
     rows = []
     for name, task in recordings:
-        scorer, near = RequestScorer(task, InputBill((), [])), NearReferences(task)
-
-        def add(request: ContenderRequest, scorer: RequestScorer = scorer, near: NearReferences = near) -> None:
-            scorer.add_request(request)
-            near.add(request)
-
+        scorer = RequestScorer(task, InputBill((), []))
         lines = [RecordedLine(at, message) for at, message in enumerate(task.messages, 1)]
-        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), on_request=add)
+        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), on_request=scorer.add_request)
         if report.exceptions:
             raise RuntimeError(f"{variant.name}: {name}: {dict(report.exceptions)}")
         figures: SessionFigures = scorer.finish()
         figures.unmanaged = compute_unmanaged_cost(task, InputBill((), []))
-        rows.append(figures.compute_measures() | near.values())
+        rows.append(figures.compute_measures())
     send({key: compute_mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
-
-
-class NearReferences:
-    """The share of references and edited lines kept that were last seen within half a window.
-
-    The whole tail of the view is meant for these. Counted only at requests whose history is longer than the window.
-    """
-
-    def __init__(self, task: ScoringTask) -> None:
-        self._units_before, self._limit = task.signals.units_before, task.unit_counter.units_per_token * task.window
-        self._shares = {"near": KeptShare(), "near_strict": KeptShare()}
-        self._needs: dict[int, list[tuple[str, Need]]] = {}
-        for key, needs in (("near", task.signals.references), ("near_strict", task.signals.strict_anchors)):
-            for need in needs:
-                if need.tokens_back <= task.window / 2:
-                    self._needs.setdefault(need.message_index, []).append((key, need))
-
-    def add(self, request: ContenderRequest) -> None:
-        needs = self._needs.get(request.message_index, ())
-        if needs and self._units_before[request.message_index] > self._limit:
-            text = "\x01".join(searchable_text_of(message) for message in request.messages)
-            for key, need in needs:
-                self._shares[key].total += 1
-                self._shares[key].kept += (
-                    need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text)
-                )
-
-    def values(self) -> dict[str, float | None]:
-        return {key: share.value for key, share in self._shares.items()}
 
 
 def compute_mean(values: Sequence[float | None]) -> float | None:

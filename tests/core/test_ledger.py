@@ -18,10 +18,12 @@ from tidegate.core.ledger.lines import (
     render_ledger,
 )
 from tidegate.core.ledger.loss_check import readable_text_of
-from tidegate.core.ledger.statements import mark_superseded, statements_of
+from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
 from tidegate.core.ledger.writer import PIN, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.sweep.group_notes import make_group_note, statements_of_note
+from tidegate.core.sweep.key_lines import find_key_lines
 from tidegate.core.text.user_rules import MAX_RULE_CHARS, MAX_RULES_PER_MESSAGE, rules_of
 
 RULES = """
@@ -367,3 +369,59 @@ def test_the_share_can_be_set() -> None:
     assert ledger_share_of(presets.load("default")) == 0.04
     assert ledger_share_of(presets.load("default", {"ledger": 0})) == 0
     assert ledger_share_of(presets.load("default", {"ledger": 0.9})) == 0.5
+
+
+def test_items_of_a_to_do_list_leave_the_ledger_when_a_later_list_replaced_them() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Do all parts."))
+    for part in range(40):
+        todos = [{"content": f"Write part {n} of the report", "status": "pending"} for n in range(part, part + 2)]
+        plan = Call(f"p{part}", "TodoWrite", json.dumps({"todos": todos}))
+        look = Call(f"l{part}", "shell", json.dumps({"command": f"make part_{part}"}))
+        output = "\n".join(f"part {part} step {step} took {step * 37} ms on the second worker" for step in range(30))
+        for call, text in ((plan, "saved"), (look, output)):
+            session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text(text),)),)))
+            session.prepare()
+    lists = {line.ident for line in parse_ledger(ledger(session)) if line.what == "open"}
+    assert "recall m" in ledger(session)
+    assert len(lists) <= 1
+
+
+def test_a_list_with_everything_done_closes_the_items_of_earlier_lists() -> None:
+    todos = [{"content": "Write the report", "status": "completed"}]
+    done = Message("assistant", (Call("c", "TodoWrite", json.dumps({"todos": todos})),), id="m9")
+    unknown = LedgerLine("open", "m5", "shell make has no known result")
+    assert drop_old_todos([LedgerLine("open", "m4", "Write the report"), unknown], [done]) == [unknown]
+
+
+def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> None:
+    lines = [
+        "- m4..m5 Read src/a.py: 40 lines",
+        "- m6..m7 Edit src/a.py: 2 lines",
+        "- m8..m9 Bash ls -la src: 12 lines",
+        "- m10..m11 Bash make test: 9 lines, exit code 1, 2 failed",
+        "- m12..m13 exec: 326 lines",
+    ]
+    assert list(statements_of_note(make_group_note(lines))) == [
+        ("changed", "m6", "src/a.py"),
+        ("ran", "m10", "Bash make test: 9 lines, exit code 1, 2 failed"),
+    ]
+
+
+def test_what_a_shell_tool_prints_around_an_output_is_no_value_and_no_outcome() -> None:
+    around = (
+        "Chunk ID: e24fc7\nWall time: 0.0055 seconds\nProcess exited with code 0\nOriginal token count: 2553\nOutput:\n"
+    )
+    call = Call("c1", "exec_command", json.dumps({"cmd": "make serve"}))
+    gone = [
+        Message("assistant", (call,), id="m2"),
+        Message("tool", (Result("c1", (Text(around + "the server listens on port 48443"),)),), id="m3"),
+    ]
+    lines = statements_of(gone, frozenset())
+    assert [line.text for line in lines] == [
+        "make serve -> 6 lines, exit code 0, the server listens on port 48443",
+        "the server listens on port 48443",
+    ]
+    assert [line.bare for line in find_key_lines(around + "the server listens on port 48443", set())] == [
+        "the server listens on port 48443"
+    ]

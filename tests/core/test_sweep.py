@@ -78,11 +78,34 @@ def test_a_shortened_result_has_one_marker_however_often_it_is_shortened() -> No
     assert twice.startswith("[2 of 17 lines; recall m4 has all of it]\npackage sync\n")
 
 
+def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
+    result = Message(
+        "tool", (Result("c", (Text("if a {\n\tstop()\n}\n\nif b {\n\tlong_call(of, many)\n\tgo()"),)),), id="m4"
+    )
+    shown = text_of(Message("tool", shorten_result(result, {1, 4, 6}), id="m4"))
+    assert shown == "[5 of 7 lines; recall m4 has all of it]\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+
+
 def test_a_note_says_what_was_done_and_how_it_ended() -> None:
     call = Call("c", "shell", json.dumps({"command": "make\ntest"}))
     result = Message("tool", (Result("c", (Text("1 failed\n[exit code 1]"),)),), id="m3")
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
     assert describe_group(group) == "- m2..m3 shell make test: 2 lines, exit code 1, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("The file src/a.py has been updated successfully.", "done"),
+        ("String to replace not found in src/a.py.", "String to replace not found in src/a.py."),
+        ("2 edits applied successfully, 1 failed", "2 edits applied successfully, 1 failed"),
+    ],
+)
+def test_a_note_on_an_edit_does_not_repeat_its_path_unless_it_may_have_failed(answer: str, outcome: str) -> None:
+    call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"}))
+    result = Message("tool", (Result("c", (Text(answer),)),), id="m3")
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
+    assert describe_group(group) == f"- m2..m3 Edit src/a.py x: {outcome}"
 
 
 def test_the_cheaper_sweep_writes_less_again() -> None:
@@ -187,6 +210,28 @@ def test_a_short_result_is_not_cut_and_outlives_a_long_one_of_the_same_age() -> 
     assert len(short) > 6
     assert all("commit " in text and "clean, nothing to do" in text for text in short)
     assert not any("in its own worker" in text for text in results[: len(results) // 3])
+
+
+def test_a_very_long_line_keeps_its_beginning_and_does_not_push_everything_else_out() -> None:
+    session = Session(policy="default", window=32_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Answer every comment of the review."))
+    for step in range(6):
+        comments = json.dumps(
+            [{"id": step * 100 + n, "body": f"The name of part {n} says too little."} for n in range(300)]
+        )
+        calls = [Call(f"{kind}{step}", "shell", json.dumps({"command": f"{kind} {step}"})) for kind in ("api", "show")]
+        results = [
+            Result(calls[0].id, (Text(comments),)),
+            Result(calls[1].id, (Text(GO.replace("Run", f"Run{step}")),)),
+        ]
+        session.add(Message("assistant", tuple(calls)), *(Message("tool", (result,)) for result in results))
+        session.prepare()
+        session.add(Message("assistant", (Text(f"Comment {step} is answered."),)), user_message("Go on."))
+    assert sweeps(session)
+    assert all(f"func Run{step}(" in seen(session) for step in range(6))
+    shortened = [text_of(item.message) for item in session.view.items if "lines; recall" in text_of(item.message)]
+    assert any('"body": "The name of part 0 says too little."' in text for text in shortened)
+    assert max(map(len, shortened)) < 1_000
 
 
 def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full() -> None:

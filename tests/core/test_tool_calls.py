@@ -88,3 +88,19 @@ WRITTEN = {"path": "src/a.py", "content": "one\ntwo\nthree"}
 def test_a_whole_file_is_read_or_written(name: str, arguments: dict[str, object], whole: bool) -> None:
     target = call_target_of(Call("c", name, json.dumps(arguments)))
     assert (target.files, target.whole_file) == (frozenset({"a.py"}), whole)
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        ("sed -n '1,80p' src/a.go", True),
+        ("cd work && cat src/a.go", True),
+        ("cat > src/a.go <<'EOF'", False),
+        ("go test ./src/a_test.go", False),
+        ("cat", False),
+    ],
+)
+def test_a_command_that_only_prints_a_file_is_a_reading(command: str, shows: bool) -> None:
+    target = call_target_of(Call("c", "bash", json.dumps({"command": command})))
+    assert target.runs_command
+    assert target.shows_file == shows

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.edits import Edit, EditIndex
-from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line
-from tidegate.core.ledger.statements import mark_superseded, statements_of
+from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line, merge_ledger_lines
+from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
 from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
 from tidegate.core.text.facts import split_runs, strip_punctuation
@@ -68,6 +68,7 @@ class LossCheck:
         self._words_shown: set[str] = set()
         self._summaries_and_requests = ""
         self._pointed = ReachableIds(lines).named
+        self._known: list[Message] = []  # what leaves and what stays
         changes = EditIndex(edits)
         items = {item.message.id: item for item in view.items if item.message.kind != LEDGER}
         messages = [item.message for item in items.values()]
@@ -97,7 +98,9 @@ class LossCheck:
                 for what, ident, text in statements_of_note(message)
                 if ident not in described
             ]
-            self._facts = mark_superseded(lines, [*vanished, *statements_of(self._gone, described)])
+            self._known = [*self._gone, *stay]
+            found = drop_old_todos([*vanished, *statements_of(self._gone, described)], self._known)
+            self._facts = mark_superseded(lines, found)
             self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
         every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
@@ -134,6 +137,10 @@ class LossCheck:
         places = [int(message.id[1:]) for message in self._gone if message.id[:1] == "m"] if self._whole else []
         ranges = [make_left_line(min(places), max(places))] if places else []
         return [*self._laid_down, *ranges, *(self._out_of_sight if again else self._missing)]
+
+    def rewritten(self) -> list[LedgerLine]:
+        """All lines of a ledger that is written again: those it has and those it should have, without old to-dos."""
+        return drop_old_todos(merge_ledger_lines(self.lines, self.wanted(again=True)), self._known)
 
     def reaches(self, lines: Sequence[LedgerLine] | None) -> bool:
         """Whether a ledger with these lines names every dropped message. None: the lines it has now."""

@@ -8,20 +8,24 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine, parse_ledger
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
 from tidegate.core.sweep.group_notes import describe_outcome, find_command
-from tidegate.core.sweep.key_lines import is_marker
+from tidegate.core.sweep.key_lines import is_envelope, is_marker
 from tidegate.core.text.facts import classify_run, head_and_tail, split_runs, split_sentences
 from tidegate.core.text.terminal_text import clean_text
-from tidegate.core.text.tool_calls import call_target_of, changed_paths_of, open_todos_of, parse_call_arguments
+from tidegate.core.text.tool_calls import (
+    READS_ONLY,
+    call_target_of,
+    changed_paths_of,
+    is_todo_list,
+    open_todos_of,
+    parse_call_arguments,
+)
 
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason|cause) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
 )  # matched with sentences in lower case
 _GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
-_READS_ONLY: Final = re.compile(
-    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq"
-    r"|git (?:status|diff|log|show|branch|remote|rev-parse|blame))\b"
-)
+_UNKNOWN_RESULT: Final = "has no known result"
 _DECISIONS: Final = 6  # of one transaction
 _COMMANDS: Final = 12
 _VALUES: Final = 24
@@ -52,12 +56,12 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
         for call in calls_of(message):
             answer = results.get(call.id)
             if answer is not None and answer.kind == INTERRUPTED:
-                text = f"{fold_line(call.name, 40)} {fold_line(call.arguments, 120)} has no known result"
+                text = f"{fold_line(call.name, 40)} {fold_line(call.arguments, 120)} {_UNKNOWN_RESULT}"
                 opened.append(LedgerLine("open", answer.id, text))
-            todos = open_todos_of(parse_call_arguments(call))
-            if todos and not planned:  # only the newest to-do list is valid
+            if not planned and is_todo_list(parse_call_arguments(call)):  # only the newest to-do list is valid
                 planned = True
-                opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_DECISIONS]]
+                todos = open_todos_of(parse_call_arguments(call))[:_DECISIONS]
+                opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos]
             if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _REPORTED:
                 reported += parse_work_report(answer)
             if message.id not in described:
@@ -93,7 +97,7 @@ def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> Non
     """Add a command that does more than read, once, with its last outcome."""
     command = find_command(call)
     outcome = describe_outcome(call, answer)
-    if command and command not in ran and ("exit code" in outcome or not _READS_ONLY.match(command)):
+    if command and command not in ran and ("exit code" in outcome or not READS_ONLY.match(command)):
         ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)} -> {outcome or 'no output'}")
 
 
@@ -121,6 +125,19 @@ def mark_superseded(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> lis
             earlier.append(line)
         done.append(line)
     return done
+
+
+def drop_old_todos(lines: Sequence[LedgerLine], known: Sequence[Message]) -> list[LedgerLine]:
+    """The lines without items of a to-do list that a later one replaced, among them or in one of these messages."""
+    lists = [
+        int(message.id[1:])
+        for message in known
+        if message.id[1:].isdigit() and any(is_todo_list(parse_call_arguments(call)) for call in calls_of(message))
+    ]
+    todos = [line for line in lines if line.what == "open" and not line.text.endswith(_UNKNOWN_RESULT)]
+    newest = max([*lists, *(line.place for line in todos)], default=0)
+    old = {line for line in todos if line.place < newest}
+    return [line for line in lines if line not in old]
 
 
 def _names(text: str) -> set[str]:
@@ -151,7 +168,7 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
 
 def _values_in(text: str) -> Iterator[tuple[str, str]]:
     for line in clean_text(text).split("\n"):
-        if is_marker(line):
+        if is_marker(line) or is_envelope(line):
             continue
         place = 0
         for run in split_runs(line):

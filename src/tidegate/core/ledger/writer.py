@@ -27,7 +27,6 @@ from tidegate.core.ledger.lines import (
     PIN_SHARE,
     LedgerLine,
     join_left_ranges,
-    merge_ledger_lines,
     parse_ledger,
     render_ledger,
     select_ledger_lines,
@@ -251,7 +250,7 @@ def _extend_ledger(
 
 def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
     """One new message in place of all messages of the ledger."""
-    every = join_left_ranges(merge_ledger_lines(check.lines, check.wanted(again=True)))
+    every = join_left_ranges(check.rewritten())
     some = (
         _fit_lines(every, limit, budget, headed=True, rules=int(limit * MAX_RULES_SHARE))
         if limit >= _MIN_LEDGER_TOKENS

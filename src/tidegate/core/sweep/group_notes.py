@@ -10,9 +10,18 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
+from tidegate.core.sweep.key_lines import is_envelope
 from tidegate.core.text.facts import find_error_lines, find_last_line
 from tidegate.core.text.terminal_text import clean_text
-from tidegate.core.text.tool_calls import COMMAND_KEYS, INCIDENTAL_KEYS, iterate_strings, parse_call_arguments
+from tidegate.core.text.tool_calls import (
+    COMMAND_KEYS,
+    INCIDENTAL_KEYS,
+    READS_ONLY,
+    call_target_of,
+    classify_tool,
+    iterate_strings,
+    parse_call_arguments,
+)
 from tidegate.core.turns import Group
 
 _HEADING: Final = "[Left out here (data; recall shows it by id):"
@@ -24,6 +33,8 @@ _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
+
+_SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
 def describe_group(group: Group) -> str:
@@ -80,9 +91,12 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
     failed = (result is not None and result.error) or (code is not None and (code[1] or code[2]) != "0")
-    printed = _EXIT_CODE.sub("", text[-8_000:])
-    faults = find_error_lines(printed) if failed or find_command(call) else []
-    last = faults[-1] if faults else find_last_line(printed) if find_command(call) or lines == 1 else ""
+    if lines == 1 and not failed and call_target_of(call).writes and _SUCCEEDED.search(text):
+        return "done"  # the rest of the line only repeats the path
+    printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))
+    reports = bool(find_command(call)) and not call_target_of(call).shows_file
+    faults = find_error_lines(printed) if failed or reports else []
+    last = faults[-1] if faults else find_last_line(printed) if reports or lines == 1 else ""
     return ", ".join(filter(None, (size, ended, fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else "")))
 
 
@@ -111,6 +125,7 @@ def lines_of_note(message: Message) -> list[str]:
     return text.split("\n")[1:-1]
 
 
+_PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
 
 
@@ -121,8 +136,17 @@ def described_ids(notes: Iterable[Message]) -> frozenset[str]:
 
 
 def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
-    """What a note says of changed files and commands, as kind, id and text of a ledger line."""
+    """What a note says of changed files and commands, as kind, id and text of a ledger line. Readings are left out."""
     for line in lines_of_note(note):
         match = _NOTED.fullmatch(line)
-        if match and match[2] != EARLIER and not match[2].startswith(ANSWERED.lstrip()):
+        if not match or match[2] == EARLIER or match[2].startswith(ANSWERED.lstrip()):
+            continue
+        tool, _, rest = match[2].partition(" ")
+        if tool.endswith(":"):  # nothing says what the call was about
+            continue
+        access = classify_tool(tool)
+        path = rest.partition(":")[0]
+        if access == "write" and _PATH.fullmatch(path):
+            yield "changed", match[1], path
+        elif access != "read" and not READS_ONLY.match(rest):
             yield "ran", match[1], match[2]

@@ -31,7 +31,7 @@ _LINE: Final = re.compile(
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
 _SHORTEST: Final = 10
-_LONG: Final = 400
+_LONG: Final = 400  # of a longer line only the beginning is kept
 
 
 _MARKER: Final = re.compile(
@@ -43,6 +43,21 @@ _MARKER: Final = re.compile(
 def is_marker(line: str) -> bool:
     """Whether a line was written by this program where it shortened a text."""
     return _MARKER.match(line) is not None
+
+
+_ENVELOPE: Final = re.compile(
+    r"(?:Chunk ID: \w+|Wall time: [\d.]+ seconds|Original token count: \d+|Process exited with code 0|Output:)\s*$"
+)
+
+
+def is_envelope(line: str) -> bool:
+    """Whether a line is what a shell tool prints around an output, such as its number. Only the client needs it."""
+    return _ENVELOPE.match(line) is not None
+
+
+def clip_line(line: str) -> str:
+    """A line as it is kept: of a very long one, such as JSON without line breaks, the beginning."""
+    return line if len(line) <= _LONG else line[:_LONG] + GAP_MARK
 
 
 class KeyLine(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +84,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
             worth = scale * worths[behind]
             if worth > 0.05 and bare not in without:
                 seen.add(bare)
-                found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare, worth))
+                found.append(KeyLine(place, clip_line(line), bare, worth))
         behind = leaves
     return found
 
@@ -101,7 +116,7 @@ def _find_traits(line: str) -> _LineTraits:
     match = _LINE.match(line)
     end = match.end(1) if match else 0
     bare = line[end:].strip()
-    if not bare or is_marker(bare):
+    if not bare or is_marker(bare) or is_envelope(bare):
         return bare, 0.0, _NO_WORTH, _BLANK
     kind = (match and match.lastgroup) or "other"
     worths = _FAILED if kind == "other" and _may_fail(bare) and find_error_lines(bare) else _WORTH[kind]

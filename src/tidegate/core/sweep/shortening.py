@@ -1,11 +1,11 @@
 """Shortening of a message to some of its lines. The lines are verbatim, and a pointer names the id to recall."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidegate.core.messages import Message, Part, Result, Text, common_mark, mark_text, result_of, text_of
-from tidegate.core.sweep.key_lines import GAP_MARK, is_marker
+from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences
 
@@ -13,6 +13,8 @@ _LINES_NOTICE: Final = re.compile(
     r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 _RULES_READ_CHARS: Final = 200_000
+_GAP_LINES: Final = 2  # a gap of so many lines, with so many characters, is filled
+_GAP_CHARS: Final = 3
 
 
 def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
@@ -44,10 +46,22 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
     shown = [place for place in sorted(places) if not is_marker(texts[place])]
     lines: list[str] = []
     last = -1
-    for place in shown:
+    for place in _close_gaps(shown, texts):
         if lines and place > last + 1:
             lines.append(GAP_MARK)
-        lines.append(texts[place])
+        lines.append(clip_line(texts[place]))
         last = place
-    notice = f"[{len(shown)} of {of} lines; recall {message.id} has all of it]"
+    shown_count = len(lines) - lines.count(GAP_MARK)
+    notice = f"[{shown_count} of {of} lines; recall {message.id} has all of it]"
     return (Result(result.call_id, (Text("\n".join([notice, *lines])),), result.error),)
+
+
+def _close_gaps(places: Sequence[int], texts: Sequence[str]) -> list[int]:
+    """The places, with gaps of next to nothing between them filled: a mark would cost as much."""
+    filled: list[int] = []
+    for place in places:
+        gap = range(filled[-1] + 1, place) if filled else range(0)
+        if gap and len(gap) <= _GAP_LINES and sum(len(texts[each].strip()) for each in gap) <= _GAP_CHARS:
+            filled += (each for each in gap if not is_marker(texts[each]))
+        filled.append(place)
+    return filled

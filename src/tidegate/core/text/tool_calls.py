@@ -20,6 +20,12 @@ _WRITES_WHOLE_FILE: Final = re.compile(r"writ|creat|save", re.I)
 _READS_WHOLE_FILE: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
 _PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_SHOWS_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
+READS_ONLY: Final = re.compile(
+    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq"
+    r"|git (?:status|diff|log|show|branch|remote|rev-parse|blame))\b"
+)
+"""A command that begins like this reads and changes nothing, unless it redirects."""
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
 _CONTENT_CHARS: Final = 200
 COMMAND_KEYS: Final = ("command", "cmd", "script")
@@ -49,7 +55,7 @@ class CallTarget(NamedTuple):
     """The files that a call names, and what it does.
 
     `files` are names without folders, because the same file is named by many paths. `whole_file`: all of the file was
-    read or written.
+    read or written. `shows_file`: it is a command that only prints a file or a part of it (`sed -n`, `cat`).
     """
 
     files: frozenset[str]
@@ -57,6 +63,7 @@ class CallTarget(NamedTuple):
     whole_file: bool
     runs_command: bool
     texts: tuple[ContentArgument, ...]
+    shows_file: bool = False
 
 
 def is_content_argument(value: str) -> bool:
@@ -119,6 +126,11 @@ def _classify(tool_name: str, arguments: Iterable[str]) -> ToolAccess:
     return "read" if _READS.search(tool_name) else "other"
 
 
+def classify_tool(name: str) -> ToolAccess:
+    """The same for the name of a tool alone."""
+    return _classify(name, ())
+
+
 def _is_patch(value: str) -> bool:
     return "*** " in value[:40] and is_content_argument(value)
 
@@ -154,7 +166,9 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
     else:
         whole = _READS_WHOLE_FILE.search(name) is not None
     whole = whole and not any(key in keys for key in _PARTIAL_READ_KEYS)
-    return CallTarget(frozenset(files), writes, whole, any(key in keys for key in COMMAND_KEYS), tuple(texts))
+    commands = [arguments[key] for key in COMMAND_KEYS if key in keys]
+    shows = bool(files) and any(_SHOWS_FILE.match(each) for each in commands if isinstance(each, str))
+    return CallTarget(frozenset(files), writes, whole, bool(commands), tuple(texts), shows)
 
 
 def changed_paths_of(call: Call) -> list[str]:
@@ -186,9 +200,14 @@ def iterate_strings(
             yield from iterate_strings(inner, key, depth + 1, skip=skip)
 
 
+def is_todo_list(arguments: Any) -> bool:
+    """Whether a call writes a to-do list, as several agents keep one with a tool."""
+    return isinstance(arguments, dict) and isinstance(arguments.get("todos") or arguments.get("plan"), list)
+
+
 def open_todos_of(arguments: Any) -> list[str]:
-    """The open items of a to-do list, as several agents keep one with a tool."""
-    items = arguments.get("todos") or arguments.get("plan") if isinstance(arguments, dict) else None
+    """The open items of a to-do list."""
+    items = arguments.get("todos") or arguments.get("plan") if is_todo_list(arguments) else None
     found = []
     for item in items[:_MAX_TODOS] if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("status") not in _CLOSED_STATUSES:
