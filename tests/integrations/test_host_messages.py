@@ -93,6 +93,22 @@ def test_a_result_that_left_is_left_out_of_its_message() -> None:
     assert sent[2]["parts"] == [RESULTS["parts"][1]]
 
 
+def test_inserted_results_are_joined_where_results_are_part_of_user_messages() -> None:
+    """A run was interrupted: its calls have no results, and the user went on."""
+
+    class UserResults(TurnFormat):
+        results_are_user = True
+
+    hosts = [HELLO, CALLS, turn("user", Text("Go on."))]
+    missing = [Message("tool", (Result(ident, (Text("no result"),)),)) for ident in ("a", "b")]
+    items = HostReader(UserResults()).read(hosts)
+    kept = [Shown("kept", item, item.message, True) for item in items]
+    inserted: list[Shown[Any]] = [Shown("inserted", None, message, True) for message in missing]
+    sent = write_view(UserResults(), hosts, request_of(*kept[:2], *inserted, kept[2]))
+    assert [each["role"] for each in sent] == ["user", "assistant", "user"]
+    assert sent[2]["parts"] == [*(message.parts[0] for message in missing), Text("Go on.")]
+
+
 def test_an_inserted_note_is_joined_with_the_user_message_beside_it() -> None:
     """Some servers want the sides to alternate."""
     note = Message("user", (Text("a note"),), kind="note")
