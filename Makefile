@@ -129,7 +129,8 @@ keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the pee
 
 crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
 	@$(BIN)/python -m tests.crash $(ARGS)
-	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py tests/datafolder/test_interrupted.py
+	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py tests/datafolder/test_interrupted.py \
+	  tests/datafolder/test_busy_folder.py
 
 mutants: $(STAMP) ## break the agent in one place at a time: the tests of the rows must fail (ARGS="--only hooks")
 	@$(BIN)/python bench/seed_mutants.py $(ARGS)

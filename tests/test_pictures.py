@@ -106,7 +106,7 @@ def test_what_the_screens_are_there_to_show(screens: dict[str, str]) -> None:
             "2 compacted",
         ):
             assert line in found["chat"], line
-        for line in ("system", "tools", "results: read", "summaries", "ledger", "next: ", "stands for"):
+        for line in ("system", "tools", "results: read", "summaries", "ledger", "next compaction: ", "stands for"):
             assert line in found["context"], line
         for line in ("sweep", "summarise", "why: ", "cost: ", "saved: "):
             assert line in found["timeline"], line

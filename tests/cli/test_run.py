@@ -204,9 +204,9 @@ def test_the_last_session_is_the_last_one_of_this_folder(desk: Desk) -> None:
         await desk.run("run", "--session", "mine", "First.")
         await desk.run("run", "--session", "away", "Second.", folder=other)
         ran = await desk.run("chat", "--last", stdin="Third.\n")
-        assert ran.out.splitlines()[-1] == "session mine: go on with `tidegate chat --session mine`"
+        assert ran.out.splitlines()[-1] == "  tidegate chat --session mine"
         ran = await desk.run("chat", "--last", stdin="Fourth.\n", folder=other)
-        assert ran.out.splitlines()[-1] == "session away: go on with `tidegate chat --session away`"
+        assert ran.out.splitlines()[-1] == "  tidegate chat --session away"
 
     desk.serve(["a", "b", "c", "d"], act)
 

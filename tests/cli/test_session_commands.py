@@ -100,18 +100,30 @@ def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
     data.close()
 
 
+def test_show_counts_one_of_each_in_the_singular(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    with data.open("short", "gpt-4o") as session:
+        session.add({"role": "user", "content": "Hello."})
+        session.record({"prompt_tokens": session.prepare().tokens, "completion_tokens": 2})
+        session.add({"role": "assistant", "content": "Hello."})
+    data.close()
+    lines = tidegate("show", "short", "--data", tmp_path).stdout.splitlines()
+    assert re.search(r"The view has 2 messages, \d+ tokens and 1 turn\.", lines[0])
+    assert re.fullmatch(r"1 request was answered, made at record \d+\. --at shows it\.", lines[-1])
+
+
 def test_show_renders_past_requests_exactly(kept: Kept) -> None:
     outline = tidegate("show", "build-fix", "--data", kept.folder).stdout
     lines = outline.splitlines()
     assert re.fullmatch(
-        r"The session has \d+ records\. The view has \d+ messages, [\d,]+ tokens, \d+ turns\.", lines[0]
+        r"The session has \d+ records\. The view has \d+ messages, [\d,]+ tokens and \d+ turns?\.", lines[0]
     )
-    assert lines[1].startswith("The model is gpt-4o, the wire ")
+    assert lines[1].startswith("The model is gpt-4o; requests are in the format ")
     edits = [line for line in lines if " -> " in line]
     assert edits
     for line in edits:
         assert re.fullmatch(r" +\d+  \w+: [\d,]+ -> [\d,]+ tokens\. [A-Z\d].*\.", line), line
-    assert re.fullmatch(r"\d+ requests were answered, at the records [\d, .]+\. --at shows one\.", lines[-1])
+    assert re.fullmatch(r"\d+ requests were answered, made at records [\d, .]+\. --at shows one of them\.", lines[-1])
     for head in list(kept.requests)[::10]:
         shown = called("show", "build-fix", "--at", head, "--data", kept.folder)
         assert shown.returncode == 0

@@ -297,7 +297,12 @@ WRAPPED = {
         "--skip-git-repo-check",
         TASK,
     ],
+    "gemini": ["gemini", "--", "-m", "gemini-2.5-pro", "-y", "-p", TASK],
 }
+
+
+PREFIXES = {"gemini": "auto"}
+"""How sessions are named whose client sends no id."""
 
 
 @pytest.mark.parametrize("client", WRAPPED)
@@ -325,6 +330,11 @@ def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> No
                 OPENAI_BASE_URL=f"{provider.url}/v1",
                 OPENAI_API_KEY="key-of-nobody-0123",
                 CODEX_HOME=str(state),
+                GOOGLE_GEMINI_BASE_URL=provider.url,
+                GEMINI_API_KEY="key-of-nobody-0123",
+                GEMINI_CLI_HOME=str(state),
+                GEMINI_CLI_TRUST_WORKSPACE="true",
+                GEMINI_TELEMETRY_ENABLED="false",
             )
             assert provider.steps[-1:] == [6], output[-3000:]
             assert provider.faults == []
@@ -332,6 +342,6 @@ def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> No
 
     output = asyncio.run(run())
     assert "All steps are done." in output
-    assert re.search(rf"tidegate: session {client}-\S+, \d requests", output)
+    assert re.search(rf"tidegate: session {PREFIXES.get(client, client)}-\S+, \d+ requests", output)
     assert {str(path.relative_to(home)) for path in home.rglob("*")} == {"notes.txt"}
     assert (home / "notes.txt").read_text() == "mine"

@@ -132,7 +132,7 @@ def test_cost_with_the_day_and_its_caps(chat: Chat) -> None:
             return (await REGISTRY.answer("/cost", make_command_context(agent, chat.data, opening))).text
 
     text = asyncio.run(run())
-    assert "gpt-4o: 1 calls, 2,000 tokens read (25% from the cache), 10 written, $" in text
+    assert "gpt-4o: 1 call, 2,000 tokens read (25% from the cache), 10 written, $" in text
     assert "today, all sessions: 2,010 tokens, $" in text
     assert "cap of the session: 99,000 tokens\ncap of the day: $3.00" in text
 

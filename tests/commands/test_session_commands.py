@@ -103,7 +103,7 @@ def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
     assert "the ports" in asked[0]
     assert desk.noted("focus") == ["the ports"]
     (edited,) = desk.edits()
-    assert f"summarise: {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
+    assert f"summarise: the history {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
     assert edited.tokens_before == tokens > desk.session.view.tokens
     assert desk.says("/undo").text.endswith(f"{edited.tokens_after:,} -> {tokens:,} tokens.")
     assert len(desk.noted("undo")) == 1
@@ -208,7 +208,7 @@ def test_cost_and_trace(desk: Desk) -> None:
         {"prompt_tokens": 3_000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 1_500}}
     )
     told = desk.says("/cost").text
-    assert "gpt-4o: 1 calls, 3,000 tokens read (50% from the cache), 50 written, $" in told
+    assert "gpt-4o: 1 call, 3,000 tokens read (50% from the cache), 50 written, $" in told
     desk.says("/compact")
     shown = desk.says("/trace 4").text.splitlines()
     assert len(shown) == 5

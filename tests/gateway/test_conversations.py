@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fake.server import CutAt, Fake, Hang
+from tests.fake.server import Bytes, CutAt, Fake, Hang
 from tests.fake.words import refusal, too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
-from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.gateway.settings import Upstream
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
 
 each_wire = pytest.mark.parametrize("wire", PATHS)
 
@@ -285,6 +286,37 @@ def test_an_answer_that_breaks_off_is_kept_and_the_next_request_is_valid(wire: s
                 assert fake.refused == []
 
     asyncio.run(run())
+
+
+@each_wire
+def test_what_comes_before_the_last_event_does_not_wait_for_the_log(wire: str, tmp_path: Path) -> None:
+    """The upstream sends its answer in one piece. The log gets it when the client has its beginning, not its end."""
+    begun, waited = threading.Event(), list[bool]()
+
+    def watch(event: Event) -> None:
+        what = event.payload
+        if isinstance(what, MessageAdded) and what.message.role == "assistant":
+            waited.append(begun.wait(30))
+
+    async def run() -> None:
+        answer = encode_sse(wire, encode_frames(wire, ScriptedAnswer(text="The first words. " * 20)))
+        async with Fake(wire, [Bytes(answer)]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), make_watcher=lambda _: watch) as running:
+                async with open_http() as http:
+                    client = ScriptedClient(wire, running.url, http)
+                    client.say("start")
+                    path = "/v1beta/models/m:streamGenerateContent?alt=sse" if wire == "gemini" else PATHS[wire]
+                    body = client.body() | ({} if wire == "gemini" else {"stream": True})
+                    pieces: list[bytes] = []
+                    async with http.stream("POST", running.url + path, json=body, headers=client.headers) as response:
+                        async for piece in response.aiter_raw():
+                            begun.set()
+                            pieces.append(piece)
+                    assert b"first" in pieces[0]
+                    assert b"".join(pieces) == answer
+
+    asyncio.run(run())
+    assert waited == [True]
 
 
 def test_a_client_that_hangs_up_cancels_the_upstream(tmp_path: Path) -> None:

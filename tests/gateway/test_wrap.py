@@ -69,7 +69,7 @@ class Machine:
             each.mkdir()
         (self.home / ".claude").mkdir()
         (self.home / ".claude" / "settings.json").write_text('{"theme": "dark"}')
-        for name in ("claude", "codex"):
+        for name in ("claude", "codex", "gemini"):
             (programs / name).write_text(CLIENT.format(python=sys.executable, key=KEY))
             (programs / name).chmod(stat.S_IRWXU)
         self.environment = {
@@ -143,7 +143,8 @@ def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
         return first, last, resumed
 
     first, last, resumed = asyncio.run(run())
-    assert "tidegate: session work, 1 requests" in first.errors
+    assert "tidegate: session work, 1 request\n" in first.errors
+    assert "  left the view  nothing: " in first.errors
     said = json.loads(last.printed)
     assert said["env"]["ANTHROPIC_BASE_URL"].endswith("/s/work")
     assert said["argv"] == ["--verbose"]
@@ -160,7 +161,7 @@ def test_the_name_of_a_session_reaches_the_terminal_without_escape_codes(tmp_pat
 
     done = asyncio.run(run())
     assert "\x1b" not in done.errors
-    assert "session a_31mb, 1 requests" in done.errors
+    assert "session a_31mb, 1 request\n" in done.errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -211,6 +212,33 @@ def test_codex_uses_its_login_or_the_key_in_the_environment(tmp_path: Path) -> N
     assert 'env_key="OPENAI_API_KEY"' in make_client_setup(CLIENTS["codex"], URL, environment).arguments[-1]
     (tmp_path / "auth.json").write_text("{}")
     assert "requires_openai_auth=true" in make_client_setup(CLIENTS["codex"], URL, environment).arguments[-1]
+
+
+SAY_GEMINI = """import json, os, pathlib
+home = pathlib.Path(os.environ.get("GEMINI_CLI_HOME", os.environ["HOME"])) / ".gemini"
+print(json.dumps([(home / "settings.json").read_text(), (home / "GEMINI.md").read_text()]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        ({"theme": "x"}, {"theme": "x", "security": {"auth": {"selectedType": "gemini-api-key"}}}),
+        ({"security": {"auth": {"selectedType": "oauth-personal"}}},) * 2,
+    ],
+)
+def test_gemini_uses_the_key_if_the_user_chose_nothing_else(own: object, shown: object, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    folder = machine.home / ".gemini"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps(own))
+    (folder / "GEMINI.md").write_text("Be brief.")
+    (tmp_path / "bin" / "gemini").write_text(f"#!{sys.executable}\n{SAY_GEMINI}")
+    done = asyncio.run(machine.wrap("gemini", GEMINI_API_KEY=KEY))
+    settings, memory = json.loads(done.printed)
+    assert (json.loads(settings), memory) == (shown, "Be brief.")
+    assert json.loads((folder / "settings.json").read_text()) == own
+    assert sorted(path.name for path in folder.iterdir()) == ["GEMINI.md", "settings.json"]
 
 
 def test_the_users_own_configuration_in_the_environment_is_kept() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import DataFolder, Session, SummaryRequest
+from tidegate import DataFolder, KeptLog, Session, SummaryRequest
+from tidegate.core.errors import NotKept
 from tidegate.core.events import MessageAdded, UsageReported
 from tidegate.store.memory import MemoryStore
 
@@ -192,3 +193,61 @@ def test_a_failed_summary_is_noted_and_replaced() -> None:
             assert "summary_failed" in topics
 
     asyncio.run(use())
+
+
+class MeetingStore(MemoryStore):
+    """A store whose appends of notes wait until as many tasks as `expected` wait for one."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__()
+        self.expected = expected
+        self.is_open = True
+        self.everybody = asyncio.Event()
+
+    async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        if not self.is_open:
+            self.expected -= 1
+            if not self.expected:
+                self.everybody.set()
+            await asyncio.wait_for(self.everybody.wait(), 60)
+        return self.append(session, after, records)
+
+
+def test_a_prepare_that_waits_for_the_store_occupies_no_thread() -> None:
+    """More sessions than threads wait for one commit. If a thread waited for each, that commit would never begin."""
+
+    async def act() -> None:
+        store = MeetingStore(100)
+        sessions = [Session("gpt-4o", log=KeptLog(store, f"s{number}")) for number in range(100)]
+        for session in sessions:
+            await session.add_async(HELLO)
+        store.is_open = False
+        requests = await asyncio.gather(*(session.prepare_async() for session in sessions))
+        assert {request.to_bytes() for request in requests} == {sessions[0].render_request().to_bytes()}
+        assert not store.expected
+
+    asyncio.run(act())
+
+
+def test_an_append_of_a_prepare_that_fails_is_raised_and_the_next_one_works() -> None:
+    class RefusingStore(MemoryStore):
+        refusals = 0
+
+        async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+            if self.refusals:
+                self.refusals -= 1
+                raise NotKept("The disk is full.", "Make room.")
+            return self.append(session, after, records)
+
+    async def act() -> None:
+        store = RefusingStore()
+        session = Session("gpt-4o", log=KeptLog(store, "s"))
+        await session.add_async(HELLO)
+        store.refusals = 1
+        with pytest.raises(NotKept, match="full"):
+            await session.prepare_async()
+        assert (await session.prepare_async()).to_bytes() == Session(
+            "gpt-4o", log=KeptLog(store, "s")
+        ).prepare().to_bytes()
+
+    asyncio.run(act())

@@ -56,7 +56,7 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     )
     for text in (explained(session), str(session.explain())):
         assert told in text
-        assert "1.25 times an input token (assumed: the prices of the model are not known)" in text
+        assert "1.25 times if it is written to it (assumed: the prices of the model are not known)" in text
     assert "the provider's cache is warm (10 of its 300 seconds have passed)." in explained(session)
     [full] = [each for each in list_thresholds(session) if each.metric == "fill" and each.limit == 1]
     assert full.tokens_away == away
@@ -88,7 +88,7 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     text = explained(session)
     assert foretold.sweep_arithmetic in text
     assert f"{foretold.freed_tokens:,} tokens.\n    {foretold.sweep_arithmetic}" in text
-    assert "and one written to it 1 times an input token; the provider's cache has expired" in foretold.sweep_arithmetic
+    assert "1 times if it is written to it; the provider's cache has expired" in foretold.sweep_arithmetic
     level, full = re.findall(r"down to ([\d,]+) tokens; .* until ([\d,]+) are", foretold.sweep_arithmetic)[0]
     assert int(level.replace(",", "")) < int(full.replace(",", ""))
 

@@ -255,3 +255,32 @@ def test_a_request_that_is_sent_again_is_the_same_although_its_answer_is_in_the_
         again = following.prepare(items_of(*history))
         assert again.branched
         assert (again.tokens, shown_texts(again)) == (first.tokens, shown_texts(first))
+
+
+def test_a_call_takes_one_append_before_it_and_one_for_its_answer() -> None:
+    log = BatchLog()
+    following, history = follow(log), list[Host]()
+    for turn in range(3):
+        history.append(user(f"question {turn}"))
+        log.batches.clear()
+        request = following.prepare(items_of(*history))
+        assert len(log.batches) == 1
+        reply = Message("assistant", (Text(f"answer {turn}"),))
+        following.record_reply(request, reply, {"prompt_tokens": 10, "completion_tokens": 2})
+        assert len(log.batches) == 2
+        history.append(assistant(f"answer {turn}"))
+    topics = [event.payload.topic if isinstance(event.payload, NoteAdded) else "" for event in log.read()]
+    assert topics.count("turn") == 3  # each is stored with the answer of its turn
+
+
+def test_the_start_of_a_turn_is_noted_once_if_its_answer_never_comes() -> None:
+    log = BatchLog()
+    following = follow(log)
+    following.prepare(items_of(user("one")))
+    following.prepare(items_of(user("one")))
+    following.prepare(items_of(user("one"), user("two")))
+    following.prepare(items_of(user("another")))  # a branch: the note of a turn that it does not have is dropped
+    topics = [event.payload.topic for event in log.read() if isinstance(event.payload, NoteAdded)]
+    assert topics.count("turn") == 1
+    view = fold_log(log.read)
+    assert (view.total_turns, view.started_turns) == (1, 0)

@@ -27,11 +27,10 @@ def _end(*links: socket.socket) -> None:
 class Proxy:
     def __init__(self, url: str) -> None:
         given = conninfo_to_dict(url)
-        self._server = f"{given['host']}/.s.PGSQL.{given.get('port', 5432)}"
+        self._host, self._port = str(given["host"]), int(given.get("port") or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = (
-            f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}/{given['dbname']}?sslmode=disable"
-        )
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/{given['dbname']}?sslmode=disable"
         self.cut: Cut = ""
         self.times = 1  # so often it is cut
         self.done = Event()  # the connection was cut
@@ -42,19 +41,26 @@ class Proxy:
         self._passed = 0
         self._drops: frozenset[int] = frozenset()
         self._delivers = False
-        self.dropped = 0  # connections that `drop_at` has cut
+        self.dropped = 0  # connections that `drop_at` has cut since it was called
+        self.total_dropped = 0
         Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._server)
+                server = self._connect()
                 pair = _Pair(client, server, Event())
                 self._pairs.append(pair)
                 for pump in (self._ask, self._answer):
                     Thread(target=pump, args=(pair,), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if not self._host.startswith("/"):
+            return socket.create_connection((self._host, self._port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{self._host}/.s.PGSQL.{self._port}")
+        return server
 
     def drop_at(self, *steps: int, deliver: bool) -> None:
         """Cut the connection at these pieces of traffic, counted from now in both directions. `deliver`: the piece
@@ -68,6 +74,7 @@ class Proxy:
             self._passed += 1
             drop = self._passed in self._drops
             self.dropped += drop
+            self.total_dropped += drop
         if drop:
             if self._delivers:
                 to.sendall(data)

@@ -74,12 +74,12 @@ def stored_texts(url: str) -> Counter[str]:
         store.close()
 
 
-@pytest.mark.parametrize("key", [False, True])
-@pytest.mark.parametrize("deliver", [False, True])
-def test_a_message_is_stored_once_wherever_connections_break(
-    store: PostgresStore, proxy: Proxy, postgres_url: str, deliver: bool, key: bool
-) -> None:
-    """The connection of the append breaks at its request or its answer, and then that of the look-up at each step."""
+def add_over_breaking_connections(
+    store: PostgresStore, proxy: Proxy, *, deliver: bool, key: bool
+) -> tuple[Counter[str], int]:
+    """Add messages while connections break: that of the append at its request or its answer, and then that of the
+    look-up at each step. Return what is expected in the log, and how often it was not known whether it was stored.
+    """
     session = Session(log=KeptLog(store, "s"))
     expected: Counter[str] = Counter()
     uncertain = 0
@@ -92,6 +92,15 @@ def test_a_message_is_stored_once_wherever_connections_break(
             assert message_text(recall(session, ids[0])) == text
             expected[text] += 1
             uncertain += unknown
+    return expected, uncertain
+
+
+@pytest.mark.parametrize("key", [False, True])
+@pytest.mark.parametrize("deliver", [False, True])
+def test_a_message_is_stored_once_wherever_connections_break(
+    store: PostgresStore, proxy: Proxy, postgres_url: str, deliver: bool, key: bool
+) -> None:
+    expected, uncertain = add_over_breaking_connections(store, proxy, deliver=deliver, key=key)
     assert uncertain > 0, "no look-up was interrupted"
     assert stored_texts(postgres_url) == expected
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ from tidegate import KeptLog, Session
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.events import Event, NoteAdded
 from tidegate.store.errors import StaleHead
-from tidegate.store.group_commit import MAX_QUEUED, Append, GroupCommit
+from tidegate.store.group_commit import MAX_QUEUED, MAX_WOKEN, Append, GroupCommit
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import AsyncAppendStore, Store
@@ -222,6 +223,77 @@ def test_loops_and_threads_in_one_store(tmp_path: Path) -> None:
     store.close()
 
 
+def test_tasks_are_woken_in_portions(tmp_path: Path) -> None:
+    """Between them the event loop does other work, however many appends were in the commit."""
+    store = SqliteStore(tmp_path)
+    rounds, woken = 0, list[int]()
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    async def append(name: str) -> None:
+        await store.append_async(name, 0, [b"1"])
+        woken.append(rounds)
+
+    async def act() -> None:
+        counting = asyncio.create_task(count_rounds())
+        await asyncio.gather(*(append(f"s{number}") for number in range(300)))
+        counting.cancel()
+
+    asyncio.run(act())
+    assert len(woken) == 300
+    assert max(Counter(woken).values()) <= MAX_WOKEN
+    store.close()
+
+
+def test_a_head_is_read_while_a_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    go_on.set()
+
+    def step(name: str) -> None:
+        if name == "rows inserted" and not go_on.is_set():
+            begun.set()
+            assert go_on.wait(60)
+
+    store = SqliteStore(tmp_path, step=step)
+    heads: list[int] = []
+
+    async def act() -> None:
+        await store.append_async("other", 0, [b"1"])
+        go_on.clear()
+        written = asyncio.create_task(store.append_async("s", 0, [b"1", b"2"]))
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            heads.append(await asyncio.wait_for(asyncio.to_thread(store.head, "other"), 20))
+            heads.append(await asyncio.wait_for(asyncio.to_thread(store.head, "s"), 20))
+        finally:
+            go_on.set()
+        heads.append(await written)
+        heads.append(store.head("s"))
+        store.close()
+
+    asyncio.run(act())
+    assert heads == [1, 0, 2, 2]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_closed_store_has_no_head(is_read: bool, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+
+    async def act() -> None:
+        await store.append_async("s", 0, [b"1"])
+        if is_read:
+            assert store.head("s") == 1
+        store.close()
+        with pytest.raises(BadInput, match="closed"):
+            store.head("s")
+
+    asyncio.run(act())
+
+
 def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     store.close()
@@ -282,6 +354,27 @@ def test_threads_that_wait_share_one_commit() -> None:
         assert [each.result() for each in (first, *others)] == [1] + [2] * 15
     assert commits.batches == [["first"], [f"s{number}" for number in range(15)]]
     assert len(commits.commits) == 0
+    commits.commits.close()
+
+
+def test_a_thread_beside_an_event_loop_shares_the_commits_of_its_tasks() -> None:
+    """Else each of its appends would be a commit of its own, for which all tasks wait."""
+    commits = Commits()
+    commits.go_on.set()
+
+    async def act() -> None:
+        await commits.commits.commit_async(Append("a", 0, [b"x"], 0.0))
+        commits.lock.acquire()  # no commit can begin
+        with ThreadPoolExecutor(1) as pool:
+            plain = pool.submit(commits.append, "plain")
+            assert await asyncio.to_thread(wait_until, lambda: len(commits.commits) == 1)
+            task = asyncio.create_task(commits.commits.commit_async(Append("b", 0, [b"x"], 0.0)))
+            await asyncio.sleep(0)
+            commits.lock.release()
+            assert [await task, await asyncio.wrap_future(plain)] == [2, 2]
+
+    asyncio.run(act())
+    assert commits.batches == [["a"], ["plain", "b"]]
     commits.commits.close()
 
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -19,6 +19,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.store.conftest import Server, answers, postgres, postgres_data, postgres_url, wait_until
+from tests.store.proxy import Proxy
 
 __all__ = ["postgres", "postgres_data", "postgres_url"]
 
@@ -48,15 +49,19 @@ def find_free_port() -> int:
 
 
 class Pooler:
-    """A running pgbouncer. Each database of the server is reached through it by its own name."""
+    """A running pgbouncer. Each database of the server is reached through it by its own name.
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    With `proxy`, its own connections to the server go through that.
+    """
+
+    def __init__(self, server: Server, folder: Path, proxy: Proxy | None = None) -> None:
         self.port = find_free_port()
         given = conninfo_to_dict(server.control)
+        place = f"host=127.0.0.1 port={proxy.port}" if proxy else f"host={given['host']} port={given.get('port', 5432)}"
         self.config, self.users = folder / "pgbouncer.ini", folder / "users.txt"
         self.users.write_text('"postgres" ""\n')
         self.config.write_text(
-            f"[databases]\n* = host={given['host']} port={given.get('port', 5432)}\n[pgbouncer]\n"
+            f"[databases]\n* = {place}\n[pgbouncer]\n"
             f"listen_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\npool_mode = transaction\n"
             f"auth_type = trust\nauth_file = {self.users}\nmax_client_conn = 400\ndefault_pool_size = 6\n"
             "server_login_retry = 1\nquery_wait_timeout = 30\nadmin_users = postgres\n"
@@ -87,18 +92,24 @@ class Pooler:
         self._log.close()
 
 
-@pytest.fixture(scope="session")
-def pooler(postgres: Server) -> Iterator[Pooler]:
+@contextmanager
+def start_pooler(server: Server, proxy: Proxy | None = None) -> Iterator[Pooler]:
     if find_pgbouncer() is None:
         pytest.skip("pgbouncer is not installed (`make test-team` gets it where apt works)")
     with TemporaryDirectory(prefix="tidegate-pgb-") as folder:
-        pooler = Pooler(postgres, Path(folder))
+        pooler = Pooler(server, Path(folder), proxy)
         try:
             if not wait_until(lambda: answers(pooler.database("postgres") + "&connect_timeout=2"), 20):
                 pytest.fail(f"pgbouncer does not answer: {Path(folder, 'log').read_text()[-2000:]}")
             yield pooler
         finally:
             pooler.close()
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres: Server) -> Iterator[Pooler]:
+    with start_pooler(postgres) as pooler:
+        yield pooler
 
 
 @pytest.fixture

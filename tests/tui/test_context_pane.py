@@ -60,7 +60,7 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
             text = stage.text()
             assert f"{found.tokens:,} of {found.capacity:,} tokens" in text
             assert re.search(r"ctx \d+%", bar)[0] in text  # type: ignore[index] # the same as the bar's
-            assert "next: " in text
+            assert "next compaction: in " in text
             for name in ("system", "tools", "user", "assistant", "results: read"):
                 assert re.search(rf"█ {name} +(\d+ )? +[\d,]+ +[\d.]+% +\$0\.\d+", text), name
             assert re.search(r"▪ m\d+ read +[\d,]+ +0t \d+s +\$0\.\d+", text)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.color import Color, ColorSystem
+from textual.theme import BUILTIN_THEMES
 
 from tests.tui.stage import Stage, on_stage, played
 from tidegate.agent.tools.approval import ApprovalQuestion
@@ -13,7 +15,7 @@ from tidegate.core.text.secrets import SecretMask
 from tidegate.models.scripted_provider import ScriptedAnswer
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.approval_prompt import format_question
-from tidegate.tui.themes import make_palette
+from tidegate.tui.themes import DARK_THEME, LIGHT_THEME, list_theme_names, make_palette
 
 BEFORE = "\n".join(f"line {number}" for number in range(1, 21)) + "\n"
 
@@ -125,3 +127,12 @@ def test_a_question_about_an_edit_shows_no_secret_and_no_control_character(key: 
     assert "\x07" not in text
     assert "+ key = " in text
     assert "control characters that are not shown" in text
+
+
+@pytest.mark.parametrize("name", list_theme_names())
+def test_added_and_removed_lines_differ_on_a_terminal_with_256_colors(name: str) -> None:
+    theme = {**BUILTIN_THEMES, DARK_THEME.name: DARK_THEME, LIGHT_THEME.name: LIGHT_THEME}[name]
+    palette = make_palette(theme.to_color_system().generate(), dark=theme.dark)
+    shown = [Color.parse(each).downgrade(ColorSystem.EIGHT_BIT).number for each in (palette.added, palette.removed)]
+    assert shown[0] != shown[1]
+    assert not any(number is None or number > 231 for number in shown)  # those are the grays

@@ -50,7 +50,7 @@ def test_a_shell_command_is_stopped_by_escape_and_shows_its_time(tmp_path: Path)
             await stage.say("!sleep 600")
             await stage.sees("!sleep 600 · esc stops it")
             now[0] = 65
-            await stage.sees("!sleep 600 1 min 05 s · esc stops it")
+            await stage.sees("!sleep 600 · 1 min 05 s · esc stops it")
             await stage.say("!echo two")
             await stage.sees("A command is still running")
             await stage.press("escape")
@@ -99,7 +99,7 @@ def test_a_long_paste_is_folded_and_sent_in_full(tmp_path: Path) -> None:
             await stage.type("see ")
             composer.post_message(events.Paste(f"{LINES}\x1b[2J"))
             await stage.until(lambda: composer.text == "see [pasted 60 lines]")
-            composer.post_message(events.Paste(LINES.replace("line", "row")))
+            composer.post_message(events.Paste(LINES.replace("line", "row") + "\n"))
             await stage.until(lambda: composer.text == "see [pasted 60 lines][pasted 60 lines, number 2]")
             await stage.press("backspace")
             assert composer.text == "see [pasted 60 lines]"
@@ -162,10 +162,10 @@ def test_a_running_tool_shows_its_time_and_how_to_cancel_it(tmp_path: Path) -> N
             await stage.sees("shell sleep 600 · esc cancels")
             now[0] = 112
             await stage.sees("working 1 min 52 s · esc interrupts")
-            await stage.sees("shell sleep 600 12 s · esc cancels")
+            await stage.sees("shell sleep 600 · 12 s · esc cancels")
             await stage.press("escape")
             await stage.sees("Interrupted.")
-            assert "sleep 600 12 s" not in stage.text()
+            assert "sleep 600 · 12 s" not in stage.text()
 
     played(play)
 

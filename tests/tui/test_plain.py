@@ -254,7 +254,7 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
 
     again = ScriptedAnswer(calls=(Call("c2", "shell", '{"command": "echo it ran"}'),))
     done = desk.chat("Run it.\n", [SHELL, again, "All done."], type_on=type_on)
-    assert "May shell run? (no rule names this tool)\n  command: echo it ran\n" in done.out
+    assert "May shell run? (no rule allows or denies it)\n  command: echo it ran\n" in done.out
     assert ("it ran" in done.asked[1].split("tool_call_id")[1]) is ran
     assert ("it ran" in done.asked[2].split("tool_call_id")[2]) is (typed == "always")
     assert done.status == 0

@@ -21,7 +21,7 @@ from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer
 
 LONG = "It is the linker, because of the flags. " * 40
-LAST = re.compile(r"session (\S+): go on with `tidegate chat --session \1`\n\Z")
+LAST = re.compile(r"Session (\S+) is kept\. To continue it:\n  tidegate chat --session \1\n\Z")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_without_a_terminal_it_is_plain_and_the_session_is_kept(desk: Desk) -> N
     async def act(server: Fake) -> None:
         first = await desk.run("chat", "--session", "ports", stdin="The port is 8443.\n")
         assert (first.status, first.err) == (0, "")
-        assert first.out == "Noted.\nsession ports: go on with `tidegate chat --session ports`\n"
+        assert first.out == "Noted.\nSession ports is kept. To continue it:\n  tidegate chat --session ports\n"
         again = await desk.run("chat", "--plain", "--last", stdin="Which port?")
         assert (again.status, again.out.splitlines()[0]) == (0, "8443.")
         new = await desk.run("chat", stdin="")

@@ -119,7 +119,7 @@ def test_the_cost_is_separated_by_purpose_also_after_an_interrupt(tmp_path: Path
             await stage.say("/compact")
             await stage.sees("takes it back")
             await stage.say("/cost")
-            for words in ("of it answers: ", "of it interrupted answers: ", "of it summaries: "):
+            for words in ("  answers: ", "  interrupted answers: ", "  summaries: "):
                 await stage.sees(words)
             lines = [line for line in stage.lines() if "of it " in line or "calls," in line]
             numbers = [

@@ -48,7 +48,7 @@ SUMMARY = "## Goal\nA faster build.\n## Done\nThe link step takes 97 s; lld woul
 
 def plain(line: str) -> str:
     line = re.sub(r"█+(?=█|·)|(?<=█)·+|·{9,}", "█", line)
-    line = re.sub(r"(?<=next: )\S+", "RULE", re.sub(r" {2,}(?=[\d$])", "  ", line))
+    line = re.sub(r"(?<=turns \()\S+(?=\))", "RULE", re.sub(r" {2,}(?=[\d$])", "  ", line))
     return re.sub(r"\d[\d,.]*[kM]?", "9", line)
 
 
@@ -123,7 +123,7 @@ def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
             await stage.pilot.pause()
             check(stage, f"cards-{at}")
             await stage.press("ctrl+o", "ctrl+end", "f2")
-            await stage.sees("next:")
+            await stage.sees("next compaction:")
             check(stage, f"context-{at}", whole=True)
             await stage.press("escape")
             await stage.type("/re")

@@ -96,7 +96,32 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.until(lambda _: answers(terminal.folder) == 4)
     terminal.idle()
     terminal.keys("C-q")
-    assert "go on with `tidegate chat --session talk`" in terminal.sees("status 0")
+    assert "\n  tidegate chat --session talk\n" in terminal.sees("status 0")
     messages = [what.message for what in kept(terminal.folder) if isinstance(what, MessageAdded)]
     asked = [text_of(message) for message in messages if message.role == "user"]
     assert asked[1:] == ["The host is db7.", "Why?", "And now?"]
+
+
+def test_the_list_of_sessions_fits_a_terminal_of_80_columns(terminal: Terminal) -> None:
+    with (
+        DataFolder(terminal.folder / "data", secrets=[]) as data,
+        data.open("tidegate-20261116-170406-wccp") as session,
+    ):
+        session.add({"role": "user", "content": "Find out why the build of the gateway takes so long, and fix it."})
+    terminal.start("sessions", "--data", "data", stay=True)
+    lines = terminal.sees("status 0").splitlines()
+    assert lines[0].split() == ["session", "last", "used", "title"]
+    assert lines[1].startswith("tidegate-20261116-170406-wccp  20")
+    assert lines[1].endswith("Find out why the build of the g")  # 80 columns, and nothing on the next line
+    assert lines[2] == "status 0"
+
+
+def test_the_end_of_the_tour_is_wrapped_between_words(terminal: Terminal) -> None:
+    terminal.start("demo", "--tour", stay=True)
+    terminal.sees("May edit run?")
+    terminal.keys("1")
+    terminal.sees("PORT is 9000 now")
+    terminal.keys("C-q")
+    shown = terminal.sees("status 0")
+    assert "begins one that is kept.\nstatus 0" in shown
+    assert max(map(len, shown.splitlines())) < 80  # a line that the terminal broke has all 80 columns

@@ -146,6 +146,18 @@ def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: L
     assert 0 < counts["As forwarded"] <= counts["From the client"]
 
 
+def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Looked, gateway: LiveGateway) -> None:
+    page = long_session.page.context.new_page()
+    page.route("**/ui/api/session?*", lambda route: None)  # the answer never comes
+    page.goto(gateway.url + session_path("claude-long"))
+    page.wait_for_selector("html[data-newest=yes]")
+    rows = page.locator("#requests tbody tr").all_inner_texts()
+    assert [row.split("\t") for row in rows] == [row[1:] for row in long_session.cells("#requests")]
+    assert re.search(r"\d+% of 16k", page.inner_text("#figures"))
+    assert "claude-opus-4-6" in page.inner_text("#subtitle")
+    page.close()
+
+
 def test_the_window_over_time_leads_to_a_request(long_session: Looked) -> None:
     page = long_session.page
     page.focus(".chart")

@@ -243,6 +243,29 @@ def test_a_second_look_at_a_session_reads_only_what_is_new(counted: tuple[Counti
     assert store.records < 50
 
 
+def test_the_newest_requests_come_from_the_end_of_the_log(counted: tuple[CountingStore, DataFolder]) -> None:
+    store, data = counted
+    read: list[int] = []
+    for events in (3_000, 9_000):
+        write_long_session(data, f"claude-{events}", events)
+        looks = SessionLooks(data, SessionCatalog(data, lambda noted: noted.window))
+        store.records = 0
+        newest = msgspec.json.decode(looks.describe_newest("", f"claude-{events}"))
+        read.append(store.records)
+        whole: Any = None
+        while whole is None or whole["read_to"] < whole["head"]:
+            whole = msgspec.json.decode(looks.describe_session("", f"claude-{events}", set()))
+        listed = msgspec.json.decode(looks.list_requests("", f"claude-{events}", 1 << 40))["rows"]
+        shared = ("head", "time", "model", "total", "input", "output", "read", "written", "paid", "priced")
+        assert [[row[key] for key in shared] for row in newest["rows"]] == [
+            [row[key] for key in shared] for row in listed
+        ]
+        for key in ("model", "dialect", "window", "filled"):
+            assert newest["figures"][key] == whole["figures"][key]
+        assert whole["row"]["is_read"]
+    assert read[0] == read[1] < 1_000
+
+
 def test_a_forgotten_text_leaves_the_index(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as data:
         write_long_session(data, "claude-x", 700)

@@ -150,11 +150,12 @@ def make_span_watcher(session: str) -> "Callable[[Event], None]":
 
 def describe_client_setup(client: WrappedClient, url: str) -> str:
     """Lines for a shell that point a client at a running gateway."""
-    if client.by_hand:
-        return "# " + client.by_hand.replace("{url}", url)
     setup = make_client_setup(client, url, os.environ)
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in setup.environment.items()]
-    if setup.arguments:
+    variables = [*client.environment, *client.json_environment]  # without those that name temporary files
+    lines = [f"export {name}={shlex.quote(setup.environment[name])}" for name in variables]
+    if client.by_hand:
+        lines.append("# " + client.by_hand.replace("{url}", url))
+    elif setup.arguments:
         lines.append(f"alias {client.program}={shlex.quote(shlex.join([client.program, *setup.arguments]))}")
     return "\n".join(lines)
 

@@ -1,6 +1,9 @@
 """`tidegate sessions`: the list of the kept sessions."""
 
 import argparse
+import shutil
+import sys
+from collections.abc import Sequence
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
@@ -8,6 +11,7 @@ from tidegate.terminal.exit_codes import EXIT_OK
 _ABOUT = "List the stored sessions with their length, size, last use and title (the first request), the latest first."
 
 _MAX_TITLE_CHARS = 60
+_MIN_TITLE_CHARS = 20
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -17,6 +21,26 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_data_options(parser)
     parser.add_argument("--json", action="store_true", help="a list of objects instead of a table")
+
+
+def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Sequence[str]) -> None:
+    """Print all columns, or in a narrow terminal those that tell the sessions apart. Titles are cut to fit."""
+    heads = ("session", "records", "on disk", "last used", "begun")
+    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
+    columns, room = range(len(heads)), _MAX_TITLE_CHARS
+    if sys.stdout.isatty():
+        terminal = shutil.get_terminal_size().columns
+        if terminal - sum(widths) - 2 * len(heads) < _MIN_TITLE_CHARS:
+            columns = range(0, len(heads), 3)
+        room = max(_MIN_TITLE_CHARS, terminal - sum(widths[each] + 2 for each in columns))
+
+    def print_row(cells: Sequence[str], title: str) -> None:
+        aligned = [f"{cells[each]:{'>' if each in (1, 2) else '<'}{widths[each]}}" for each in columns]
+        print("  ".join([*aligned, title]).rstrip())
+
+    print_row(heads, "title")
+    for cells, title, mark in zip(rows, titles, marks, strict=True):
+        print_row(cells, f"{title[: room - len(mark)]}{mark}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,14 +64,12 @@ def run(options: argparse.Namespace) -> int:
         print("No sessions are kept here yet.")
         return EXIT_OK
     names = [format_visible_name(info.name) for info in found]
-    width = max(len("session"), *map(len, names))
-    print(f"{'session':{width}}  {'records':>8}  {'on disk':>9}  {'last used':16}  {'begun':16}  title")
-    for info, name in zip(found, names, strict=True):
-        mark = "  (open)" if used[info.name] else ""
-        title = titles[info.name][:_MAX_TITLE_CHARS]
-        used_at, begun = format_time(info.used), format_time(info.created)
-        size = format_byte_size(info.size)
-        print(f"{name:{width}}  {info.head:>8,}  {size:>9}  {used_at:16}  {begun:16}  {title}{mark}".rstrip())
+    cells = [
+        (name, f"{info.head:,}", format_byte_size(info.size), format_time(info.used), format_time(info.created))
+        for info, name in zip(found, names, strict=True)
+    ]
+    marks = ["  (open)" if used[info.name] else "" for info in found]
+    _print_table(cells, [titles[info.name] for info in found], marks)
     if any(format_time(each) == UNKNOWN_TIME or not each for info in found for each in (info.used, info.created)):
         print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")
     return EXIT_OK

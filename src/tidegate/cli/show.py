@@ -54,10 +54,10 @@ def _print_outline(log: "KeptLog") -> None:
 
     view = fold_log(log.read)
     model = parse_model_note(view.model_note)
-    size = f"{view.message_count} messages, {view.tokens:,} tokens, {view.visible_turns} turns"
-    print(f"The session has {log.head:,} records. The view has {size}.")
+    size = (_count(view.message_count, "message"), _count(view.tokens, "token"), _count(view.visible_turns, "turn"))
+    print(f"The session has {_count(log.head, 'record')}. The view has {size[0]}, {size[1]} and {size[2]}.")
     if model.model:
-        print(f"The model is {clean_line(model.model)}, the wire {clean_line(model.wire)}.")
+        print(f"The model is {clean_line(model.model)}; requests are in the format {clean_line(model.wire)}.")
     for event in log.read():
         payload = event.payload
         if isinstance(payload, ViewEdited):
@@ -69,7 +69,14 @@ def _print_outline(log: "KeptLog") -> None:
             print(f"{event.seq:>7}  {payload.topic} {clean_line(payload.text)}".rstrip())
     heads = [sent.log_head for sent in list_sent_requests(log)]
     if heads:
-        print(f"{len(heads):,} requests were answered, at the records {_format_record_numbers(heads)}. --at shows one.")
+        is_one, numbers = len(heads) == 1, _format_record_numbers(heads)
+        answered = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"
+        where = f"record {numbers}. --at shows it." if is_one else f"records {numbers}. --at shows one of them."
+        print(f"{answered}, made at {where}")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_record_numbers(heads: list[int]) -> str:

@@ -189,7 +189,10 @@ async def _run_client(
             base = f"{url}/s/{quote(session, safe='')}" if session else url
             setup = make_client_setup(client, base, os.environ, Path(folder))
             for path, text in setup.files.items():
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+            for path, target in setup.links.items():
+                path.symlink_to(target)
             process = await asyncio.create_subprocess_exec(
                 command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
             )
@@ -230,6 +233,10 @@ class _SessionSum(msgspec.Struct):
     saved_tokens: int = 0
 
 
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class _RunWatch:
     """What the client did in this run, for the summary at its end."""
 
@@ -253,18 +260,20 @@ class _RunWatch:
         if not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
         if unlogged:
-            lines.append(f"  not logged  {unlogged:,} requests; see `tidegate doctor`")
+            lines.append(f"  not logged     {_count(unlogged, 'request')}; see `tidegate doctor`")
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
         whole = found.tokens + found.saved_tokens
         share = f" ({found.saved_tokens / whole:.0%} of the client's own requests)" if found.saved_tokens else ""
+        gone = f"{_count(left[0], 'message')}, about {left[1]:,} tokens"
+        saved = f"about {found.saved_tokens:,} input tokens{share}"
         lines = [
-            f"tidegate: session {name}, {found.requests:,} requests" + (" of a sub-agent" if found.parent else ""),
-            f"  kept           {kept[0]:,} messages, about {kept[1]:,} tokens",
-            f"  left the view  {left[0]:,} messages, about {left[1]:,} tokens",
-            f"  saved          about {found.saved_tokens:,} input tokens{share}",
+            f"tidegate: session {name}, {_count(found.requests, 'request')}{' of a sub-agent' * bool(found.parent)}",
+            f"  kept           {_count(kept[0], 'message')}, about {kept[1]:,} tokens",
+            f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
+            f"  saved          {saved if found.saved_tokens else 'nothing: every request was forwarded whole'}",
         ]
         if left[0]:
             lines.append(f"  read them with `tidegate recall {name} WORDS` or `tidegate show {name}`")

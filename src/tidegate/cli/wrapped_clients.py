@@ -38,11 +38,15 @@ class WrappedClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientSetup(msgspec.Struct, frozen=True):
-    """A client for one gateway: the variables to set, the arguments before the user's own, and the files to write."""
+    """A client for one gateway: the variables to set, the arguments before the user's own, and the files to write.
+
+    `links` are symbolic links to make, with their targets.
+    """
 
     environment: dict[str, str]
     arguments: list[str]
     files: dict[Path, str]
+    links: dict[Path, Path] = {}
 
 
 _OPENCODE_PROVIDERS: Final[Mapping[str, Any]] = {
@@ -59,6 +63,7 @@ export default function (pi) {
   pi.registerProvider("google", { baseUrl: "{url}/gemini/v1beta" });
 }
 """
+_GEMINI_KEY_SETTINGS: Final = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
 _CODEX_PROVIDER: Final = (
     'model_providers.tidegate={name="tidegate",base_url="{url}/v1",wire_api="responses",{codex_key}}'
 )
@@ -96,6 +101,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             title="Gemini CLI",
             install="npm install -g @google/gemini-cli",
             environment={"GOOGLE_GEMINI_BASE_URL": "{url}"},
+            by_hand=f"with an API key also, in ~/.gemini/settings.json: {json.dumps(_GEMINI_KEY_SETTINGS)}",
             upstream_variables={"GOOGLE_GEMINI_BASE_URL": "gemini"},
         ),
         "pi": WrappedClient(
@@ -151,8 +157,34 @@ def make_client_setup(
     for name, settings in client.json_environment.items():
         own = json.loads(environment.get(name) or "{}")
         changed[name] = json.dumps(_merge(own, json.loads(fill(json.dumps(settings)))))
-    return ClientSetup(
+    setup = ClientSetup(
         changed, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
+    )
+    return _choose_gemini_key(setup, environment, folder) if client.program == "gemini" else setup
+
+
+def _choose_gemini_key(setup: ClientSetup, environment: Mapping[str, str], folder: Path) -> ClientSetup:
+    """Make Gemini CLI use the key in the environment if the user's settings choose no authentication.
+
+    With a base URL, it would else choose one that it then refuses. No variable and no argument says it, so the client
+    gets a temporary home folder: the user's settings with this choice, and links to the user's other files.
+    """
+    home = Path(environment.get("GEMINI_CLI_HOME") or environment.get("HOME") or Path.home()) / ".gemini"
+    try:
+        own = json.loads((home / "settings.json").read_bytes())
+    except FileNotFoundError:
+        own = {}
+    except (OSError, ValueError):  # with comments, for example; the client reports what it cannot read
+        return setup
+    merged = _merge(_GEMINI_KEY_SETTINGS, own)
+    if merged == own or not environment.get("GEMINI_API_KEY"):
+        return setup
+    others = [path for path in home.iterdir() if path.name != "settings.json"] if home.is_dir() else []
+    return ClientSetup(
+        {**setup.environment, "GEMINI_CLI_HOME": str(folder)},
+        setup.arguments,
+        {folder / ".gemini" / "settings.json": json.dumps(merged)},
+        {folder / ".gemini" / path.name: path for path in others},
     )
 
 

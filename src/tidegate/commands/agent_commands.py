@@ -18,12 +18,16 @@ from tidegate.models.catalog import find_model
 from tidegate.presets import load, preset_names
 
 CONNECT_TEXT: Final = """\
-To connect a model, leave and start again with one of:
-  a key:   export ANTHROPIC_API_KEY=...  and  tidegate chat --model anthropic/claude-sonnet-4-5
-  Ollama:  tidegate chat --model ollama/qwen3:8b
-  any OpenAI-compatible server:
-           export TIDEGATE_OPENAI_BASE_URL=http://localhost:8000/v1  and  tidegate chat --model openai/NAME"""
-"""How a user without a configured model gets one."""
+To connect a model, leave and start again.
+With a key:
+ export ANTHROPIC_API_KEY=...
+ tidegate chat --model anthropic/claude-sonnet-4-5
+With Ollama:
+ tidegate chat --model ollama/qwen3:8b
+With any OpenAI-compatible server:
+ export TIDEGATE_OPENAI_BASE_URL=http://HOST/v1
+ tidegate chat --model openai/NAME"""
+"""How a user without a configured model gets one. Each line fits the narrowest screen, so that it can be copied."""
 
 # --- model and policy -------------------------------------------------------------------------------------------------
 

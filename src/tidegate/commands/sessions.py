@@ -197,7 +197,7 @@ async def _list_session_costs(context: CommandContext) -> list[str]:
     lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in report.by_model.items()]
     lines += [f"in all: {_format_cost(report.total)}"] if len(lines) > 1 else []
     lines += [
-        f"of it {_PURPOSE_NAMES.get(purpose, 'other')}: {each.tokens:,} tokens{_format_dollars(each)}"
+        f"  {_PURPOSE_NAMES.get(purpose, 'other')}: {each.tokens:,} tokens{_format_dollars(each)}"
         for purpose, each in report.by_purpose.items()
         if len(report.by_purpose) > 1
     ]
@@ -215,9 +215,10 @@ def _format_cap(cap: SpendCap) -> str:
 
 
 def _format_cost(total: CostTotal) -> str:
-    parts = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
+    calls = f"{total.calls:,} call{'' if total.calls == 1 else 's'}"
+    parts = [calls, f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
     parts += [f"{total.output_tokens:,} written"]
-    parts += [f"{total.side_tokens:,} beside the answers"] if total.side_tokens else []
+    parts += [f"{total.side_tokens:,} outside of answers"] if total.side_tokens else []
     if total.unpriced_tokens < total.tokens:
         parts.append(f"${total.dollars:,.4f}")
     if total.unpriced_tokens:

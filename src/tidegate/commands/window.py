@@ -154,8 +154,11 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     if not acted:
         why = " ".join(dict.fromkeys(each.reason for each in decisions)) or "The policy has no rule for it."
         return CommandAnswer(f"Nothing was compacted. {why}", True)
-    lines = [f"{before:,} -> {session.tokens:,} tokens. /undo takes it back."]
-    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.reason}" for each in acted]
+    lines = [f"Request: {before:,} -> {session.tokens:,} tokens. /undo takes it back."]
+    lines += [
+        f"{each.stage}: the history {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.reason}"
+        for each in acted
+    ]
     if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))

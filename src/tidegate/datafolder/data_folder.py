@@ -31,7 +31,7 @@ from tidegate.datafolder.removal import RemovedSession, finish_removal
 from tidegate.datafolder.retention import is_retention_due, remove_expired_sessions, set_retention
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
+from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.folder import CachedFolder, session_file_key
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
@@ -158,4 +158,4 @@ class DataFolder(FolderContents):
                 if text is not None:
                     target.update(file, lambda _, text=text: text)  # type: ignore[misc] # bound now
             self.store.fork(name, at, new)
-            end_change(self, new, "create")
+            end_creation(self, new)

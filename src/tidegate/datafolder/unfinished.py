@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from tidegate.core.errors import TidegateError
 from tidegate.datafolder.contents import FolderContents
 from tidegate.disk.folder import session_file_key
 
@@ -38,6 +39,13 @@ def begin_change(contents: FolderContents, change: UnfinishedChange) -> None:
 
 def end_change(contents: FolderContents, session: str, act: str) -> None:
     contents.unfinished_folder.remove(_file_name(session, act))
+
+
+def end_creation(contents: FolderContents, session: str) -> None:
+    """Remove the note of a session that is stored now. If the disk refuses that, the session is whole all the same, and
+    the next opening removes the note."""
+    with suppress(TidegateError):
+        end_change(contents, session, "create")
 
 
 def list_unfinished(contents: FolderContents) -> list[UnfinishedChange]:

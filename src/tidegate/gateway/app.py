@@ -45,7 +45,7 @@ from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import (
     ClientRequest,
-    read_client_request,
+    RequestReader,
     write_request,
     write_view,
 )
@@ -104,6 +104,7 @@ class Gateway:
         self._log_line = log_line
         self._upstreams = complete_upstreams(settings.upstreams)
         self._upstream_clients = UpstreamClients(settings, log_line)
+        self._reader = RequestReader(settings.open_sessions)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
         self.activity = SessionActivity()
@@ -233,7 +234,8 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", words) from None
         except BadInput as bad:
             raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
-        client = read_client_request(request.route.dialect, text, request.route.model)
+        named = find_client_id(request.headers, request.route.session).name
+        client = self._reader.read(request.route.dialect, text, request.route.model, named and request.scope + named)
         return None if client is None or client.host.reason or not client.items else client
 
     # --- managed requests -----------------------------------------------------------------------------------------
@@ -394,20 +396,20 @@ class Gateway:
         held: list[bytes] = []
         try:
             async for piece in self._upstream_clients.read_pieces(response):
-                copy.feed(piece)
-                shown = stream.feed(piece)
+                before_end = copy.feed(piece)
                 if not answer.status:
-                    held.append(shown)
                     if copy.error is not None and copy.error.kind == "overflow":
                         error = copy.error
                         if self._shrink_for(exchange, error.window, error.prompt_tokens):
                             return False
                     if not is_stream or not (copy.has_begun or copy.error):
+                        held.append(stream.feed(piece))
                         continue
                     await answer.start(response.status_code, answer_headers(response.headers.raw))
-                    shown = b"".join(held)
+                await answer.send_piece(b"".join([*held, stream.feed(piece[:before_end])]))
+                held.clear()
                 await self._record_if_whole(exchange, copy)
-                await answer.send_piece(shown)
+                await answer.send_piece(stream.feed(piece[before_end:]))
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)

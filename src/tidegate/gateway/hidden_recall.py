@@ -71,6 +71,8 @@ async def restore_hidden_exchanges(conversation: Conversation, client: ClientReq
     A request without tools stays as it is: providers refuse calls in it.
     """
     tree = conversation.following.tree
+    if not tree.has_hidden_calls:
+        return client
     steps = tree.walk([item.key for item in client.items])
     answers: dict[int, list[HiddenAnswer]] = {}
     results: dict[int, list[HiddenResult]] = {}

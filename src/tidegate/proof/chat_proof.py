@@ -1,8 +1,10 @@
 """The proof that a chat was kept: what was observed while it ran, compared with the data folder opened again."""
 
 import hashlib
+import shutil
+import sys
 from pathlib import Path
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import Final, NamedTuple
 
 import msgspec
@@ -93,6 +95,16 @@ def prove_chat(observer: ChatObserver, folder: Path) -> ProofReport:
     lines = ["\nnothing was lost" if holds else "\nNOT PROVED"]
     lines += [proof.describe() for proof in proofs]
     return ProofReport(holds, "\n".join([*compactions, *lines]))
+
+
+def print_proof(proof: ProofReport) -> None:
+    """Print the end of a demo. On a terminal, lines are wrapped between words."""
+    text = f"{proof.text}\n\nThis session is gone with its folder; `tidegate chat` begins one that is kept."
+    if sys.stdout.isatty():
+        width = max(40, shutil.get_terminal_size().columns)
+        lines = (fill(line, width, subsequent_indent="       ") if line else "" for line in text.split("\n"))
+        text = "\n".join(lines)
+    print(text)
 
 
 def _describe_compactions(conversation: LiveConversation) -> list[str]:

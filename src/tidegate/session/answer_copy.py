@@ -1,5 +1,6 @@
 """A copy of an answer for the log, assembled while the answer is passed on. It never disturbs the answer itself."""
 
+import re
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,10 +13,9 @@ from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
 from tidegate.wire.streaming.reply import Reply
 
+_EVENT: Final = re.compile(rb".*?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
 _MAX_COPY_BYTES: Final = 32_000_000
 _OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
-
-
 _ERROR_TYPES: Final = frozenset(("error", "response.failed"))
 
 
@@ -49,22 +49,32 @@ class AnswerCopy:
     def is_whole(self) -> bool:
         return not self._is_broken and self._assembler.done
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> int:
+        """Return how many of these bytes come before the event that makes the answer whole; all if none does."""
         self._size += len(data)
         if self._is_broken:
-            return
+            return len(data)
         try:
             if self._size > _MAX_COPY_BYTES:
                 self._is_broken = True
             elif self._reader is None:
                 self._body += data
             else:
-                for frame in self._reader.feed(data):
-                    value = decode_frame(frame)
-                    if value is not None:
-                        self._take(value)
+                return self._read_events(self._reader, data)
         except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError):
             self._is_broken = self.has_begun = True
+        return len(data)
+
+    def _read_events(self, reader: SseReader, data: bytes) -> int:
+        was_whole, end = self.is_whole, len(data)
+        for event in _EVENT.finditer(data):
+            for frame in reader.feed(event[0]):
+                value = decode_frame(frame)
+                if value is not None:
+                    self._take(value)
+            if not was_whole and self.is_whole:
+                was_whole, end = True, event.start()
+        return end
 
     def end(self) -> None:
         """The answer has ended: read it if it was no stream of events."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
@@ -16,7 +17,7 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
-from tidegate.session.serial_calls import SerialCalls
+from tidegate.session.serial_calls import SerialCalls, run_in_thread, run_short_call
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
@@ -328,6 +329,9 @@ class LiveConversation:
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
         return self._append_all(lambda seq: (what(seq) if callable(what) else what,))
 
+    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+        return await self._append_all_async(lambda seq: (what(seq) if callable(what) else what,))
+
     def _append_all(self, make: MakePayloads, key: str = "") -> int:
         """Append events in one step, then fold them. Return the seq of the first.
 
@@ -356,23 +360,21 @@ class LiveConversation:
         raise _append_race_error()
 
     async def _append_all_async(self, make: MakePayloads, key: str = "") -> int:
-        from asyncio import to_thread  # noqa: PLC0415
-
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = await to_thread(self._find_key, key, make) if key else None
+            known = await run_in_thread(self._find_key, key, make) if key else None
             events, repeated = self._next_events(make)
             if known is None and not (repeated and repeated.stored):
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
-                    await to_thread(self._refresh)
+                    await run_in_thread(self._refresh)
                     continue
                 except BaseException as error:
                     if _is_uncertain(error):
                         self._note_failure(events, repeated)
                     raise
                 if ours:
-                    await to_thread(self._fold_own, events)  # observers may write files
+                    await run_short_call(partial(self._fold_own, events))  # observers may write files
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 

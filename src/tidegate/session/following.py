@@ -110,6 +110,7 @@ class FollowingSession(Generic[HostObject]):
         self._items: Sequence[HostItem[HostObject]] = []
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
+        session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -140,19 +141,9 @@ class FollowingSession(Generic[HostObject]):
         A list object that was passed before may have grown; any other change needs a new list.
         """
         with self._lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        self.session._append_all(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        self.session._append_all(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            branched, new_messages = self._add_new(items, fixed_part)
             self.session.fit(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
         self,
@@ -163,19 +154,27 @@ class FollowingSession(Generic[HostObject]):
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            while True:
-                self.session.history.refresh()
-                known = self._match(items)
-                try:
-                    if branch := self._find_branch(known):
-                        await self.session._append_all_async(self._append_here([branch]))
-                    if added := self._new_events(items[len(known) :], fixed_part):
-                        await self.session._append_all_async(self._append_here(added))
-                    break
-                except _ConversationMoved:
-                    continue
+            if summarise is None:  # nothing to await between: one thread does all of it
+                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part)
+            branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
             await self.session.fit_async(summarise)
-            return self._build_request(items, branch is not None, len(items) - len(known))
+            return self._build_request(items, branched, new_messages)
+
+    def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:
+        """Append what the log does not have. Return whether a branch was started, and the number of new messages."""
+        while True:
+            self.session.history.refresh()
+            known = self._match(items)
+            branch = self._find_branch(known)
+            held = self.session._runner.list_held_notes() if branch is None else []
+            try:
+                if branch is not None:
+                    self.session._append_all(self._append_here([branch]))
+                if added := self._new_events(items[len(known) :], fixed_part):
+                    self.session._append_all(self._append_here([*held, *added]))
+            except _ConversationMoved:
+                continue
+            return branch is not None, len(items) - len(known)
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
         """The payloads for the place where the conversation is now. If another process moved it on before they were
@@ -290,8 +289,9 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            if reply is not None or usage or notes:
-                await self.session._append_all_async(self._make_reply(request, reply, usage, key, notes, partial))
+            await self.session.call_async(
+                self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial
+            )
 
     def _make_reply(
         self,
@@ -320,7 +320,7 @@ class FollowingSession(Generic[HostObject]):
         notes: Sequence[NoteAdded],
         partial: bool,
     ) -> list[EventPayload]:
-        payloads: list[EventPayload] = []
+        payloads: list[EventPayload] = [*self.session._runner.list_held_notes()]
         if reply is not None and (partial or request.tip != self._tree.tip):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))

@@ -195,6 +195,10 @@ class HostTree:
         """The ids of the messages that these keys name after a message, as far as any branch has them."""
         return [step.id for step in self.walk(keys, after)]
 
+    @property
+    def has_hidden_calls(self) -> bool:
+        return bool(self._calls)
+
     def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
         """The calls of an answer that the host does not know."""
         return self._calls.get(ident, ())

@@ -3,9 +3,10 @@
 The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,11 +16,14 @@ from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
+from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, ReadMemo
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
+_MAX_KNOWN_BYTES: Final = 64_000_000
+"""Of the requests that a RequestReader remembers."""
+_LIST_NAMES: Final = ("messages", "input", "contents")
 
 
 class ClientRequest(NamedTuple):
@@ -40,18 +44,80 @@ class ClientRequest(NamedTuple):
         return FixedPart(self.host.system, self.host.tools)
 
 
-def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
-    """Read a request; None if it is no JSON object, which the upstream shall say."""
+class _KnownRequest:
+    """The last request of a conversation: what was read from it, and its size."""
+
+    def __init__(self) -> None:
+        self.memo = ReadMemo()
+        self.items: list[HostItem[HostUnit]] = []
+        self.size = 0
+
+    def make_items(self, units: Sequence[HostUnit]) -> list[HostItem[HostUnit]]:
+        """The items for these units. Those of the last request are used again, because hashing takes longest."""
+        count = 0
+        for known, unit in zip(self.items, units, strict=False):
+            if known.host is not unit and known.host != unit:
+                break
+            count += 1
+        self.items = self.items[:count] + [make_host_item(unit, unit.message) for unit in units[count:]]
+        return self.items
+
+
+class RequestReader:
+    """Reads requests. A client sends its whole history with each one: what it repeats is not read again.
+
+    It remembers the last request of each conversation, for at most `most` conversations, and within a limit in bytes.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: OrderedDict[tuple[str, str], _KnownRequest] = OrderedDict()
+        self._size = 0
+
+    def read(self, dialect: str, text: bytes, model: str, conversation: str = "") -> ClientRequest | None:
+        """Read a request; None if it is no JSON object, which the upstream shall say.
+
+        `conversation` names the conversation, if that is known; else the first message identifies it.
+        """
+        body = _decode_body(text)
+        if body is None:
+            return None
+        known = self._find_known(dialect, conversation or _identify_conversation(body))
+        host = READERS[dialect](body, known.memo)
+        if model and not host.model:
+            host = msgspec.structs.replace(host, model=model)
+        items = known.make_items(host.units)
+        self._size += len(text) - known.size
+        known.size = len(text)
+        self._forget_oldest()
+        return ClientRequest(dialect, text, body, host, items)
+
+    def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
+        known = self._known.setdefault((dialect, conversation), _KnownRequest())
+        self._known.move_to_end((dialect, conversation))
+        return known
+
+    def _forget_oldest(self) -> None:
+        while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
+            self._size -= self._known.popitem(last=False)[1].size
+
+
+def _decode_body(text: bytes) -> JsonObject | None:
     try:
         body = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    if not isinstance(body, dict):
-        return None
-    host = READERS[dialect](body)
-    if model and not host.model:
-        host = msgspec.structs.replace(host, model=model)
-    return ClientRequest(dialect, text, body, host, [make_host_item(unit, unit.message) for unit in host.units])
+    return body if isinstance(body, dict) else None
+
+
+def _identify_conversation(body: JsonObject) -> str:
+    found = next((found for name in _LIST_NAMES if isinstance(found := body.get(name), list) and found), [None])
+    return blake2b(repr(found[0]).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
+
+
+def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
+    """Read a single request; None if it is no JSON object."""
+    return RequestReader().read(dialect, text, model)
 
 
 def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], window: int | None) -> bytes:

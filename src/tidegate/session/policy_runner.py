@@ -1,12 +1,13 @@
 """A policy at work on a conversation: the budget, and the runs of the rules.
 
-The plan (`core/plan.py`) says what to do as data. Here it is done: edits are appended to the log, effects are run, and
-summary requests are yielded to the driver, which asks a model or takes the deterministic summary.
+The plan (`core/plan.py`) says what to do as data. Here it is done: effects are run; appends and summary requests
+are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
 import warnings
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,10 +22,10 @@ from tidegate.core.budget import (
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, GiveUp, UnknownWindowWarning
-from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.core.events import EventPayload, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
-from tidegate.core.outcome import Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, RunEffect, run_moment
+from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
@@ -32,7 +33,7 @@ from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
-from tidegate.session.summaries.drivers import SummarySteps, run_steps
+from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
 
 _MAX_RECOVERIES = 2
 
@@ -70,6 +71,8 @@ class PolicyRunner:
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
         self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
+        self.holds_turn_note = False
+        self._begun_turn = (0, "")
 
     @property
     def window(self) -> int | None:
@@ -151,7 +154,7 @@ class PolicyRunner:
         due: list[Moment] = []
         if self._view.unanswered or any(item.message.role == "tool" for item in self._view.items_since_reply()):
             due.append("tool_result")
-        if self._view.started_turns < self._view.total_turns:
+        if self._view.started_turns < self._view.total_turns and self._begun_turn != self._newest_turn:
             if self._view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
@@ -177,12 +180,18 @@ class PolicyRunner:
                     if isinstance(step, AskSummary):
                         self._note_compaction_start(step.request)
                         answer = self._check_summary((yield step.request), step.request)
+                    elif isinstance(step, CommitEdits):
+                        answer = yield from self.edit_steps(step.edited)
                     else:
-                        answer = self._run_step(step)
+                        answer = self._run_effect(step.effect)
             except StopIteration as done:
                 decisions = done.value
         self.last_decisions.extend(decisions)
-        self._end_moment(moment)
+        self._note_compaction_end()
+        if moment == "turn_start" and self.holds_turn_note:
+            self._begun_turn = self._newest_turn
+        elif moment == "turn_start":
+            yield self._pend(NoteAdded("turn"))
         return decisions
 
     def plan_context(self, policy: Policy) -> PlanContext:
@@ -192,7 +201,7 @@ class PolicyRunner:
         now, origin = self.conversation._clock(), self._thinking_origin
         return PlanContext(policy, self._view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
-    def _end_moment(self, moment: Moment) -> None:
+    def _note_compaction_end(self) -> None:
         if self._compaction_start:
             self.conversation.history.add_note(
                 "compaction_end", f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
@@ -201,8 +210,21 @@ class PolicyRunner:
             for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
                 if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
                     self.conversation._append(NoteAdded("tried", rule))
-        if moment == "turn_start":
-            self.conversation._append(NoteAdded("turn"))
+
+    def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
+        return PendingAppend(partial(self.conversation._append, what), partial(self.conversation._append_async, what))
+
+    @property
+    def _newest_turn(self) -> tuple[int, str]:
+        return self._view.total_turns, self._view.newest_request
+
+    def list_held_notes(self) -> list[NoteAdded]:
+        """With `holds_turn_note`: the note that a turn has begun, to be stored with the next event.
+
+        It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
+        """
+        is_held = self._view.started_turns < self._view.total_turns and self._begun_turn == self._newest_turn
+        return [NoteAdded("turn")] if is_held else []
 
     def _describe_view(self) -> str:
         return f"{self._view.tokens} tokens in {self._view.message_count} messages"
@@ -227,10 +249,7 @@ class PolicyRunner:
             return None
         return None if text is None else str(text)
 
-    def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
-        if isinstance(step, CommitEdits):
-            return self.append_edits(step.edited)
-        effect = step.effect
+    def _run_effect(self, effect: Effect) -> str | None:
         if isinstance(effect, Spill) and effect.ids:
             whole = [self.conversation.recall(ident) for ident in effect.ids]
             effect = make_spill(effect.path, render_transcript(whole), append=effect.append)
@@ -241,6 +260,10 @@ class PolicyRunner:
         return None
 
     def append_edits(self, edited: ViewEdited) -> str | None:
+        """`edit_steps` in one call."""
+        return run_steps(self.edit_steps(edited), None, self.note_summary_failure)
+
+    def edit_steps(self, edited: ViewEdited) -> SummarySteps[str | None]:
         """Append a transaction of edits. Inserted messages get ids from its seq. Return why it was refused, or None.
 
         If others appended meanwhile, the edits must still be valid for the new view; else they are not made.
@@ -259,7 +282,7 @@ class PolicyRunner:
             return msgspec.structs.replace(edited, edits=edits)
 
         try:
-            self.conversation._append(placed)
+            yield self._pend(placed)
         except BadEdit as moved:
             return f"the log moved meanwhile: {moved.args[0]}"
         self.edit_counts[edited.stage] += 1

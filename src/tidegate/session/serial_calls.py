@@ -1,16 +1,93 @@
 """Calls of async code that wait for a store: in a thread, and one at a time per session.
 
-asyncio is imported by the functions that need it: loading it takes longer than loading a session.
+asyncio and thread pools are imported by the functions that need them: loading them takes longer than loading a session.
 """
 
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import asyncio
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+MAX_THREADS = 16
+"""Threads of an event loop for calls of sessions that compute or read."""
+
+
+class _LoopThreads:
+    """The threads of one event loop. Short calls have threads of their own: they do not wait for long ones."""
+
+    def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
+
+        self.pool = ThreadPoolExecutor(MAX_THREADS, "tidegate-session")  # starts a thread when none is idle
+        self.short_call_pool = ThreadPoolExecutor(2, "tidegate-fold")
+        self.short_calls: list[tuple[Callable[[], object], asyncio.Future[None]]] = []
+
+
+_threads: "WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopThreads]" = WeakKeyDictionary()
+
+
+def _get_threads(loop: "asyncio.AbstractEventLoop") -> _LoopThreads:
+    found = _threads.get(loop)
+    if found is None:
+        found = _threads[loop] = _LoopThreads()
+    return found
+
+
+async def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """`asyncio.to_thread` with the threads of sessions, so that programs and sessions do not wait for each other."""
+    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
+
+    loop = get_running_loop()
+    context = copy_context()
+    return await loop.run_in_executor(_get_threads(loop).pool, lambda: context.run(function, *args, **kwargs))
+
+
+async def run_short_call(function: Callable[[], object]) -> None:
+    """Run a short function in a thread, together with those of all tasks that are ready now.
+
+    One change of threads for many calls: for a fold and a line of a trace, the change takes longer than the call.
+    """
+    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
+
+    loop = get_running_loop()
+    threads = _get_threads(loop)
+    if not threads.short_calls:
+        loop.call_soon(_start_short_calls, loop, threads)
+    future: asyncio.Future[None] = loop.create_future()
+    threads.short_calls.append((function, future))
+    await future
+
+
+def _start_short_calls(loop: "asyncio.AbstractEventLoop", threads: _LoopThreads) -> None:
+    calls, threads.short_calls = threads.short_calls, []
+
+    def work() -> list[BaseException | None]:
+        return [_find_error(function) for function, _ in calls]
+
+    def resolve(done: "asyncio.Future[list[BaseException | None]]") -> None:
+        for (_, future), error in zip(calls, done.result(), strict=True):
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    loop.run_in_executor(threads.short_call_pool, work).add_done_callback(resolve)
+
+
+def _find_error(function: Callable[[], object]) -> BaseException | None:
+    try:
+        function()
+    except BaseException as error:  # noqa: BLE001 - raised in the task that waits for this call
+        return error
+    return None
 
 
 class SerialCalls:
@@ -26,9 +103,7 @@ class SerialCalls:
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function in a thread."""
-        from asyncio import to_thread  # noqa: PLC0415 - see the top of this file
-
-        return await self.finish(to_thread(function, *args, **kwargs))
+        return await self.finish(run_in_thread(function, *args, **kwargs))
 
     async def finish(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end, whether or not this task is cancelled meanwhile."""
@@ -57,11 +132,14 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
     """Await a coroutine to its end even if this task is cancelled meanwhile; the cancellation is raised then."""
     import asyncio  # noqa: PLC0415 - see the top of this file
 
-    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
+        end: asyncio.Future[None] = loop.create_future()
+        task.add_done_callback(lambda _, end=end: end.done() or end.set_result(None))  # type: ignore[misc]
         try:
-            await asyncio.wait([task])
+            await end
         except asyncio.CancelledError as request:
             cancelled = request
     if cancelled is not None:

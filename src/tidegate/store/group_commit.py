@@ -1,9 +1,9 @@
 """Group commit: appends of many threads and asyncio tasks share one transaction and one fsync.
 
-If no commit is in progress, a thread commits its append itself and waits for no other. All other appends enter one
-queue. A worker thread commits the whole queue at once and wakes the threads and tasks that wait. After a commit of
-several appends it waits a moment for as many again: otherwise the first caller to return would commit alone, and the
-others would wait for a second fsync.
+If no commit is in progress and no event loop uses the store, a thread commits its append itself and waits for no other.
+All other appends enter one queue. A worker thread commits the whole queue at once and wakes the threads and tasks that
+wait. After a commit of several appends it waits a moment for as many again: otherwise the first caller to return would
+commit alone, and the others would wait for a second fsync.
 
 The queue is bounded: a thread has at most one append in it, and an event loop at most MAX_QUEUED; further tasks wait.
 """
@@ -24,6 +24,8 @@ from tidegate.core.errors import NotKept
 MAX_QUEUED = 1024
 MAX_WAIT = 0.01
 """Seconds to wait at most for the callers of the last commit, and not longer than half the time that it took."""
+MAX_WOKEN = 32
+"""Tasks that are woken in one round of an event loop, so that it can do other work between them."""
 
 
 class Append(msgspec.Struct):
@@ -60,9 +62,13 @@ class GroupCommit:
         """Return how many appends are in the queue."""
         return len(self._queue)
 
+    def has_event_loop(self) -> bool:
+        """Return whether an event loop uses this store: the appends of its tasks would wait for that of a thread."""
+        return bool(self._slots) and any(not loop.is_closed() for loop in list(self._slots))
+
     def commit(self, append: Append) -> int:
         """Return the new head when it is committed, or raise why it was not."""
-        if not (self._committer or self._working or self._queue):
+        if not (self._committer or self._working or self._queue or self.has_event_loop()):
             with self._lock:
                 self._committer = get_ident()
                 try:
@@ -145,7 +151,7 @@ class GroupCommit:
                 append.wake.release()
         for loop, futures in loops.items():
             with suppress(RuntimeError):  # the loop is closed, so no task waits any more
-                loop.call_soon_threadsafe(_resolve, futures)
+                loop.call_soon_threadsafe(_resolve, loop, futures)
         return len(waiting)
 
 
@@ -153,7 +159,9 @@ def _is_cancelled(append: Append) -> bool:
     return isinstance(append.wake, asyncio.Future) and append.wake.cancelled()
 
 
-def _resolve(futures: "list[asyncio.Future[None]]") -> None:
-    for future in futures:
+def _resolve(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
+    for future in futures[:MAX_WOKEN]:
         if not future.done():
             future.set_result(None)
+    if len(futures) > MAX_WOKEN:
+        loop.call_soon(_resolve, loop, futures[MAX_WOKEN:])

@@ -109,10 +109,17 @@ def make_palette(variables: Mapping[str, str], *, dark: bool) -> Palette:
         success=hexed("success", "#8fbf7f").hex6,
         surface=hexed("surface", "#1a1e25").hex6,
         panel=hexed("panel", "#222833").hex6,
-        added=hexed("success", "#8fbf7f").blend(ground, 0.8).hex6,
-        removed=hexed("error", "#e06c75").blend(ground, 0.8).hex6,
+        added=_tint(ground, hexed("success", "#8fbf7f"), dark=dark),
+        removed=_tint(ground, hexed("error", "#e06c75"), dark=dark),
         code="github-dark" if dark else "friendly",
     )
+
+
+def _tint(ground: Color, color: Color, *, dark: bool) -> str:
+    """Return the ground with some of the color, saturated: a pale one is gray on a terminal with 256 colors."""
+    _, saturation, lightness = color.blend(ground, 0.8).hsl
+    strong = max(saturation, 0.4 if dark else 0.7), max(lightness, 0.18)
+    return Color.from_hsl(color.hsl.h, *strong).hex6
 
 
 @cache

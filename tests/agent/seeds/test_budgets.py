@@ -14,6 +14,7 @@ from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.loop import RequestSent
 from tidegate.agent.runtime import OpenAgent
+from tidegate.agent.system_prompt import AGENT_RULES, SHORT_AGENT_RULES
 from tidegate.models.token_counters import create_counter
 from tidegate.session.summaries.background import BackgroundSummarizer
 
@@ -101,6 +102,17 @@ def test_the_window_of_picoclaw(model: str, settings: str, window: int, reserve:
     talk = run_agent(tmp_path, config, ["Yes."], "Hello.", model=model)
     budget = talk.session.budget
     assert (talk.session.window, budget.window, budget.reserve) == (window, window, reserve)
+
+
+@pytest.mark.seed("PIC-01")
+@pytest.mark.parametrize(
+    ("window", "rules"), [(3_000, SHORT_AGENT_RULES), (60_000, AGENT_RULES)], ids=["small", "large"]
+)
+def test_the_prompt_suits_the_window_of_picoclaw(window: int, rules: str, tmp_path: Path) -> None:
+    """The agent knows the window that the policy sets: in a small one its own instructions are short."""
+    config = f"policy: {{name: picoclaw, settings: {{context_window: {window}}}}}\n"
+    talk = run_agent(tmp_path, config, ["Yes."], "Hello.", model="gpt-4o")
+    assert talk.bodies[0]["messages"][0]["content"].startswith(rules)
 
 
 @pytest.mark.seed("PIC-07")

@@ -68,7 +68,7 @@ def test_what_is_asked_is_done_only_if_agreed(context: ToolContext) -> None:
     (context.workspace / "f").unlink()
     assert "could not be asked (OSError)" in run(toolbox, context, "write", write).text
     assert not (context.workspace / "f").exists()
-    assert person.questions[0] == ApprovalQuestion("write", {"path": "f", "text": "x"}, "no rule names this tool")
+    assert person.questions[0] == ApprovalQuestion("write", {"path": "f", "text": "x"}, "no rule allows or denies it")
 
 
 def test_what_is_denied_is_not_done_and_not_asked(context: ToolContext) -> None:

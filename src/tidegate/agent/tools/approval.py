@@ -17,7 +17,7 @@ from tidegate.agent.tools.command_rules import is_command_allowed, is_command_de
 ApprovalVerdict = Literal["allow", "ask", "deny"]
 VERDICTS_BY_STRICTNESS: Final = ("allow", "ask", "deny")
 """The verdicts, the loosest first."""
-_NO_RULE_REASON: Final = "no rule names this tool"
+_NO_RULE_REASON: Final = "no rule allows or denies it"
 
 
 class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

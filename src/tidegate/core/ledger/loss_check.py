@@ -35,7 +35,8 @@ class LossTally(NamedTuple):
 
     def __str__(self) -> str:
         facts = (
-            f"of {self.checked:,} facts, {self.present:,} are still in the view, {self.recoverable:,} can be recalled,"
+            f"of {self.checked:,} {'fact' if self.checked == 1 else 'facts'}, {self.present:,} are still in the view,"
+            f" {self.recoverable:,} can be recalled,"
             f" the ledger keeps {self.kept:,} and leaves out {self.left_out:,}"
         )
         return f"{facts}; {self.shortened:,} shortened messages name their id" if self.shortened else facts

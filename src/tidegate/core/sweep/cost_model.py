@@ -27,7 +27,8 @@ class CachePrices(NamedTuple):
 
     def __str__(self) -> str:
         prices = (
-            f"a token read from the cache costs {self.read:g} and one written to it {self.write:g} times an input token"
+            f"a token costs {self.read:g} times its input price if it is read from the cache, "
+            f"{self.write:g} times if it is written to it"
         )
         prices += "" if self.known else " (assumed: the prices of the model are not known)"
         return f"{prices}; the provider's cache has expired" if self.cold else prices

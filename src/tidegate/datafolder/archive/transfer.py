@@ -41,7 +41,7 @@ from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.removal import BEING_REMOVED, FORGOTTEN_REASON, finish_removal, remove_session
 from tidegate.datafolder.retention import set_retention
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
+from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
 from tidegate.disk.folder import safe_join
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
@@ -161,7 +161,7 @@ def import_session(
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
             begin_change(data, UnfinishedChange(name, "create"))
             _store_session(data, name, _arriving(data, found, read_archive(file, limits)), trust)
-            end_change(data, name, "create")
+            end_creation(data, name)
     return name
 
 

@@ -61,7 +61,7 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
     dialects = ", ".join(order.dialects)
     about = f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {dialects}"
     lines = [about, "", *lines, ""]
-    lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
+    lines += [f"sessions: {whole.sessions}, calls: {whole.calls}, requests: {whole.requests}"]
     lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} calls"]
     lines += _list_counts("edits by stage", whole.edits)
     lines += _list_counts("broken rules", whole.broken_rules)

@@ -21,7 +21,7 @@ from tidegate.agent.config.resolved_config import load_configured_policy
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.embedded.provider import EmbeddedProvider
-from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.proof.chat_proof import ChatObserver, print_proof, prove_chat
 from tidegate.proof.demo.script import ScriptedInput, make_demo_script
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.tui.agent_thread import ProviderFactory, use_configured_provider
@@ -63,7 +63,7 @@ def _play_demo(folder: Path, policy: str, window: int) -> int:
     finally:
         data.close()
     proof = prove_chat(observer, folder / "data")
-    print(f"{proof.text}\n\nThis session is gone with its folder; `tidegate chat` begins one that is kept.")
+    print_proof(proof)
     return status or (EXIT_OK if proof.holds else EXIT_FAILED)
 
 

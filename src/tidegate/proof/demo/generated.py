@@ -6,6 +6,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from textwrap import shorten
 
 from rich.console import Console
 from rich.markup import escape
@@ -119,13 +120,9 @@ class _DemoDisplay:
         time.sleep(self._pause)
 
     def _edit(self, decision: Decision) -> None:
-        why = (
-            decision.reason
-            if len(decision.reason) <= _MAX_REASON_CHARS
-            else decision.reason[: _MAX_REASON_CHARS - 3] + "..."
-        )
+        why = shorten(decision.reason, _MAX_REASON_CHARS)
         change = f"{decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
-        self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
+        self._console.print(f"    [bold cyan]{decision.stage}[/]: [bold]{change}[/]. {escape(why)}")
         time.sleep(self._pause * 3)
 
     def fitted(self) -> Proof:

@@ -18,7 +18,7 @@ from tidegate.core.messages import Call
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.proof.chat_proof import ChatObserver, print_proof, prove_chat
 from tidegate.proof.demo.chat_demo import DEMO_SESSION, create_demo_launch, run_unattended
 from tidegate.proof.demo.script import DemoStep, GuideScript, ScriptedInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
@@ -129,5 +129,5 @@ def _play_tour(folder: Path, policy: str, window: int) -> int:
     finally:
         data.close()
     proof = prove_chat(observer, folder / "data")
-    print(f"{proof.text}\n\nThis session is gone with its folder; `tidegate chat` begins one that is kept.")
+    print_proof(proof)
     return status or (EXIT_OK if proof.holds else EXIT_FAILED)

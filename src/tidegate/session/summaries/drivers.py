@@ -1,61 +1,102 @@
-"""Synchronous and asynchronous drivers of the session's work, a generator that yields summary requests and is sent the
-text, or None for a digest.
+"""Synchronous and asynchronous drivers of the session's work.
+
+The work is a generator. It yields summary requests and is sent the text, or None for a digest. It also yields appends,
+so that async code waits for them in the event loop and not in a thread.
 """
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars
-from tidegate.session.serial_calls import SerialCalls
+from tidegate.session.serial_calls import SerialCalls, run_in_thread
 
 _T = TypeVar("_T")
-SummarySteps = Generator[SummaryRequest, str | None, _T]
+
+
+class PendingAppend(NamedTuple):
+    """An append to the log that the driver makes. Its error is raised in the work."""
+
+    append: Callable[[], object]
+    append_async: Callable[[], Awaitable[object]]
+
+
+SummarySteps = Generator[SummaryRequest | PendingAppend, str | None, _T]
 Summarizer = Callable[[SummaryRequest], str | None]
 AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
 FailureCallback = Callable[[Exception], None]
 
 
 def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure: FailureCallback) -> _T:
-    answer: str | None = None
+    resume = partial(steps.send, None)
     while True:
         try:
-            request = steps.send(answer)
+            step = resume()
         except StopIteration as done:
             found: _T = done.value
             return found
-        try:
-            answer = summarise(request) if summarise else None
-        except Exception as failure:  # noqa: BLE001 - it is not our code
-            on_failure(failure)
-            answer = None
+        resume = (
+            _append(steps, step) if isinstance(step, PendingAppend) else _answer(steps, step, summarise, on_failure)
+        )
+
+
+def _append(steps: SummarySteps[_T], step: PendingAppend) -> "partial[SummaryRequest | PendingAppend]":
+    try:
+        step.append()
+    except BaseException as failure:  # noqa: BLE001 - raised in the work
+        return partial(steps.throw, failure)
+    return partial(steps.send, None)
+
+
+def _answer(
+    steps: SummarySteps[_T], request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback
+) -> "partial[SummaryRequest | PendingAppend]":
+    answer: str | None = None
+    try:
+        answer = summarise(request) if summarise else None
+    except Exception as failure:  # noqa: BLE001 - it is not our code
+        on_failure(failure)
+    return partial(steps.send, answer)
 
 
 async def run_steps_async(
     steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback, calls: SerialCalls
 ) -> _T:
-    """Run the steps in threads, because they wait for the store. The summarizer runs in the event loop."""
-    answer: str | None = None
+    """Run the steps in threads, because they compute and read. Appends and the summarizer run in the event loop."""
+    resume = partial(steps.send, None)
     results: list[_T] = []
 
-    def advance() -> SummaryRequest | None:
+    def advance() -> SummaryRequest | PendingAppend | None:
         try:
-            return steps.send(answer)
+            return resume()
         except StopIteration as done:  # it cannot leave a thread
             results.append(done.value)
             return None
 
+    async def advance_to_request() -> SummaryRequest | None:
+        nonlocal resume
+        while isinstance(step := await run_in_thread(advance), PendingAppend):
+            try:
+                await step.append_async()
+            except BaseException as failure:  # noqa: BLE001 - raised in the work
+                resume = partial(steps.throw, failure)
+            else:
+                resume = partial(steps.send, None)
+        return step
+
     while True:
-        request = await calls.run(advance)
+        request = await calls.finish(advance_to_request())
         if request is None:
             return results[0]
+        answer: str | None = None
         try:
             answer = await summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
             await calls.run(on_failure, failure)
-            answer = None
+        resume = partial(steps.send, answer)
 
 
 # A manual compaction may name a focus for its summary.

@@ -111,8 +111,16 @@ class PostgresStore:
         return f"PostgresStore({self._where})"
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """If the connection drops, the append is repeated once. StoreUnreachable if that fails, too."""
+        """If the connection drops, the append is repeated once. StoreUnreachable if that fails, too.
+
+        While an event loop uses this store, it shares a statement with the appends of the tasks.
+        """
         check_session_name(session)
+        if self._commits.has_event_loop():
+            return self._commits.commit(Append(session, after, list(map(bytes, records)), 0.0))
+        return self._append_alone(session, after, records)
+
+    def _append_alone(self, session: str, after: int, records: Sequence[bytes]) -> int:
         batches = list(_batches(records))
         is_connected = False
         try:
@@ -143,7 +151,7 @@ class PostgresStore:
         except NotKept:  # for example a deadlock with another process: nothing was written
             alone = [*together, *alone]
         for append in alone:
-            append.outcome = _outcome(self.append, append.session, append.after, append.records)
+            append.outcome = _outcome(self._append_alone, append.session, append.after, append.records)
 
     def _append_many(self, group: list[Append]) -> None:
         names = [_encode_name(append.session) for append in group]

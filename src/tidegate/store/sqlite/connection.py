@@ -167,6 +167,13 @@ def _connect(path: Path, timeout: float, step: Step) -> Database:
     return db
 
 
+def open_reader(path: Path, timeout: float) -> Database:
+    """Open a second connection to a file that is open already. It cannot write."""
+    db = _connect(path, timeout, Database.step)
+    db.execute("PRAGMA query_only=ON").close()
+    return db
+
+
 def _choose_mode(path: Path) -> str:
     """How to open the file. Where nothing can be written it is only read, and every change is refused.
 

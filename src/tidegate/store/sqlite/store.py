@@ -72,6 +72,10 @@ class SqliteStore:
         self._appends = Appends(self._db, self._tables)
         self._vacuum = Vacuum(self._db, timeout)
         self._commits = GroupCommit(self._lock, self._write)
+        self._timeout = timeout
+        self._reader: connection.Database | None = None
+        self._reader_lock = threading.Lock()
+        self._is_closed = False
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         return self._commits.commit(self._make_append(session, after, records))
@@ -173,8 +177,22 @@ class SqliteStore:
             number += len(records)
 
     def head(self, session: str) -> int:
+        if self._commits.has_event_loop():
+            return self._read_committed_head(session)
         with self._locked(session), read_transaction(self._db):
             found = self._tables.find(session)
+            return found.head if found else 0
+
+    def _read_committed_head(self, session: str) -> int:
+        """Return the head over a connection of its own, which does not wait for the commit of other sessions."""
+        self._check_process()
+        with self._reader_lock, translate_errors(self._describe(session)):
+            if self._is_closed:
+                raise sqlite3.ProgrammingError
+            if self._reader is None:
+                self._reader = connection.open_reader(self.path, self._timeout)
+            with read_transaction(self._reader):
+                found = Tables(self._reader).find(session)
             return found.head if found else 0
 
     def sessions(self) -> list[SessionInfo]:
@@ -185,6 +203,10 @@ class SqliteStore:
     def close(self) -> None:
         if self._process == os.getpid():
             self._commits.close()
+            with self._reader_lock:
+                self._is_closed = True
+                if self._reader is not None:
+                    self._reader.close()
             with self._lock:
                 if self._vacuum.due:
                     with suppress(TidegateError), translate_errors(str(self.path)):

@@ -19,7 +19,7 @@ class FoldedPastes:
 
     def fold_text(self, text: str, name: str = "pasted") -> str:
         """Return a label for a long text, or a short text unchanged. `name` says where the text is from."""
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         if lines < _MIN_LINES and len(text) < _MIN_CHARS:
             return text
         name = name[:_MAX_NAME_CHARS].translate({ord("["): "(", ord("]"): ")"})

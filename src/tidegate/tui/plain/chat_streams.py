@@ -82,7 +82,7 @@ def has_interactive_terminal() -> bool:
 
 
 def format_resume_hint(session: str) -> str:
-    """Return the last line of a chat: how to continue it."""
+    """Return the end of a chat: how to continue it. The command has a line of its own, so that it can be copied."""
     name = clean_line(session)
     which = f"--session {shlex.quote(name)}" if name == session else "--last"  # invisible characters cannot be typed
-    return f"session {name}: go on with `tidegate chat {which}`"
+    return f"Session {name} is kept. To continue it:\n  tidegate chat {which}"

@@ -93,15 +93,15 @@ def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
 
 def format_next_trigger(usage: WindowUsage) -> str:
     if usage.next_threshold is None:
-        return "next: no rule has a threshold that can be measured"
+        return "next compaction: no rule has a threshold that can be measured"
     details = ["now"] if usage.next_threshold.is_due else []
     if not usage.next_threshold.is_due and usage.next_threshold.tokens_away is not None:
         details.append(f"in {usage.next_threshold.tokens_away:,} tokens")
     if not usage.next_threshold.is_due and usage.next_threshold.turns_away is not None:
         turns = math.ceil(usage.next_threshold.turns_away)
         details.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
-    rule = usage.next_threshold.rule or f"{usage.next_threshold.moment}/{usage.next_threshold.stage}"
-    return f"next: {rule} {', '.join(details) or '(not yet)'}"
+    rule = usage.next_threshold.rule.removeprefix(f"{usage.next_threshold.moment}/") or usage.next_threshold.stage
+    return f"next compaction: {', '.join(details) or 'not yet'} ({rule})"
 
 
 def render_category_row(share: CategoryUsage, usage: WindowUsage, width: int, sanitizer: TextSanitizer) -> Text:

@@ -88,7 +88,7 @@ def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> 
 
 
 def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> ChoiceSource:
-    """Offer the completions of the command /model."""
+    """Offer the completions of the command /model; the first is the model in use."""
     known: list[str] = []
 
     async def search(words: str) -> list[PickerChoice]:
@@ -97,7 +97,7 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
             known.extend(line.removeprefix("/model ") for line in lines)
         query_words = words.casefold().split()
         return [
-            PickerChoice(each, sanitizer.sanitize_line(each))
+            PickerChoice(each, f"{sanitizer.sanitize_line(each)}{'  (in use)' if each == known[0] else ''}")
             for each in known
             if all(word in each.casefold() for word in query_words)
         ]

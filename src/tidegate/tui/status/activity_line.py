@@ -59,7 +59,8 @@ class ActivityLine(Static):
     def _format_task(self, task: RunningTask, hint: str) -> str:
         """Return the task with its subject cut so that the time and the hint fit, also on a narrow screen."""
         name = self._sanitizer.sanitize_line(f"{task.name} {task.subject[:4000]}")
-        tail = f"{self._format_elapsed(task.since)} · {hint}"
+        elapsed = self._format_elapsed(task.since)
+        tail = f"{' ·' if elapsed else ''}{elapsed} · {hint}"
         room = max(12, self.size.width - len(tail) - 4)
         return f"  {name if cell_len(name) <= room else set_cell_size(name, room - 1).rstrip() + '…'}{tail}"
 

@@ -40,7 +40,16 @@ async function showSession() {
     return null;
   };
 
+  /* The end of the log is enough for the window now and the newest requests: they are there before the log is read. */
+  async function showNewest() {
+    const newest = await ask('newest', { name });
+    describeHead(newest, null);
+    figures.replaceChildren(figure('window', filling(newest.figures)));
+    requests.preview(newest.rows);
+    document.documentElement.dataset.newest = 'yes';
+  }
   async function fill() {
+    if (!last) await showNewest();
     let data = await ask('session', { name });
     while (data.read_to < data.head) {
       progress.textContent = `Reading the log: ${whole(data.read_to)} of ${whole(data.head)} records.`;
@@ -117,11 +126,15 @@ async function showSession() {
   await run();
 }
 
-function describe(data, boot, host) {
-  const it = data.figures;
-  byId('subtitle').textContent = [data.row?.client, it.model || 'no model named', it.dialect, `${whole(data.head)} records`]
+function describeHead({ figures, head }, client) {
+  byId('subtitle').textContent = [client, figures.model || 'no model named', figures.dialect, `${whole(head)} records`]
     .filter(Boolean)
     .join(' · ');
+}
+const figure = (term, value) => el('div', {}, el('dt', {}, term), el('dd', {}, value));
+function describe(data, boot, host) {
+  const it = data.figures;
+  describeHead(data, data.row?.client);
   const saved = it.dollars_without - it.dollars;
   const pairs = [
     ['window', filling(it)],
@@ -138,7 +151,7 @@ function describe(data, boot, host) {
       ],
     ],
   ];
-  host.replaceChildren(...pairs.map(([term, value]) => el('div', {}, el('dt', {}, term), el('dd', {}, value))));
+  host.replaceChildren(...pairs.map(([term, value]) => figure(term, value)));
 }
 
 function familyPart(data, boot) {
@@ -184,6 +197,24 @@ function requestPart(name, texts, boot) {
     ['cached', 'n'],
     ['cost', 'n'],
   ];
+  const table = (columns, body) =>
+    el(
+      'div',
+      { class: 'scroll' },
+      el(
+        'table',
+        {},
+        el('caption', { class: 'hidden' }, 'Requests, newest first'),
+        el('thead', {}, el('tr', {}, columns.map(([words, kind]) => el('th', { scope: 'col', class: kind }, words)))),
+        el('tbody', {}, body),
+      ),
+    );
+  const cells = (row) => [
+    el('td', { class: 'wide' }, stamp(row.time, false)),
+    el('td', { class: 'n' }, whole(row.total)),
+    el('td', { class: 'n' }, row.input ? percent(share(row)) : '–'),
+    el('td', { class: 'n' }, cost(row)),
+  ];
   async function load(focus) {
     const found = await ask('requests', { name, before: Math.min(before, 1e12) });
     rows = found.rows;
@@ -196,42 +227,28 @@ function requestPart(name, texts, boot) {
     const end = rows[0]?.number ?? 0;
     redraw(
       list,
-      el(
-        'div',
-        { class: 'scroll' },
-        el(
-          'table',
-          {},
-          el('caption', { class: 'hidden' }, 'Requests, newest first'),
-          el('thead', {}, el('tr', {}, heads.map(([words, kind]) => el('th', { scope: 'col', class: kind }, words)))),
+      table(
+        heads,
+        rows.map((row) =>
           el(
-            'tbody',
-            {},
-            rows.map((row) =>
+            'tr',
+            { class: 'pick' + (row.number === chosen ? ' on' : ''), on: { click: () => open(row.number) } },
+            el(
+              'td',
+              { class: 'n' },
               el(
-                'tr',
-                { class: 'pick' + (row.number === chosen ? ' on' : ''), on: { click: () => open(row.number) } },
-                el(
-                  'td',
-                  { class: 'n' },
-                  el(
-                    'button',
-                    {
-                      type: 'button',
-                      class: 'row',
-                      'data-key': 'request' + row.number,
-                      'aria-pressed': String(row.number === chosen),
-                      'aria-label': `Request ${whole(row.number)}, ${whole(row.total)} tokens`,
-                    },
-                    whole(row.number),
-                  ),
-                ),
-                el('td', { class: 'wide' }, stamp(row.time, false)),
-                el('td', { class: 'n' }, whole(row.total)),
-                el('td', { class: 'n' }, row.input ? percent(share(row)) : '–'),
-                el('td', { class: 'n' }, cost(row)),
+                'button',
+                {
+                  type: 'button',
+                  class: 'row',
+                  'data-key': 'request' + row.number,
+                  'aria-pressed': String(row.number === chosen),
+                  'aria-label': `Request ${whole(row.number)}, ${whole(row.total)} tokens`,
+                },
+                whole(row.number),
               ),
             ),
+            ...cells(row),
           ),
         ),
       ),
@@ -336,6 +353,10 @@ function requestPart(name, texts, boot) {
   return {
     node,
     open: (number) => open(number),
+    /* Rows that have no number yet and cannot be opened, until the log is read. */
+    preview(newest) {
+      redraw(list, table(heads.slice(1), newest.map((row) => el('tr', {}, ...cells(row)))));
+    },
     /* Who looks at the newest request goes on to the next one; any other choice stays. */
     async update(count) {
       const moves = count > total && chosen === total && !panel.contains(document.activeElement);

@@ -180,6 +180,7 @@ class GatewayPage:
             raise PageRefusal(404, "There is no such session.")
         looks = self._looks
         actions: dict[str, Callable[[], bytes]] = {
+            "newest": lambda: looks.describe_newest(scope, name),
             "session": lambda: looks.describe_session(scope, name, running),
             "requests": lambda: looks.list_requests(scope, name, question.number("before", 1 << 40)),
             "request": lambda: looks.compare_request(scope, name, question.number("head")),

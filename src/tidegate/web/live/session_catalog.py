@@ -20,6 +20,7 @@ from tidegate.models.catalog import ModelInfo
 from tidegate.store.store import SessionInfo
 from tidegate.web.live.session_figures import FiguresReader, FindWindow, SessionFigures
 from tidegate.web.live.session_index import SessionIndex
+from tidegate.web.request_history import RequestReader, RequestRecord
 
 PAGE_ROWS: Final = 25
 MAX_CHILDREN: Final = 10
@@ -30,6 +31,9 @@ _MAX_READERS: Final = 600
 _MAX_INDEXES: Final = 8
 _PARENT_EVENTS: Final = 4
 """The note about the parent is among the first events of a session."""
+_FIRST_EVENTS: Final = 8
+"""The note about the model is among them, unless the model was changed later."""
+_NEWEST_EVENTS: Final = 700
 _CLIENTS: Final = (
     ("claude-", "Claude Code"),
     ("codex-", "Codex"),
@@ -61,6 +65,13 @@ class SessionList(msgspec.Struct, frozen=True):
     total: int
     roots: int
     is_read: bool
+
+
+class NewestRequests(NamedTuple):
+    """The end of a log. Only `model`, `dialect`, `window` and `filled` of the figures are those of the session."""
+
+    requests: list[RequestRecord]
+    figures: SessionFigures
 
 
 class _Known(NamedTuple):
@@ -189,6 +200,9 @@ class SessionCatalog:
         )
 
     def _read_figures(self, info: SessionInfo, budget: list[int]) -> FiguresReader:
+        indexed = self._indexes.get(info.name)
+        if indexed is not None and indexed.created == info.created and indexed.session.head == info.head:
+            return indexed.session.totals
         known = self._readers.get(info.name)
         if known is None or known.created != info.created or known.reader.head > info.head:
             known = self._readers[info.name] = _Known(info.created, FiguresReader(self._find_window, self._prices))
@@ -209,6 +223,18 @@ class SessionCatalog:
 
     def find_info(self, scope: str, name: str) -> SessionInfo | None:
         return self._list_infos(scope).get(name) if name.startswith(scope) else None
+
+    def read_newest(self, info: SessionInfo) -> NewestRequests:
+        """The newest requests, from the end of the log only: the cost does not depend on the length of the log."""
+        log = self._data.open_log(info.name)
+        totals, requests = FiguresReader(self._find_window, self._prices), RequestReader(self._prices)
+        start = max(1, info.head - _NEWEST_EVENTS + 1)
+        for event in islice(log.read(), min(_FIRST_EVENTS, start - 1)):
+            totals.feed(event)
+        for event in log.read(start):
+            totals.feed(event)
+            requests.feed(event)
+        return NewestRequests(requests.requests, totals.figures)
 
     def read_index(self, info: SessionInfo, most: int) -> SessionIndex:
         """The index of a session, after reading at most `most` more events."""

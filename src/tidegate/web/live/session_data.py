@@ -10,6 +10,7 @@ from tidegate.core.events import Event
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.recall import find_edit_to_toggle, recall_text
 from tidegate.store.log import LogReader
+from tidegate.store.store import SessionInfo
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.live.message_json import JsonPart, describe_event, describe_message, encode_messages
 from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
@@ -68,6 +69,14 @@ class SessionData(msgspec.Struct, frozen=True):
     tree: list[SessionRow]
 
 
+class NewestPart(msgspec.Struct, frozen=True):
+    """The part of the page that needs the end of the log only. `rows` are the newest requests, without a number."""
+
+    head: int
+    figures: SessionFigures
+    rows: list[RequestSummary]
+
+
 class RequestPage(msgspec.Struct, frozen=True):
     rows: list[RequestSummary]
     total: int
@@ -93,10 +102,20 @@ class SessionLooks:
         self._data = data
         self._catalog = catalog
 
-    def _index(self, scope: str, name: str) -> SessionIndex:
+    def _info(self, scope: str, name: str) -> SessionInfo:
         info = self._catalog.find_info(scope, name)
         assert info is not None, "the caller has looked"
-        return self._catalog.read_index(info, _EVENTS_PER_LOOK)
+        return info
+
+    def _index(self, scope: str, name: str) -> SessionIndex:
+        return self._catalog.read_index(self._info(scope, name), _EVENTS_PER_LOOK)
+
+    def describe_newest(self, scope: str, name: str) -> bytes:
+        """The first look at a session: its window now and its newest requests, newest first."""
+        info = self._info(scope, name)
+        newest = self._catalog.read_newest(info)
+        rows = [_summarize_request(each) for each in reversed(newest.requests[-REQUEST_ROWS:])]
+        return msgspec.json.encode(NewestPart(info.head, newest.figures, rows))
 
     def describe_session(self, scope: str, name: str, running: set[str]) -> bytes:
         index = self._index(scope, name)
@@ -195,20 +214,38 @@ def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
-    request: RequestRecord = index.requests.requests[place]
-    measured, usage, cost = index.measured(request), usage_or_estimate(request.used), request.cost
-    return RequestSummary(
+    request = index.requests.requests[place]
+    measured = index.measured(request)
+    summary = _summarize_request(request)
+    if measured is None:
+        return msgspec.structs.replace(summary, number=place + 1)
+    return msgspec.structs.replace(
+        summary,
         number=place + 1,
+        model=summary.model if request.used is not None else measured.model,
+        wire=measured.dialect,
+        total=index.total_of(request),
+        parts=index.parts_of(request),
+        messages=measured.messages,
+        window=measured.window,
+    )
+
+
+def _summarize_request(request: RequestRecord) -> RequestSummary:
+    """A request by its own record. Its number and what was in the view are not known from that."""
+    usage, cost = usage_or_estimate(request.used), request.cost
+    return RequestSummary(
+        number=0,
         head=request.head,
         time=request.time,
-        model=request.used.model if request.used is not None else (measured.model if measured else ""),
-        wire=measured.dialect if measured else "",
+        model=request.used.model if request.used is not None else "",
+        wire="",
         reported=request.used is not None and request.used.input_tokens > 0,
         counted=request.used.counted_tokens if request.used is not None else 0,
-        total=index.total_of(request),
-        parts=index.parts_of(request) or [0] * len(CHART_CATEGORIES),
-        messages=measured.messages if measured else 0,
-        window=measured.window if measured else 0,
+        total=usage.input_tokens,
+        parts=[0] * len(CHART_CATEGORIES),
+        messages=0,
+        window=0,
         input=usage.input_tokens,
         output=usage.output_tokens,
         read=usage.cache_read,

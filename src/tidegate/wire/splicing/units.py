@@ -5,7 +5,8 @@ opaque part. It is counted, and it is kept whole or left out whole, never cut in
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -56,6 +57,39 @@ class HostRequest(msgspec.Struct, frozen=True):
     model: str = ""
     reason: str = ""
     fixed_items: int = 0
+
+
+_T = TypeVar("_T")
+
+
+class ReadMemo:
+    """What was read from the last request of a client. Parts that a request repeats are not read again.
+
+    Readers look back at earlier items: from the first item that differs, all are read.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[tuple[object, Any]] = []
+        self._fields: dict[str, tuple[object, Any]] = {}
+        self._repeats = True
+
+    def read_item(self, place: int, item: object, read: Callable[[], _T]) -> _T:
+        """What `read` returns for the item at this place. The items of a request must be read in their order."""
+        self._repeats = (self._repeats or place == 0) and place < len(self._items)
+        if self._repeats and self._items[place][0] == item:
+            found: _T = self._items[place][1]
+            return found
+        self._repeats = False
+        del self._items[place:]
+        self._items.append((item, read()))
+        return self._items[place][1]  # type: ignore[no-any-return]
+
+    def read_field(self, name: str, value: object, read: Callable[[], _T]) -> _T:
+        """What `read` returns for a field of the request."""
+        known = self._fields.get(name)
+        if known is None or known[0] != value:
+            known = self._fields[name] = value, read()
+        return known[1]
 
 
 def make_opaque(value: object) -> Image:
@@ -113,13 +147,16 @@ def _read_system(value: object, read: PartReader) -> str:
 # --- Anthropic ----------------------------------------------------------------------------------------------------
 
 
-def read_anthropic(body: JsonObject) -> HostRequest:
-    units: list[HostUnit] = []
+def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
+    memo, units = memo or ReadMemo(), list[HostUnit]()
     for place, item in enumerate(_list_of(body, "messages")):
-        units += _read_anthropic_item(item, place)
-    system = _read_system(body.get("system"), anthropic.read_user_part)
+        units += memo.read_item(place, item, partial(_read_anthropic_item, item, place))
+    system, tools = body.get("system"), body.get("tools")
     return HostRequest(
-        tuple(units), system, _read_tool_list(body.get("tools"), lambda tool: [anthropic.read_tool(tool)]), _model(body)
+        tuple(units),
+        memo.read_field("system", system, lambda: _read_system(system, anthropic.read_user_part)),
+        memo.read_field("tools", tools, lambda: _read_tool_list(tools, lambda tool: [anthropic.read_tool(tool)])),
+        _model(body),
     )
 
 
@@ -193,20 +230,26 @@ def _split_blocks(
 # --- OpenAI chat --------------------------------------------------------------------------------------------------
 
 
-def read_openai_chat(body: JsonObject) -> HostRequest:
-    units: list[HostUnit] = []
+def read_openai_chat(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
+    memo, units = memo or ReadMemo(), list[HostUnit]()
     system: list[str] = []
     fixed = 0
     for place, item in enumerate(_list_of(body, "messages")):
-        message = _read_chat_message(item)
-        if message.role == "system" and not units:
+        unit = memo.read_item(place, item, partial(_read_chat_unit, item, place))
+        if unit.message.role == "system" and not units:
             fixed += 1
-            system.append(join_text_parts(message.parts))
+            system.append(join_text_parts(unit.message.parts))
         else:
-            units.append(HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True))
+            units.append(unit)
     reason = "it asks for several answers" if body.get("n") not in (None, 1) else ""
-    tools = _read_tool_list(body.get("tools"), lambda tool: [openai_chat.read_tool(tool)])
+    given = body.get("tools")
+    tools = memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: [openai_chat.read_tool(tool)]))
     return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
+
+
+def _read_chat_unit(item: object, place: int) -> HostUnit:
+    message = _read_chat_message(item)
+    return HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True)
 
 
 def _read_chat_message(item: object) -> Message:
@@ -241,8 +284,8 @@ def _read_file_data(data: str) -> Image:
 # --- OpenAI Responses ---------------------------------------------------------------------------------------------
 
 
-def read_openai_responses(body: JsonObject) -> HostRequest:
-    given = body.get("input")
+def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
+    memo, given = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
     units: list[HostUnit] = []
     if isinstance(given, str):
@@ -250,11 +293,11 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
     stored, fixed = False, 0
     tools = _list_of(body, "tools")
     for place, item in enumerate(given if isinstance(given, list) else []):
+        message = memo.read_item(place, item, partial(_read_responses_item, item))
         if isinstance(item, dict) and item.get("type") == "additional_tools" and not units:  # Codex with newer models
             fixed += 1
             tools = [*tools, *_list_of(item, "tools")]
             continue
-        message = _read_responses_item(item)
         stored = stored or (isinstance(item, dict) and item.get("type") == "item_reference")
         origins = (PartOrigin(place),) * max(1, len(message.parts))
         if message.role == "system" and not units:
@@ -266,7 +309,9 @@ def read_openai_responses(body: JsonObject) -> HostRequest:
             units.append(HostUnit(message, origins, True))
     kept = stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
-    read = _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
+    read = memo.read_field(
+        "tools", tools, lambda: _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
+    )
     return HostRequest(tuple(units), "\n\n".join(system), read, _model(body), reason, fixed)
 
 
@@ -307,34 +352,36 @@ def _responses_part(block: object) -> Part:
 # --- Gemini -------------------------------------------------------------------------------------------------------
 
 
-def read_gemini(body: JsonObject) -> HostRequest:
-    units: list[HostUnit] = []
-    open_calls: list[Call] = []
+def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
+    memo, units = memo or ReadMemo(), list[HostUnit]()
+    calls: list[Call] = []
     for place, item in enumerate(_list_of(body, "contents")):
-        parts = item.get("parts") if isinstance(item, dict) else None
-        if not isinstance(item, dict) or not isinstance(parts, list):
-            units.append(HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True))
-        elif item.get("role") == "model":
-            read = tuple(map(_read_gemini_model_part, parts))
-            open_calls = [part for part in read if isinstance(part, Call)]
-            origins = tuple(PartOrigin(place, number) for number in range(len(read))) or (PartOrigin(place),)
-            units.append(HostUnit(Message("assistant", read, origin=gemini.FAMILY), origins, True))
-        else:
-            role = "system" if item.get("role") == "system" else "user"
-            calls = open_calls
-            units += _split_blocks(
-                parts,
-                place,
-                _message(role, (), gemini.FAMILY),
-                lambda part, calls=calls: _read_gemini_result(part, calls),  # type: ignore[misc]
-                _gemini_part,
-            )
+        found, calls = memo.read_item(place, item, partial(_read_gemini_item, item, place, calls))
+        units += found
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
-    text = _read_system(system, lambda part, _: gemini.read_user_part(part))
-    cached = body.get("cachedContent") is not None
-    tools = _read_tool_list(body.get("tools"), lambda tool: gemini.read_tools([tool]))
-    return HostRequest(tuple(units), text, tools, "", "part of it is stored by the provider" if cached else "")
+    cached, given = body.get("cachedContent") is not None, body.get("tools")
+    return HostRequest(
+        tuple(units),
+        memo.read_field("system", system, lambda: _read_system(system, lambda part, _: gemini.read_user_part(part))),
+        memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: gemini.read_tools([tool]))),
+        reason="part of it is stored by the provider" if cached else "",
+    )
+
+
+def _read_gemini_item(item: object, place: int, calls: list[Call]) -> tuple[list[HostUnit], list[Call]]:
+    """The units of an item, and the calls that the next results answer."""
+    parts = item.get("parts") if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(parts, list):
+        return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)], calls
+    if item.get("role") == "model":
+        read = tuple(map(_read_gemini_model_part, parts))
+        origins = tuple(PartOrigin(place, number) for number in range(len(read))) or (PartOrigin(place),)
+        unit = HostUnit(Message("assistant", read, origin=gemini.FAMILY), origins, True)
+        return [unit], [part for part in read if isinstance(part, Call)]
+    rest = _message("system" if item.get("role") == "system" else "user", (), gemini.FAMILY)
+    calls = calls.copy()  # a result takes its call out
+    return _split_blocks(parts, place, rest, lambda part: _read_gemini_result(part, calls), _gemini_part), calls
 
 
 def _read_gemini_model_part(part: object) -> Part:
@@ -381,7 +428,13 @@ def _message(role: object, parts: tuple[Part, ...], family: str) -> Message:
     return Message("assistant", parts, origin=family) if role == "assistant" else Message("user", parts)
 
 
-READERS: dict[str, Callable[[JsonObject], HostRequest]] = {
+class ReadRequest(Protocol):
+    """The reader of a dialect. With the `memo` of the client's last request it reads only what is new."""
+
+    def __call__(self, body: JsonObject, memo: ReadMemo | None = None) -> HostRequest: ...
+
+
+READERS: dict[str, ReadRequest] = {
     "anthropic": read_anthropic,
     "openai_chat": read_openai_chat,
     "openai_responses": read_openai_responses,

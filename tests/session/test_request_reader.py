@@ -1,0 +1,67 @@
+"""Requests that repeat what was read before: they are read as if nothing were remembered."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.wire.test_splicing import BODIES, LIST_KEYS
+from tidegate.session.managed_request import ClientRequest, RequestReader
+
+each_dialect = pytest.mark.parametrize("dialect", BODIES)
+
+
+def read_alone(dialect: str, body: dict[str, Any]) -> ClientRequest | None:
+    return RequestReader().read(dialect, json.dumps(body).encode(), "m")
+
+
+def list_histories(dialect: str) -> list[dict[str, Any]]:
+    """Growing histories, then a rewind, a changed item in the middle, other tools, and the first history again."""
+    body: dict[str, Any] = json.loads(BODIES[dialect])
+    key = LIST_KEYS[dialect]
+    items = body[key]
+    found = [{**body, key: items[:count]} for count in range(1, len(items) + 1)]
+    found.append({**body, key: items[:2]})
+    for place in range(len(items)):
+        other = json.loads(json.dumps(items[place]).replace("start", "begin").replace("read", "look").replace("a", "b"))
+        found.append({**body, key: [*items[:place], other, *items[place + 1 :]]})
+    found.append({**body, "tools": []})
+    found.append({**body, "system": "another", "instructions": "another"})
+    return [*found, found[0], body]
+
+
+@each_dialect
+def test_what_a_request_repeats_is_read_the_same(dialect: str) -> None:
+    reader = RequestReader()
+    for body in list_histories(dialect):
+        text = json.dumps(body).encode()
+        assert reader.read(dialect, text, "m") == read_alone(dialect, body)
+        assert reader.read(dialect, text, "m", "named") == read_alone(dialect, body)
+
+
+@each_dialect
+def test_a_known_message_is_not_read_again(dialect: str) -> None:
+    reader = RequestReader()
+    text = BODIES[dialect].encode()
+    first, second = reader.read(dialect, text, "m"), reader.read(dialect, text, "m")
+    assert first is not None
+    assert second is not None
+    assert all(one is other for one, other in zip(first.items, second.items, strict=True))
+
+
+def test_only_the_newest_conversations_are_remembered() -> None:
+    reader = RequestReader(most=2)
+    text = BODIES["anthropic"].encode()
+    first = reader.read("anthropic", text, "m", "a")
+    for name in "bc":
+        reader.read("anthropic", text, "m", name)
+    again = reader.read("anthropic", text, "m", "a")
+    assert first == again
+    assert first is not None
+    assert again is not None
+    assert first.items[0] is not again.items[0]
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])
+def test_what_is_no_object_is_not_read(text: bytes) -> None:
+    assert RequestReader().read("anthropic", text, "m") is None
