@@ -4,14 +4,15 @@ Run it in the environment of a framework: .envs/integrations/NAME/bin/python ben
 
 The agent reads 100 pages, two at a time, in a window of 16,000 tokens. The first message has a rule in the middle of a
 long text. The columns: requests; refused by the provider (over the window, or invalid); whether the run was finished;
-far codes: of the codes of pages that are more than half a window old, the share that is in a request (only requests
-whose whole history is longer than the window count); rule: the share of these requests that have the rule; tokens sent
-(bytes of the requests divided by 4). Settings are the framework's defaults, with the window where it asks for one.
-A fixed text stands for every summary that a model is asked for.
+far first lines, far deep lines: of the pages that are more than half a window old, the share whose first line or whose
+line in the middle is in a request (only requests whose whole history exceeds the window count); rule: the share of
+these requests that have the rule; tokens sent (bytes of the requests divided by 4). Settings are the framework's
+defaults, with the window where it asks for one. A fixed text stands for every summary that a model is asked for.
 """
 
 import importlib
 import pathlib
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -29,6 +30,16 @@ RULE = "Never delete anything in the folder harbor/archive."
 TASK = "Read all pages. " + "The harbor keeps a log for each day. " * 40 + RULE + " Most days are quiet." * 60
 SUMMARY = "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
 
+
+def read_varied_page(number: int) -> str:
+    """A page without repeated lines, with a fact in its first line and one in the middle that no other page has."""
+    chance = random.Random(number)
+    words = "wind tide crane berth pilot cargo rope anchor fog lamp buoy quay harbor ledger sail engine".split()
+    lines = [" ".join(chance.choices(words, k=8)) + f" {chance.randrange(10_000)}." for _ in range(56)]
+    first, middle = f"Page {number}: the code is K{number:04d}.", f"At noon the ship S{number:04d} came in."
+    return "\n".join([first, *lines[:28], middle, *lines[28:], ""])
+
+
 Run = Callable[[Fake, pathlib.Path], Any]
 
 
@@ -36,7 +47,8 @@ class Figures(NamedTuple):
     requests: int
     refused: int
     is_finished: bool
-    far_codes: str
+    first_lines: str
+    deep_lines: str
     rule: str
     tokens: int
 
@@ -51,7 +63,7 @@ def measure_run(run: Run, wire: str, make_task: Callable[..., LongTask]) -> Figu
             left[len(fake.seen) - 1] = len(task.left)
         return task(body) if has_tools else SUMMARY
 
-    finished, codes, rules = False, list[float](), list[bool]()
+    finished, firsts, deeps, rules = False, list[float](), list[float](), list[bool]()
     with run_provider(wire, script, WINDOW) as fake, tempfile.TemporaryDirectory() as folder:
         try:
             finished = FINAL_ANSWER in str(run(fake, pathlib.Path(folder)))
@@ -62,12 +74,15 @@ def measure_run(run: Run, wire: str, make_task: Callable[..., LongTask]) -> Figu
             far = read - PAGES_IN_HALF_A_WINDOW
             if read < 2 * PAGES_IN_HALF_A_WINDOW:
                 continue
-            codes.append(sum(f"K{page:04d}" in text for page in range(far)) / far)
+            firsts.append(sum(f"the code is K{page:04d}" in text for page in range(far)) / far)
+            deeps.append(sum(f"the ship S{page:04d}" in text for page in range(far)) / far)
             rules.append(RULE in text)
         tokens = sum(len(seen.raw) for seen in fake.seen) // 4
+        for text in fake.refused[:1]:
+            print(f"    refused: {text[:200]}", file=sys.stderr)
         refused = len(fake.refused)
         requests = len(fake.seen)
-    return Figures(requests, refused, finished, _mean(codes), _mean(rules), tokens)
+    return Figures(requests, refused, finished, _mean(firsts), _mean(deeps), _mean(rules), tokens)
 
 
 def _mean(values: list[Any]) -> str:
@@ -209,12 +224,13 @@ CONTENDERS = {
 def main() -> int:
     name = sys.argv[1]
     tests = importlib.import_module(f"tests.integrations.test_{name}")
+    tests.read_page = read_varied_page  # the tools of these modules read their pages with it
     wire = "openai_responses" if name == "openai_agents" else "openai_chat"
     make_task = tests.SubmittingTask if name == "inspect_ai" else LongTask
     for contender, run in CONTENDERS[name](tests):
         found = measure_run(run, wire, make_task)
         finished = "yes" if found.is_finished else "no"
-        shares = f"{found.far_codes} | {found.rule}"
+        shares = f"{found.first_lines} | {found.deep_lines} | {found.rule}"
         print(
             f"| {name} | {contender} | {found.requests} | {found.refused} | {finished} | {shares} | {found.tokens:,} |",
             flush=True,

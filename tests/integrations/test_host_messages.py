@@ -245,6 +245,20 @@ def test_a_thread_goes_on_when_it_is_opened_again(tmp_path: Path) -> None:
     again.close()
 
 
+def test_recall_has_what_another_program_logged_meanwhile(tmp_path: Path) -> None:
+    """This is how a loop with a managed client gives its model the tool."""
+    preparer, reader = CallPreparer(TurnFormat(), tmp_path, window=8_000), ThreadSessions(tmp_path)
+    hosts = [turn("user", Text("the teapot is red"))]
+    preparer.prepare("t", hosts, model="gpt-4o")
+    assert "the teapot is red" in reader.recall("t", "teapot")
+    hosts += [turn("assistant", Text("yes")), turn("user", Text("the zebra is blue"))]
+    preparer.prepare("t", hosts, model="gpt-4o")
+    assert "the zebra is blue" in reader.recall("t", "zebra")
+    assert reader.recall("unknown", "zebra")
+    preparer.threads.close()
+    reader.close()
+
+
 @pytest.mark.parametrize(
     ("block", "kind"),
     [
