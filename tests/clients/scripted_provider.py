@@ -38,6 +38,7 @@ class ScriptedProvider:
     """`script(step)` is the shell command of a step, or None for the end. `refuse_at`: these steps are refused once as
     too long. `window` is in tokens, counted on the bytes of the request. At `recall_at` the model recalls the word
     `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
+    `recall_name` is the tool for it; one of the client need not be declared, because Claude Code defers such tools.
     `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep.
     """
 
@@ -49,12 +50,14 @@ class ScriptedProvider:
         refuse_at: tuple[int, ...] = (),
         recall_at: tuple[int, ...] = (),
         recalled_word: str = "",
+        recall_name: str = "recall",
         agents: int = 0,
     ) -> None:
         self._agents = agents
         self._script = script
         self._recall_at = recall_at
         self._recalled_word = recalled_word
+        self._recall_name = recall_name
         self.recalled: dict[str, str] = {}
         self._window = window
         self._refuse_at = set(refuse_at)
@@ -156,9 +159,10 @@ class ScriptedProvider:
     def _add_recall(self, step: int, call: Call, raw: bytes, body: Json) -> tuple[Call, ...]:
         self.recalled |= _find_recalled(body)
         ident = f"toolu_recall_{step}"
-        if step not in self._recall_at or ident in raw.decode() or "recall" not in _tool_schemas(body):
+        is_there = self._recall_name in (_tool_schemas(body) if self._recall_name == "recall" else raw.decode())
+        if step not in self._recall_at or ident in raw.decode() or not is_there:
             return (call,)
-        recall = Call(ident, "recall", msgspec.json.encode({"what": self._recalled_word}).decode())
+        recall = Call(ident, self._recall_name, msgspec.json.encode({"what": self._recalled_word}).decode())
         return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:

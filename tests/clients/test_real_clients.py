@@ -73,10 +73,10 @@ CLAUDE_SETTINGS = {
 }
 
 
-async def run_claude(running: Running, home: Path) -> str:
+async def run_claude(running: Running, home: Path, *options: str) -> str:
     command = [str(needs("claude")), "-p", TASK, "--dangerously-skip-permissions", "--output-format", "json"]
     return await run_client(
-        command,
+        [*command, *options],
         home,
         ANTHROPIC_BASE_URL=running.url,
         ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
@@ -192,6 +192,41 @@ def test_a_short_task_is_forwarded_byte_for_byte(client: str, tmp_path: Path) ->
         assert provider.steps[-1] == 3
         assert len(provider.bodies) >= 4
         assert len(names) == 1
+
+    asyncio.run(run())
+
+
+def test_claude_code_recalls_with_the_mcp_server(tmp_path: Path) -> None:
+    """The notes in the view name the tool as Claude Code lists it, and its call reads what left the view."""
+    needs("claude")
+    home, tool = tmp_path / "home", "mcp__tidegate__recall"
+    home.mkdir()
+    command = {
+        "command": sys.executable,
+        "args": ["-m", "tidegate", "mcp", "--session", "tea", "--data", str(tmp_path / "data")],
+    }
+    servers = json.dumps({"mcpServers": {"tidegate": command}})
+
+    async def run() -> None:
+        async with ScriptedProvider(
+            script(STEPS),  # type: ignore[arg-type]
+            window=32_000,
+            recall_at=(STEPS * 2 // 3,),
+            recalled_word="teapot",
+            recall_name=tool,
+        ) as provider:
+            upstream = Upstream("anthropic", "anthropic", provider.url)
+            async with run_gateway(tmp_path / "data", upstream, window=32_000, recall_tool=tool) as running:
+                named = running._replace(url=f"{running.url}/s/tea")
+                output = await run_claude(named, home, "--mcp-config", servers)
+        assert "All steps are done." in output
+        assert provider.refused == [], "an overflow happened upstream"
+        assert provider.faults == []
+        assert provider.recalled
+        assert all(FACT in text for text in provider.recalled.values()), provider.recalled
+        last = provider.seen[-1].raw.decode()
+        assert re.search(rf"{tool} m\d+", last), "the notes name the tool of the client"
+        assert not re.search(r"(?<!_)\brecall m\d+", last), "and no other"
 
     asyncio.run(run())
 

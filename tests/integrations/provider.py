@@ -32,11 +32,12 @@ class LongTask:
         self._thinking = thinking
         self._name = name
         self._requests = start
+        self.prefix = "call"
 
     def __call__(self, body: dict[str, Any]) -> Step:
         self._requests += 1
         now, self.left = self.left[: self._parallel], self.left[self._parallel :]
-        calls = tuple(Call(f"call_{number}", self._name, f'{{"number":{number}}}') for number in now)
+        calls = tuple(Call(f"{self.prefix}_{number}", self._name, f'{{"number":{number}}}') for number in now)
         thinking = self._thinking if calls else ""
         return ScriptedAnswer(
             text="" if calls else FINAL_ANSWER,

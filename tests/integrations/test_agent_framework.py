@@ -1,9 +1,6 @@
 """Agents of Microsoft Agent Framework with the middleware, against the strict fake provider."""
 
 import asyncio
-import os  # noqa: F401 - for the program below
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,11 @@ from openai import AsyncOpenAI
 
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.agent_framework import TidegateMiddleware
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
-
-WINDOW = 16_000
 
 
 def read(number: int) -> str:
@@ -157,43 +153,33 @@ def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
     tidegate.threads.close()
 
 
-RESUMED = """
-import json, sys
-from agent_framework import AgentSession, InMemoryHistoryProvider
+KILLED = """
+from agent_framework import AgentSession
 from tests.integrations.test_agent_framework import *
-url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
-saved = folder / "session.json"
+def read(number: int) -> str:
+    "Read a page of the report."
+    return read_or_die(number)
 tidegate = TidegateMiddleware(folder / "data", window=WINDOW)
-session = AgentSession.from_dict(json.loads(saved.read_text())) if saved.exists() else AgentSession(session_id="k")
 async def act(client):
-    agent = make_agent(client, tidegate, context_providers=[InMemoryHistoryProvider()])
-    return await agent.run("Read all pages." if stop else "Is there more?", session=session)
-result = run_agent(url, act)
-saved.write_text(json.dumps(session.to_dict()))
-print(result.text, flush=True)
-os._exit(9 if stop else 0)
+    agent = make_agent(client, tidegate, tools=[read])
+    return (await agent.run("Read all pages.", session=AgentSession(session_id="k"))).text
+print(run_agent(url, act))
+tidegate.threads.close()
 """
 
 
-def test_a_new_process_goes_on(tmp_path: Path) -> None:
-    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    """The framework saves a session after a run, so the run begins again. What was read before is still in the log."""
+    check_killed_run(KILLED, "openai_chat", tmp_path, begins_again=True)
 
-    def script(body: dict[str, Any]) -> Any:
-        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
 
-    with run_provider("openai_chat", script, WINDOW) as fake:
-        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
-        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
-        assert killed.returncode == 9, killed.stderr[-2000:]
-        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert FINAL_ANSWER in done.stdout
-        assert fake.refused == []
-    tidegate = TidegateMiddleware(tmp_path / "data", window=WINDOW)
-    events = list(tidegate.session("k").log.read())
-    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
-    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
-    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW, policy="ai", summarize=True)
+
+    async def act(client: AsyncOpenAI) -> str:
+        return (await make_agent(client, tidegate).run("Read all pages.")).text
+
+    check_summaries(lambda fake: str(run_agent(fake.url, act)), "openai_chat")
     tidegate.threads.close()
 
 

@@ -16,12 +16,12 @@ from google.genai import types
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.google_adk import TidegatePlugin
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-WINDOW = 16_000
 # The framework does not close its HTTP clients.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -73,16 +73,16 @@ def results_of(events: list[Any]) -> list[Any]:
 
 def test_a_long_run_fits_and_the_events_stay_complete(tmp_path: Path) -> None:
     tidegate = TidegatePlugin(tmp_path, window=WINDOW)
-    with run_provider("gemini", LongTask(120, parallel=2), WINDOW) as fake:
+    with run_provider("gemini", LongTask(200, parallel=2), WINDOW) as fake:
         agent = LlmAgent(name="reader", model=make_model(fake), tools=[read], instruction="Be brief.")
         texts, events = asyncio.run(run(agent, [tidegate], "long"))
         assert fake.refused == []
-        assert len(fake.seen) == 61
+        assert len(fake.seen) == 101
     assert texts[-1] == FINAL_ANSWER
-    assert results_of(events) == [read_page(number) for number in range(120)]
-    for number in (0, 40, 119):
+    assert results_of(events) == [read_page(number) for number in range(200)]
+    for number in (0, 70, 199):
         assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
-    assert len(usage_reports(tidegate, "long")) == 61
+    assert len(usage_reports(tidegate, "long")) == 101
     assert not [event for event in tidegate.session("long").log.read() if isinstance(event.payload, BranchStarted)]
     tidegate.threads.close()
 
@@ -153,6 +153,48 @@ def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
         _, events = asyncio.run(run(agent, [tidegate], "r"))
         assert fake.refused == []
     assert "K0003" in results_of(events)[-1]
+    tidegate.threads.close()
+
+
+KILLED = """
+from google.adk.apps import ResumabilityConfig
+from google.adk.runners import Runner
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from tests.integrations.test_google_adk import *
+def read(number: int) -> str:
+    "Read a page of the report."
+    return read_or_die(number)
+async def main():
+    service = SqliteSessionService(str(folder / "sessions.db"))
+    named = {"user_id": "me", "session_id": "k"}
+    known = await service.get_session(app_name="app", **named)
+    agent = LlmAgent(name="reader", model=Gemini(model="gemini-2.5-flash", base_url=url), tools=[read])
+    tidegate, resumable = TidegatePlugin(folder / "data", window=WINDOW), ResumabilityConfig(is_resumable=True)
+    app = App(name="app", root_agent=agent, plugins=[tidegate], resumability_config=resumable)
+    runner = Runner(app=app, session_service=service)
+    if known is None:
+        await service.create_session(app_name="app", **named)
+        given = {"new_message": types.Content(role="user", parts=[types.Part(text=question)])}
+    else:
+        given = {"invocation_id": known.events[-1].invocation_id}
+    async for event in runner.run_async(**named, **given, run_config=RunConfig(max_llm_calls=1000)):
+        print(*(part.text or "" for part in (event.content.parts if event.content else None) or ()))
+asyncio.run(main())
+"""
+
+
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    check_killed_run(KILLED, "gemini", tmp_path)
+
+
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW, policy="ai", summarize=True)
+
+    def run_summarized(fake: Fake) -> str:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
+        return str(asyncio.run(run(agent, [tidegate], "s"))[0][-1])
+
+    check_summaries(run_summarized, "gemini")
     tidegate.threads.close()
 
 

@@ -93,6 +93,22 @@ def test_a_result_that_left_is_left_out_of_its_message() -> None:
     assert sent[2]["parts"] == [RESULTS["parts"][1]]
 
 
+def test_inserted_results_are_joined_where_results_are_part_of_user_messages() -> None:
+    """A run was interrupted: its calls have no results, and the user went on."""
+
+    class UserResults(TurnFormat):
+        results_are_user = True
+
+    hosts = [HELLO, CALLS, turn("user", Text("Go on."))]
+    missing = [Message("tool", (Result(ident, (Text("no result"),)),)) for ident in ("a", "b")]
+    items = HostReader(UserResults()).read(hosts)
+    kept = [Shown("kept", item, item.message, True) for item in items]
+    inserted: list[Shown[Any]] = [Shown("inserted", None, message, True) for message in missing]
+    sent = write_view(UserResults(), hosts, request_of(*kept[:2], *inserted, kept[2]))
+    assert [each["role"] for each in sent] == ["user", "assistant", "user"]
+    assert sent[2]["parts"] == [*(message.parts[0] for message in missing), Text("Go on.")]
+
+
 def test_an_inserted_note_is_joined_with_the_user_message_beside_it() -> None:
     """Some servers want the sides to alternate."""
     note = Message("user", (Text("a note"),), kind="note")
@@ -227,6 +243,20 @@ def test_a_thread_goes_on_when_it_is_opened_again(tmp_path: Path) -> None:
     again = ThreadSessions(tmp_path, window=8_000)
     assert again.session("t").log.head == head, "nothing was added twice"
     again.close()
+
+
+def test_recall_has_what_another_program_logged_meanwhile(tmp_path: Path) -> None:
+    """This is how a loop with a managed client gives its model the tool."""
+    preparer, reader = CallPreparer(TurnFormat(), tmp_path, window=8_000), ThreadSessions(tmp_path)
+    hosts = [turn("user", Text("the teapot is red"))]
+    preparer.prepare("t", hosts, model="gpt-4o")
+    assert "the teapot is red" in reader.recall("t", "teapot")
+    hosts += [turn("assistant", Text("yes")), turn("user", Text("the zebra is blue"))]
+    preparer.prepare("t", hosts, model="gpt-4o")
+    assert "the zebra is blue" in reader.recall("t", "zebra")
+    assert reader.recall("unknown", "zebra")
+    preparer.threads.close()
+    reader.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The react agent of inspect_ai with the compaction strategy, against the strict fake provider."""
 
+import gc
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,19 @@ from inspect_ai.tool import Tool, tool
 from tests.fake.server import Fake
 from tests.integrations.examples import EXAMPLES
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
+from tests.integrations.shared_checks import WINDOW, ResumedTask, check_killed_run, check_summaries
 from tidegate.core.messages import Call
 from tidegate.integrations.inspect_ai import TidegateCompaction
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-WINDOW = 16_000
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the framework's own programs
+
+
+@pytest.fixture(autouse=True)
+def _collect_streams() -> Iterator[None]:
+    """The framework does not close all of its streams; they are collected here, where that is no error."""
+    yield
+    gc.collect()
 
 
 @modelapi(name="loopback")
@@ -54,8 +63,12 @@ class SubmittingTask(LongTask):
         return ScriptedAnswer(calls=(Call("done", "submit", '{"answer":"All pages are read."}'),), number=999)
 
 
-def run_task(task: Task, fake: Fake, folder: Path) -> Any:
-    model = {"model": "loopback/local/gpt-4o", "model_base_url": fake.url, "model_args": {"api_key": KEY}}
+class ResumedSubmittingTask(SubmittingTask, ResumedTask):
+    """The same for a run that begins again."""
+
+
+def run_task(task: Task, url: str, folder: Path) -> Any:
+    model = {"model": "loopback/local/gpt-4o", "model_base_url": url, "model_args": {"api_key": KEY}}
     logs = run_eval(task, **model, log_dir=str(folder / "logs"), display="none", score=False, max_retries=0)
     assert logs[0].status == "success", logs[0].error
     assert logs[0].samples
@@ -70,13 +83,13 @@ def results_of(sample: Any) -> list[str]:
 
 def test_a_long_run_fits_and_the_messages_stay_complete(tmp_path: Path) -> None:
     tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000, session="long")
-    with run_provider("openai_chat", SubmittingTask(100, parallel=2), WINDOW) as fake:
+    with run_provider("openai_chat", SubmittingTask(200, parallel=2), WINDOW) as fake:
         task = Task(dataset=[Sample(input="Read all pages.")], solver=react(tools=[read()], compaction=tidegate))
-        sample = run_task(task, fake, tmp_path)
+        sample = run_task(task, fake.url, tmp_path)
         assert fake.refused == []
     assert sample.output.completion.strip().endswith("All pages are read.")
-    assert results_of(sample) == [read_page(number) for number in range(100)]
-    for number in (0, 30, 60):
+    assert results_of(sample) == [read_page(number) for number in range(200)]
+    for number in (0, 70, 150):
         assert f"K{number:04d}" in tidegate.threads.recall("long", f"K{number:04d}")
     tidegate.threads.close()
 
@@ -86,7 +99,7 @@ def test_below_the_threshold_nothing_changes(tmp_path: Path) -> None:
     for compaction in (None, TidegateCompaction(tmp_path / "data", threshold=WINDOW)):
         with run_provider("openai_chat", SubmittingTask(4)) as fake:
             solver = react(tools=[read()], compaction=compaction)
-            run_task(Task(dataset=[Sample(input="Read all pages.")], solver=solver), fake, tmp_path)
+            run_task(Task(dataset=[Sample(input="Read all pages.")], solver=solver), fake.url, tmp_path)
             bodies.append([seen.body["messages"] for seen in fake.seen])
     assert bodies[0] == bodies[1]
 
@@ -104,7 +117,7 @@ def test_samples_that_run_at_the_same_time_have_sessions_of_their_own(tmp_path: 
 
     with run_provider("openai_chat", script, WINDOW) as fake:
         samples = [Sample(input=f"Read all pages for {name}.") for name in ("Ann", "Ben")]
-        run_task(Task(dataset=samples, solver=react(tools=[read()], compaction=tidegate)), fake, tmp_path)
+        run_task(Task(dataset=samples, solver=react(tools=[read()], compaction=tidegate)), fake.url, tmp_path)
         assert fake.refused == []
     names = [info.name for info in tidegate.threads.data.store.sessions()]
     assert len(names) == 2
@@ -122,10 +135,46 @@ def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
 
     with run_provider("openai_chat", script, WINDOW) as fake:
         solver = react(tools=[read(), tidegate.recall_tool().as_tool()], compaction=tidegate)
-        sample = run_task(Task(dataset=[Sample(input="Read all pages.")], solver=solver), fake, tmp_path)
+        sample = run_task(Task(dataset=[Sample(input="Read all pages.")], solver=solver), fake.url, tmp_path)
         assert fake.refused == []
     recalled = next(m for m in sample.messages if isinstance(m, ChatMessageTool) and m.tool_call_id == "recalled")
     assert "K0003" in recalled.text
+    tidegate.threads.close()
+
+
+KILLED = """
+from tests.integrations.test_inspect_ai import *
+@tool
+def read():
+    async def execute(number: int) -> str:
+        \'\'\'Read a page of the report.
+
+        Args:
+            number: the number of the page
+        \'\'\'
+        return read_or_die(number)
+    return execute
+tidegate = TidegateCompaction(folder / "data", threshold=WINDOW - 2_000, session="k")
+solver = react(tools=[read()], compaction=tidegate)
+sample = run_task(Task(dataset=[Sample(input="Read all pages.")], solver=solver), url, folder)
+print(sample.output.completion)
+"""
+
+
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    """The framework begins a sample again. What was read before is still in the log."""
+    check_killed_run(KILLED, "openai_chat", tmp_path, begins_again=True, unlogged=20, task=ResumedSubmittingTask())
+
+
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000, session="s", policy="ai", summarize=True)
+
+    def run(fake: Fake) -> str:
+        solver = react(tools=[read()], compaction=tidegate)
+        task = Task(dataset=[Sample(input="Read all pages.")], solver=solver)
+        return str(run_task(task, fake.url, tmp_path).output.completion)
+
+    check_summaries(run, "openai_chat", SubmittingTask(60, parallel=2))
     tidegate.threads.close()
 
 
@@ -137,6 +186,6 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     with run_provider("openai_chat", SubmittingTask(40, parallel=2), 18_000) as fake:
-        sample = run_task(example.report(), fake, tmp_path)
+        sample = run_task(example.report(), fake.url, tmp_path)
         assert fake.refused == []
     assert len(results_of(sample)) == 40

@@ -1,9 +1,6 @@
 """LangChain's own agent with the middleware, against the strict fake provider."""
 
 import asyncio
-import os  # noqa: F401 - for the program below
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +15,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tidegate.core.events import UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.langchain import TidegateMiddleware
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
-
-WINDOW = 16_000
 
 
 @tool
@@ -165,66 +161,35 @@ def test_a_sub_agent_has_a_session_of_its_own(tmp_path: Path) -> None:
     middleware.threads.close()
 
 
-RESUMED = """
-import sys
+KILLED = """
 from langgraph.checkpoint.sqlite import SqliteSaver
 from tests.integrations.test_langchain import *
-url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
-calls = []
 @tool
 def read(number: int) -> str:
     "Read a page of the report."
-    calls.append(number)
-    if stop and number == 24:
-        os._exit(9)  # in the middle of the run
-    return read_page(number)
+    return read_or_die(number)
 with SqliteSaver.from_conn_string(str(folder / "graph.db")) as saver:
     middleware = TidegateMiddleware(folder / "data", window=WINDOW)
     model = ChatOpenAI(model="gpt-4o", base_url=url, api_key=KEY, max_retries=0)
     agent = create_agent(model, [read], middleware=[middleware], checkpointer=saver)
     given = None if agent.get_state(config("k")).values else ask("Read all pages.")
     print(agent.invoke(given, config("k"))["messages"][-1].text)
-    print(calls[0])
     middleware.threads.close()
 """
 
 
 def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
-    with run_provider("openai_chat", LongTask(40, parallel=2), WINDOW) as fake:
-        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
-        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
-        assert killed.returncode == 9, killed.stderr[-2000:]
-        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.split("\n")[:2] in ([FINAL_ANSWER, "24"], [FINAL_ANSWER, "25"])
-        assert fake.refused == []
-    middleware = TidegateMiddleware(tmp_path / "data", window=WINDOW)
-    log = middleware.session("k").log
-    added = [event.payload.message for event in log.read() if isinstance(event.payload, MessageAdded)]
-    assert len([message for message in added if message.role == "tool"]) == 40, "each result is in the log once"
-    assert not [event for event in log.read() if isinstance(event.payload, BranchStarted)]
-    assert "K0001" in middleware.threads.recall("k", "K0001")
-    middleware.threads.close()
+    check_killed_run(KILLED, "openai_chat", tmp_path)
 
 
 def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
     middleware = TidegateMiddleware(tmp_path, window=WINDOW, policy="ai", summarize=True)
-    task = LongTask(60, parallel=2)
-    questions = []
 
-    def script(body: dict[str, Any]) -> Any:
-        if "tools" in body:
-            return task(body)
-        questions.append(body["messages"][-1]["content"])
-        return "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
-
-    with run_provider("openai_chat", script, WINDOW) as fake:
+    def run(fake: Fake) -> str:
         agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
-        result = agent.invoke(ask("Read all pages."), config("s"))
-        assert fake.refused == []
-        assert result["messages"][-1].text == FINAL_ANSWER
-        assert questions
-        assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+        return str(agent.invoke(ask("Read all pages."), config("s"))["messages"][-1].text)
+
+    check_summaries(run, "openai_chat")
     middleware.threads.close()
 
 

@@ -1,9 +1,6 @@
 """The runner of OpenAI Agents with the filter and the session, against the strict fake provider."""
 
 import asyncio
-import os  # noqa: F401 - for the program below
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,12 +20,12 @@ from openai import AsyncOpenAI
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.openai_agents import TidegateFilter, TidegateSession
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-WINDOW = 16_000
 set_tracing_disabled(True)
 
 
@@ -183,41 +180,31 @@ def test_the_session_keeps_items_as_the_framework_expects(tmp_path: Path) -> Non
     asyncio.run(run())
 
 
-RESUMED = """
-import sys
+KILLED = """
 from tests.integrations.test_openai_agents import *
-url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
-tidegate = TidegateFilter(folder, session="k", window=WINDOW)
-session = tidegate.make_session()
+@function_tool
+def read(number: int) -> str:
+    "Read a page of the report."
+    return read_or_die(number)
+tidegate = TidegateFilter(folder / "data", session="k", window=WINDOW)
 client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
-question = "Read all pages." if stop else "Is there more?"
-result = Runner.run_sync(make_agent(client), question, session=session, **options_of(tidegate))
-print(result.final_output)
-if stop:
-    os._exit(9)
+agent = make_agent(client, tools=[read])
+print(Runner.run_sync(agent, question, session=tidegate.make_session(), **options_of(tidegate)).final_output)
 tidegate.threads.close()
 """
 
 
-def test_a_new_process_goes_on(tmp_path: Path) -> None:
-    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    check_killed_run(KILLED, "openai_responses", tmp_path)
 
-    def script(body: dict[str, Any]) -> Any:
-        return second(body) if "Is there more?" in str(body["input"]) else first(body)
 
-    with run_provider("openai_responses", script, WINDOW) as fake:
-        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
-        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
-        assert killed.returncode == 9, killed.stderr[-2000:]
-        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.startswith(FINAL_ANSWER)
-        assert fake.refused == []
-    tidegate = TidegateFilter(tmp_path, session="k", window=WINDOW)
-    events = list(tidegate.session().log.read())
-    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
-    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
-    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path, window=WINDOW, policy="ai", summarize=True)
+
+    def run(fake: Fake) -> str:
+        return str(run_agent(fake, make_agent, "Read all pages.", **options_of(tidegate)).final_output)
+
+    check_summaries(run, "openai_responses")
     tidegate.threads.close()
 
 

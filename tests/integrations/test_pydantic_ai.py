@@ -1,9 +1,6 @@
 """Agents of pydantic-ai with the capability, against the strict fake provider."""
 
 import asyncio
-import os  # noqa: F401 - for the program below
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +18,12 @@ from pydantic_ai.usage import UsageLimits
 
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.pydantic_ai import TidegateCapability
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-WINDOW = 16_000
 NO_LIMIT = UsageLimits(request_limit=None)
 
 
@@ -170,63 +167,39 @@ def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
     tidegate.threads.close()
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateCapability(tmp_path, window=WINDOW, policy="ai", summarize=True)
-    task = LongTask(60, parallel=2)
-
-    def script(body: dict[str, Any]) -> Any:
-        if "tools" in body:
-            return task(body)
-        return "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
-
-    async def act(model: Any) -> Any:
-        agent = Agent(model, tools=[read], capabilities=[tidegate])
-        return await agent.run("Read all pages.", conversation_id="s", usage_limits=NO_LIMIT)
-
-    with run_provider("openai_chat", script, WINDOW) as fake:
-        assert run_agent("openai_chat", fake.url, act).output == FINAL_ANSWER
-        assert fake.refused == []
-        assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
-    tidegate.threads.close()
-
-
-RESUMED = """
-import sys
+KILLED = """
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from tests.integrations.test_pydantic_ai import *
-url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+def read(number: int) -> str:
+    "Read a page of the report."
+    return read_or_die(number)
 saved = folder / "history.json"
-tidegate = TidegateCapability(folder / "data", window=WINDOW)
-model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=url, api_key=KEY))
-agent = Agent(model, tools=[read], capabilities=[tidegate])
-history = ModelMessagesTypeAdapter.validate_json(saved.read_bytes()) if saved.exists() else None
-question = "Read all pages." if stop else "Is there more?"
-result = agent.run_sync(question, message_history=history, conversation_id="k", usage_limits=NO_LIMIT)
-saved.write_bytes(result.all_messages_json())
-print(result.output, flush=True)
-os._exit(9 if stop else 0)
+async def run():
+    tidegate = TidegateCapability(folder / "data", window=WINDOW)
+    model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=url, api_key=KEY))
+    agent = Agent(model, tools=[read], capabilities=[tidegate])
+    history = ModelMessagesTypeAdapter.validate_json(saved.read_bytes()) if saved.exists() else None
+    given = None if history else question
+    async with agent.iter(given, message_history=history, conversation_id="k", usage_limits=NO_LIMIT) as run:
+        async for node in run:
+            saved.write_bytes(ModelMessagesTypeAdapter.dump_json(run.all_messages()))
+    print(run.result.output)
+asyncio.run(run())
 """
 
 
-def test_a_new_process_goes_on(tmp_path: Path) -> None:
-    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    check_killed_run(KILLED, "openai_chat", tmp_path)
 
-    def script(body: dict[str, Any]) -> Any:
-        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
 
-    with run_provider("openai_chat", script, WINDOW) as fake:
-        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
-        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
-        assert killed.returncode == 9, killed.stderr[-2000:]
-        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.startswith(FINAL_ANSWER)
-        assert fake.refused == []
-    tidegate = TidegateCapability(tmp_path / "data", window=WINDOW)
-    events = list(tidegate.session("k").log.read())
-    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
-    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
-    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW, policy="ai", summarize=True)
+
+    async def act(model: Any) -> Any:
+        agent = Agent(model, tools=[read], capabilities=[tidegate])
+        return (await agent.run("Read all pages.", conversation_id="s", usage_limits=NO_LIMIT)).output
+
+    check_summaries(lambda fake: str(run_agent("openai_chat", fake.url, act)), "openai_chat")
     tidegate.threads.close()
 
 

@@ -1,9 +1,6 @@
 """Strands agents with the conversation manager, against the strict fake provider."""
 
 import asyncio
-import os  # noqa: F401 - for the program below
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,11 @@ from tests.fake.server import Fake
 from tests.fake.words import too_long
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tidegate.core.events import BranchStarted, MessageAdded, UsageReported
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.strands import TidegateConversation
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
-
-WINDOW = 16_000
 
 
 @tool
@@ -147,38 +143,27 @@ def test_an_overflow_shrinks_the_view(tmp_path: Path) -> None:
     tidegate.threads.close()
 
 
-RESUMED = """
-import json, sys
+KILLED = """
+from strands.session.file_session_manager import FileSessionManager
 from tests.integrations.test_strands import *
-url, folder, stop = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
-saved = folder / "messages.json"
+@tool
+def read(number: int) -> str:
+    "Read a page of the report."
+    return read_or_die(number)
 tidegate = TidegateConversation(folder / "data", window=WINDOW)
-agent = make_agent(url, tidegate, "k", messages=json.loads(saved.read_text()) if saved.exists() else [])
-print(agent("Read all pages." if stop else "Is there more?"), flush=True)
-saved.write_text(json.dumps(agent.messages))
-os._exit(9 if stop else 0)
+saved = FileSessionManager(session_id="k", storage_dir=str(folder / "saved"))
+print(make_agent(url, tidegate, "k", tools=[read], session_manager=saved)(question))
+tidegate.threads.close()
 """
 
 
-def test_a_new_process_goes_on(tmp_path: Path) -> None:
-    first, second = LongTask(30, parallel=2), LongTask(4, start=100)
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
+    check_killed_run(KILLED, "openai_chat", tmp_path)
 
-    def script(body: dict[str, Any]) -> Any:
-        return second(body) if "Is there more?" in str(body["messages"]) else first(body)
 
-    with run_provider("openai_chat", script, WINDOW) as fake:
-        command = [sys.executable, "-c", RESUMED, fake.url, str(tmp_path)]
-        killed = subprocess.run([*command, "stop"], capture_output=True, text=True, timeout=240, check=False)
-        assert killed.returncode == 9, killed.stderr[-2000:]
-        done = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.startswith(FINAL_ANSWER)
-        assert fake.refused == []
-    tidegate = TidegateConversation(tmp_path / "data", window=WINDOW)
-    events = list(tidegate.session("k").log.read())
-    added = [event.payload.message for event in events if isinstance(event.payload, MessageAdded)]
-    assert len([message for message in added if message.role == "tool"]) == 34, "each result is in the log once"
-    assert not [event for event in events if isinstance(event.payload, BranchStarted)]
+def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW, policy="ai", summarize=True)
+    check_summaries(lambda fake: str(make_agent(fake.url, tidegate, "s")("Read all pages.")), "openai_chat")
     tidegate.threads.close()
 
 

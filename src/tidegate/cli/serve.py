@@ -81,6 +81,13 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="the window of every model")
     add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
     add("--no-recall", action="store_true", help="do not offer models a hidden tool to read back what left the view")
+    add(
+        "--recall-tool",
+        metavar="NAME",
+        default="",
+        help="the client has the tool to read back itself, under this name; with `tidegate mcp` in Claude Code it is"
+        " mcp__tidegate__recall",
+    )
     add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
 
 
@@ -207,6 +214,7 @@ def make_gateway_settings(
         tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
         on_store_failure=options.on_store_failure or written.on_store_failure,
         recall=written.recall and not options.no_recall,
+        recall_tool=options.recall_tool,
         retention_days=written.retention_days,
         max_body=written.max_body,
     )

@@ -262,8 +262,8 @@ class Gateway:
             conversation = self._find_conversation(request, client, create=False)
             if conversation is not None:
                 client = await self._add_recall(conversation, client)
-            elif self._settings.recall:
-                client = offer_recall(client)
+            else:
+                client = self._offer_recall(client)
             shown = conversation.following.preview(client.items) if conversation else None
             if shown is not None and any(each.state != "kept" for each in shown):
                 return write_view(client, shown)
@@ -318,6 +318,11 @@ class Gateway:
     async def _add_recall(self, conversation: Conversation, client: ClientRequest) -> ClientRequest:
         """The request with the hidden exchanges so far, and with the tool if it is switched on."""
         client = await restore_hidden_exchanges(conversation, client)
+        return self._offer_recall(client)
+
+    def _offer_recall(self, client: ClientRequest) -> ClientRequest:
+        if self._settings.recall_tool:
+            return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
         return offer_recall(client) if self._settings.recall else client
 
     async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:

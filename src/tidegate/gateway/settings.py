@@ -48,7 +48,8 @@ class Upstream(msgspec.Struct, frozen=True):
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
 
-    `recall`: offer the model a tool to read back what left the view, which the client does not see.
+    `recall`: offer the model a tool to read back what left the view, which the client does not see. `recall_tool`: the
+    client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
     """
 
@@ -62,6 +63,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[str, ...] = ()
     on_store_failure: StoreFailure = "forward"
     recall: bool = True
+    recall_tool: str = ""
     retention_days: int = 0
     max_body: int = 64_000_000
     max_answer: int = 64_000_000

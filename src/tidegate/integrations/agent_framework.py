@@ -45,8 +45,8 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
         written.contents = blocks
         return written
 
-    def create(self, role: Role, block: Any) -> FrameworkMessage:
-        return FrameworkMessage(role, [block])
+    def create(self, role: Role, blocks: list[Any]) -> FrameworkMessage:
+        return FrameworkMessage(role, blocks)
 
     def read_block(self, block: Content) -> Part:
         if block.type == "text":

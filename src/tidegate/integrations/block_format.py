@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, result_of, text_of
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, text_of
 from tidegate.integrations.host_messages import MessagePiece, PartEdit
 from tidegate.wire.rendering.layout import NO_OUTPUT_TEXT
 
@@ -30,8 +30,8 @@ class BlockFormat(ABC, Generic[HostObject]):
         """A copy of the message with these blocks. The original must not be changed."""
 
     @abstractmethod
-    def create(self, role: Role, block: Any) -> HostObject:
-        """A new message with one block: a text, or a result if the role is "tool"."""
+    def create(self, role: Role, blocks: list[Any]) -> HostObject:
+        """A new message with these blocks: a text, or results if the role is "tool"."""
 
     @abstractmethod
     def read_block(self, block: Any) -> Part:
@@ -81,12 +81,10 @@ class BlockFormat(ABC, Generic[HostObject]):
         return self.write_text(part.text if isinstance(part, Text) else "", old)
 
     def insert(self, message: Message) -> HostObject:
-        result = result_of(message)
-        if result is not None:
-            return self.create("tool", self.write_result(result, None))
-        return self.create(
-            "assistant" if message.role == "assistant" else "user", self.write_text(text_of(message), None)
-        )
+        results = [self.write_result(part, None) for part in message.parts if isinstance(part, Result)]
+        texts = [self.write_text(text_of(message), None)] if text_of(message) or not results else []
+        role: Role = "tool" if results else "assistant" if message.role == "assistant" else "user"
+        return self.create(role, [*results, *texts])
 
 
 def build_result(call_id: str, parts: Iterable[Part], error: bool = False) -> Result:

@@ -43,8 +43,8 @@ class AdkFormat(BlockFormat[types.Content]):
     def copy_with(self, host: types.Content, blocks: list[Any]) -> types.Content:
         return host.model_copy(update={"parts": blocks})
 
-    def create(self, role: Role, block: Any) -> types.Content:
-        return types.Content(role="model" if role == "assistant" else "user", parts=[block])
+    def create(self, role: Role, blocks: list[Any]) -> types.Content:
+        return types.Content(role="model" if role == "assistant" else "user", parts=blocks)
 
     def read_block(self, block: types.Part) -> Part:
         signature = base64.b64encode(block.thought_signature or b"").decode()

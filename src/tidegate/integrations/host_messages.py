@@ -131,7 +131,8 @@ def _has_signed_data(message: Message) -> bool:
 class _Output(NamedTuple, Generic[HostObject]):
     """An object to send: one of the framework's with its parts, or a message of the engine.
 
-    `number` is its number in the framework's list, or -1. `texts` are its parts if it consists of texts alone.
+    `number` is its number in the framework's list, or -1. `movable` are its parts, if they can be
+    sent in the message beside it: texts, and results where these are parts of user messages.
     `unchanged` are adjacent objects of the framework that are sent as they are.
     """
 
@@ -139,7 +140,7 @@ class _Output(NamedTuple, Generic[HostObject]):
     host: HostObject | None
     number: int
     edits: list[PartEdit]
-    texts: tuple[Text, ...]
+    movable: tuple[Part, ...]
     message: Message | None = None
     is_kept: bool = False
     unchanged: Sequence[HostObject] = ()
@@ -210,17 +211,18 @@ def _make_output(
 ) -> _Output[HostObject]:
     first, item = group[0], group[0].item
     parts = [part for shown in group for part in shown.message.parts]
-    texts = tuple(part for part in parts if isinstance(part, Text))
-    texts = texts if len(texts) == len(parts) else ()
-    role = "user" if first.message.role == "system" and item is None else first.message.role
+    is_movable = all(isinstance(part, Text) or (item is None and isinstance(part, Result)) for part in parts)
+    movable = tuple(parts) if is_movable else ()
+    role = first.message.role
     if item is None:
-        return _Output(role, None, -1, [], texts, first.message)
+        side = "user" if role == "system" or (role == "tool" and form.results_are_user) else role
+        return _Output(side, None, -1, [], movable, first.message)
     number = item.host.number
     edits = [edit for shown in group for edit in list_part_edits(shown)]
     roles = {shown.message.role for shown in group}
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
-    return _Output(role if len(roles) == 1 else "mixed", hosts[number], number, edits, texts, is_kept=kept == number)
+    return _Output(role if len(roles) == 1 else "mixed", hosts[number], number, edits, movable, is_kept=kept == number)
 
 
 def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Output[HostObject]]:
@@ -228,22 +230,23 @@ def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Outp
     by_framework = first.number >= 0 and second.number == first.number + 1
     if first.role != second.role or first.role not in ("user", "assistant") or by_framework:
         return [first, second]
-    if first.texts and second.message is None:
-        added = [PartEdit(-1, Text(part.text)) for part in first.texts]
-        return [second._replace(edits=[*added, *second.edits], texts=_add(first, second), is_kept=False)]
-    if second.texts and first.message is None:
-        added = [PartEdit(-1, Text(part.text)) for part in second.texts]
-        return [first._replace(edits=[*first.edits, *added], texts=_add(first, second), is_kept=False)]
-    if first.texts and second.texts:
-        joined = Text("\n\n".join(part.text for part in (*first.texts, *second.texts)))
-        return [
-            first._replace(message=Message(first.message.role, (joined,)) if first.message else None, texts=(joined,))
-        ]
+    movable = (*first.movable, *second.movable) if first.movable and second.movable else ()
+    if first.movable and second.message is None:
+        added = [PartEdit(-1, _without_signature(part)) for part in first.movable]
+        return [second._replace(edits=[*added, *second.edits], movable=movable, is_kept=False)]
+    if second.movable and first.message is None:
+        added = [PartEdit(-1, _without_signature(part)) for part in second.movable]
+        return [first._replace(edits=[*first.edits, *added], movable=movable, is_kept=False)]
+    if movable and first.message:
+        joined = _join_texts(movable)
+        return [first._replace(message=Message(first.message.role, joined), movable=joined)]
     return [first, second]
 
 
-def _add(first: _Output[HostObject], second: _Output[HostObject]) -> tuple[Text, ...]:
-    return (*first.texts, *second.texts) if first.texts and second.texts else ()
+def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The results, and the texts as one."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return (*(part for part in parts if isinstance(part, Result)), *([Text("\n\n".join(texts))] if texts else []))
 
 
 def _write_output(form: MessageFormat[HostObject], output: _Output[HostObject]) -> HostObject:

@@ -79,11 +79,11 @@ class InspectFormat(BlockFormat[ChatMessage]):
             update["tool_calls"] = [block for block in blocks if isinstance(block, ToolCall)] or None
         return host.model_copy(update=update)
 
-    def create(self, role: Role, block: Any) -> ChatMessage:
-        if isinstance(block, ChatMessageTool):
-            return block
+    def create(self, role: Role, blocks: list[Any]) -> ChatMessage:
+        if isinstance(blocks[0], ChatMessageTool):
+            return blocks[0]
         form = ChatMessageAssistant if role == "assistant" else ChatMessageUser
-        return form(content=block.text, metadata={_OWN: True})
+        return form(content=blocks[0].text, metadata={_OWN: True})
 
     def read_block(self, block: Any) -> Part:
         if isinstance(block, ChatMessageTool):

@@ -73,10 +73,10 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         content = [{"type": "text", "text": text}, *media] if media else text
         return old.model_copy(update={"content": content, "artifact": None})
 
-    def create(self, role: Role, block: Any) -> AnyMessage:
-        if isinstance(block, ToolMessage):
-            return block
-        return AIMessage(block["text"]) if role == "assistant" else HumanMessage(block["text"])
+    def create(self, role: Role, blocks: list[Any]) -> AnyMessage:
+        if role == "tool":
+            return blocks[0]
+        return AIMessage(blocks[0]["text"]) if role == "assistant" else HumanMessage(blocks[0]["text"])
 
     def copy_with(self, host: AnyMessage, blocks: list[Any]) -> AnyMessage:
         if isinstance(host, ToolMessage):

@@ -65,8 +65,8 @@ class PydanticAIFormat(BlockFormat[ModelMessage]):
             return replace(host, parts=blocks)
         return replace(host, parts=[*find_fixed_parts(host), *_join_prompts(blocks)])
 
-    def create(self, role: Role, block: Any) -> ModelMessage:
-        return ModelResponse(parts=[block]) if role == "assistant" else ModelRequest(parts=_join_prompts([block]))
+    def create(self, role: Role, blocks: list[Any]) -> ModelMessage:
+        return ModelResponse(parts=blocks) if role == "assistant" else ModelRequest(parts=_join_prompts(blocks))
 
     def read_block(self, block: Any) -> Part:
         if isinstance(block, ToolReturnPart):

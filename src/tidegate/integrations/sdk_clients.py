@@ -14,6 +14,7 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 import logging
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from threading import Lock
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
@@ -23,7 +24,7 @@ from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
-from tidegate.session.managed_request import ClientRequest, read_client_request, write_request
+from tidegate.session.managed_request import ClientRequest, RequestReader, write_request
 from tidegate.wire.splicing.units import HostUnit
 
 Client = TypeVar("Client")
@@ -107,6 +108,8 @@ class _ManagedCalls:
         self._threads = threads
         self._session = session
         self._paths = paths
+        self._reader = RequestReader()
+        self._lock = Lock()  # a client may be used by several threads
 
     def start(self, request: Any) -> "_Exchange | None":
         """Log what is new in a request and compute its view. None: send it as it is."""
@@ -114,7 +117,8 @@ class _ManagedCalls:
         is_signed = request.headers.get("authorization", "").startswith("AWS4-")  # of its bytes
         if not dialect or request.method != "POST" or is_signed:
             return None
-        client = read_client_request(dialect, request.content, "")
+        with self._lock:
+            client = self._reader.read(dialect, request.content, "", self._session)
         if client is None or client.host.reason or not client.items:
             return None
         try:

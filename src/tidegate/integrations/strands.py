@@ -48,8 +48,8 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
     def copy_with(self, host: StrandsMessage, blocks: list[Any]) -> StrandsMessage:
         return {**host, "content": blocks}
 
-    def create(self, role: Role, block: Any) -> StrandsMessage:
-        return {"role": "assistant" if role == "assistant" else "user", "content": [block]}
+    def create(self, role: Role, blocks: list[Any]) -> StrandsMessage:
+        return {"role": "assistant" if role == "assistant" else "user", "content": blocks}
 
     def read_block(self, block: Any) -> Part:
         if "toolUse" in block:
@@ -141,7 +141,9 @@ class TidegateConversation(ConversationManager):
         self, context: InvokeModelContext, next_stage: Callable[[InvokeModelContext], AsyncIterator[Any]]
     ) -> AsyncIterator[Any]:
         async def ask(text: str) -> str:
-            events = context.model.stream([{"role": "user", "content": [{"text": text}]}])
+            question: StrandsMessage = {"role": "user", "content": [{"text": text}]}
+            # with the tools of the agent: the OpenAI model would send an empty list, which the provider refuses
+            events = context.model.stream([question], context.tool_specs)
             deltas = [event["contentBlockDelta"]["delta"] async for event in events if "contentBlockDelta" in event]
             return "".join(delta.get("text", "") for delta in deltas)
 

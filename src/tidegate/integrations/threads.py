@@ -111,8 +111,8 @@ class ThreadSessions:
         return self.follow(thread).session
 
     def recall(self, thread: str, what: str, offset: int = 0) -> str:
-        """The answer of the recall tool: bounded, and never an error."""
-        return recall_text(self.session(thread).log, what, max_chars=RECALL_CHARS, offset=offset).text
+        """The answer of the recall tool: bounded, never an error, and with what others have logged meanwhile."""
+        return recall_text(self.data.open_log(thread), what, max_chars=RECALL_CHARS, offset=offset).text
 
     async def recall_async(self, thread: str, what: str, offset: int = 0) -> str:
         """The same for async code."""

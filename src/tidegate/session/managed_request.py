@@ -4,14 +4,15 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tidegate.core.errors import BadRequest
-from tidegate.core.ledger.recall_pointers import omit_recall_pointers
+from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.blocks import JsonObject
@@ -29,7 +30,8 @@ _LIST_NAMES: Final = ("messages", "input", "contents")
 class ClientRequest(NamedTuple):
     """A request as the client sent it: its bytes (not compressed), its JSON, and its messages.
 
-    With `offers_recall`, `text` has the tool `recall` beside the client's own.
+    With `offers_recall`, `text` has the tool `recall` beside the client's own. `recall_name` is the name of such a tool
+    that the client has itself.
     """
 
     dialect: str
@@ -38,6 +40,7 @@ class ClientRequest(NamedTuple):
     host: HostRequest
     items: list[HostItem[HostUnit]]
     offers_recall: bool = False
+    recall_name: str = ""
 
     @property
     def fixed_part(self) -> FixedPart:
@@ -129,7 +132,8 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     if not followed.is_unchanged:
         text = write_view(client, followed.shown)
     if window:
-        text = lower_output(client.dialect, text, client.body, max(window - followed.tokens, _MIN_OUTPUT))
+        tokens = followed.tokens + _count_longer_names(client.recall_name, text)
+        text = lower_output(client.dialect, text, client.body, max(window - tokens, _MIN_OUTPUT))
     return text if followed.is_unchanged else _check_edited(client, text)
 
 
@@ -140,21 +144,30 @@ def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes
         for each in shown
     ]
     if not client.offers_recall:
-        units = [each._replace(message=_omit_pointers(each.message)) if each.message else each for each in units]
+        change: Callable[[str], str] = omit_recall_pointers
+        if client.recall_name:
+            change = partial(rename_recall_pointers, name=client.recall_name)
+        units = [each._replace(message=_change_texts(each.message, change)) if each.message else each for each in units]
     return write_messages(client.dialect, client.text, units, client.host.fixed_items)
 
 
-def _omit_pointers(message: Message) -> Message:
-    return msgspec.structs.replace(message, parts=tuple(map(_omit_pointers_of, message.parts)))
+def _change_texts(message: Message, change: Callable[[str], str]) -> Message:
+    return msgspec.structs.replace(message, parts=tuple(_change_part(part, change) for part in message.parts))
 
 
-def _omit_pointers_of(part: Part) -> Part:
+def _change_part(part: Part, change: Callable[[str], str]) -> Part:
     if isinstance(part, Text):
-        text = omit_recall_pointers(part.text)
+        text = change(part.text)
         return part if text == part.text else msgspec.structs.replace(part, text=text)
     if isinstance(part, Result):
-        return msgspec.structs.replace(part, parts=tuple(map(_omit_pointers_of, part.parts)))
+        parts = tuple(_change_part(each, change) for each in part.parts)
+        return msgspec.structs.replace(part, parts=parts)
     return part
+
+
+def _count_longer_names(name: str, text: bytes) -> int:
+    """An upper bound of the tokens by which pointers with this name are longer than those that were counted."""
+    return text.count(name.encode()) * (len(name) // 3 + 1) if name else 0
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:

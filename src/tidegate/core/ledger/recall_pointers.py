@@ -80,6 +80,14 @@ def omit_recall_pointers(text: str) -> str:
     return text if text.strip() else "[shortened]"
 
 
+_POINTER: Final = re.compile(rf"\brecall(?= (?:{_TARGET}|shows (?:what was said|it by id)))")
+
+
+def rename_recall_pointers(text: str, name: str) -> str:
+    """A text of the engine for a model that has the tool under another name."""
+    return _POINTER.sub(lambda _: name, text)
+
+
 # --- the note, if no summary or ledger names the range ----------------------------------------------------------------
 
 

@@ -1,0 +1,120 @@
+"""What must hold with every framework: a killed run goes on, and the framework's own model writes summaries."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.fake.server import Fake, Step
+from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
+from tidegate.core.events import BranchStarted, Event, MessageAdded
+from tidegate.core.messages import Result
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.integrations.block_format import render_result_text
+from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT
+
+WINDOW = 16_000
+GO_ON = "Go on with the pages."
+SUMMARY = "Pages of the harbor log were read; each page has a code, page 0 has K0000, page 1 has K0001."
+_PAGES = 40
+_LAST_BEFORE = 24
+
+PROGRAM_HEAD = f"""
+import asyncio, os, signal, sys
+from pathlib import Path
+from tests.integrations.provider import read_page
+url, folder, is_killed = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "stop"
+question = "Read all pages." if is_killed else "{GO_ON}"
+def read_or_die(number):
+    if is_killed and number == {_LAST_BEFORE}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return read_page(number)
+"""
+
+
+class ResumedTask(LongTask):
+    """Asks for the pages that are missing after `GO_ON`, and for all of them in a run that begins again."""
+
+    def __init__(self) -> None:
+        super().__init__(_PAGES, parallel=2)
+        self._has_resumed = False
+
+    def __call__(self, body: dict[str, Any]) -> Step:
+        text = str(body)
+        if GO_ON in text and not self._has_resumed:
+            self._has_resumed = True
+            self.left = list(range(_LAST_BEFORE, _PAGES))
+            self.prefix = "again"
+        elif "call_" not in text and "again_" not in text:
+            self.left = list(range(_PAGES))
+        return super().__call__(body)
+
+
+def check_killed_run(
+    program: str,
+    wire: str,
+    folder: Path,
+    *,
+    begins_again: bool = False,
+    unlogged: int = 0,
+    task: Callable[[dict[str, Any]], Step] | None = None,
+) -> None:
+    """The program is killed while a tool runs. Started again, it gives the final answer, and everything is in the log.
+
+    `begins_again`: the framework saves nothing while a run is under way, so it begins again with the first message.
+    `unlogged`: how many pages at the end of a run may be missing in the log.
+    """
+    with run_provider(wire, task or ResumedTask(), WINDOW) as fake:
+        url = fake.host if wire == "gemini" else fake.url
+        command = [sys.executable, "-c", PROGRAM_HEAD + program, url, str(folder)]
+        killed = run_program([*command, "stop"])
+        assert killed.returncode == -9, killed.stderr[-2000:]
+        assert len(read_pages(folder)) >= _LAST_BEFORE - 2 - unlogged, "what was sent before the kill is in the log"
+        done = run_program([*command, "go"])
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert FINAL_ANSWER in done.stdout
+        assert fake.refused == []
+    pages = read_pages(folder)
+    assert set(pages) >= set(range(_PAGES - unlogged))
+    if not begins_again:
+        assert len(pages) == len(set(pages)), "each page is in the log once"
+        branches = [event for event in read_events(folder) if isinstance(event.payload, BranchStarted)]
+        assert len(branches) < 2, "one at most, before an answer that the framework did not save"
+
+
+def run_program(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "GOOGLE_API_KEY": KEY}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+
+
+def read_events(folder: Path) -> list[Event]:
+    with DataFolder(folder / "data") as data:
+        return list(data.open_conversation("k").log.read())
+
+
+def read_pages(folder: Path) -> list[int]:
+    """The numbers of the pages in the log of the session `k`."""
+    added = [event.payload.message for event in read_events(folder) if isinstance(event.payload, MessageAdded)]
+    results = [part for message in added for part in message.parts if isinstance(part, Result)]
+    texts = [render_result_text(result) for result in results]
+    return [int(text.split(":")[0].split()[-1]) for text in texts if text.startswith("Page ")]
+
+
+def check_summaries(run: Callable[[Fake], str], wire: str, task: LongTask | None = None) -> None:
+    """`run` makes a long run with the policy "ai": the agent's own model is asked for summaries, and they are used."""
+    asked = task or LongTask(60, parallel=2)
+    questions: list[dict[str, Any]] = []
+
+    def script(body: dict[str, Any]) -> Step:
+        if SUMMARY_SYSTEM_PROMPT.splitlines()[0] not in str(body):
+            return asked(body)
+        questions.append(body)
+        return SUMMARY
+
+    with run_provider(wire, script, WINDOW) as fake:
+        assert FINAL_ANSWER in run(fake)
+        assert fake.refused == []
+        assert questions
+        assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
