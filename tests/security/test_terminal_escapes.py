@@ -265,7 +265,7 @@ def test_the_full_screen_app_shows_names_as_text(place: Path) -> None:
             assert controls_in(title) == []
             screens = [stage.text()]
             await stage.press("f2")
-            await stage.sees("next:")
+            await stage.sees("next compaction:")
             screens.append(stage.text())
             await stage.press("escape")
             stage.app.action_sessions()
