@@ -160,7 +160,15 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
 def _connect(path: Path, timeout: float, step: Step) -> Database:
     # mode=rw: a file that has disappeared meanwhile is an error, not a new empty store.
     address = f"file://{quote(os.fsencode(path.absolute()))}?{_choose_mode(path)}"
-    db = sqlite3.connect(address, timeout, 0, None, check_same_thread=False, factory=Database, uri=True)
+    db = sqlite3.connect(
+        address,
+        timeout=timeout,
+        detect_types=0,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=Database,
+        uri=True,
+    )
     db.step = step
     db.text_factory = _decode_text
     db.executescript("".join(f"PRAGMA {setting};" for setting in _SETTINGS)).close()
