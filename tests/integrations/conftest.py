@@ -8,6 +8,7 @@ FRAMEWORKS = {
     "test_google_adk.py": "google.adk",
     "test_inspect_ai.py": "inspect_ai",
     "test_langchain.py": "langchain",
+    "test_mcp_server.py": "mcp",
     "test_openai_agents.py": "agents",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_strands.py": "strands",
