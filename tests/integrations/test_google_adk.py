@@ -1,6 +1,8 @@
 """ADK agents with the plugin, against the strict fake provider."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The `plugins` argument:DeprecationWarning"),  # its own use in AgentTool
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def collect_open_clients() -> Iterator[None]:
+    """Collect them within a test, where their warnings are ignored, and not at the end of all tests."""
+    yield
+    gc.collect()
 
 
 def read(number: int) -> str:
