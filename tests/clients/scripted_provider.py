@@ -166,10 +166,16 @@ class ScriptedProvider:
         return (recall, call) if step == self._recall_at[0] else (recall,)
 
     def _find_step(self, raw: bytes) -> int:
-        """The step after the last one that the request shows; a recall that was answered belongs to its own step."""
-        done = [(kind or text, int(by_id or by_text)) for kind, by_id, text, by_text in _STEP_ID.findall(raw.decode())]
-        kind, number = done[-1] if done else ("step", -1)
-        return number + (kind != "recall")
+        """The step after the last one that the request shows; a recall that was answered belongs to its own step.
+
+        Ids of calls tell it. Texts, which recalled messages have too, count only where no call is shown.
+        """
+        found = _STEP_ID.findall(raw.decode())
+        steps = [int(by_id) for kind, by_id, _, _ in found if kind == "step"]
+        recalls = [int(by_id) for kind, by_id, _, _ in found if kind == "recall"]
+        if not steps and not recalls:
+            return max((int(by_text) for *_, by_text in found if by_text), default=-1) + 1
+        return max([*recalls, max(steps, default=-1) + 1])
 
 
 def _start_agent(body: Json, depth: int) -> ScriptedAnswer:
