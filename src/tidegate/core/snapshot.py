@@ -61,7 +61,7 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     removed_rules: dict[str, int]
 
 
-_SAME_FIELDS = _Frozen.__struct_fields__[2:]
+_SAME_FIELDS = tuple(name for name in _Frozen.__struct_fields__ if name not in ("version", "skip"))
 """The fields that have the same name and type in a View."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)

@@ -46,7 +46,7 @@ from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import (
     ClientRequest,
-    RequestReader,
+    ClientRequestReader,
     write_request,
     write_view,
 )
@@ -104,7 +104,7 @@ class Gateway:
         self._log_line = log_line
         self._upstreams = complete_upstreams(settings.upstreams)
         self._upstream_clients = UpstreamClients(settings, log_line)
-        self._reader = RequestReader(settings.open_sessions)
+        self._reader = ClientRequestReader(settings.open_sessions)
         self._counted_models: set[str] = set()
         self.metrics = Metrics()
         self.activity = SessionActivity()

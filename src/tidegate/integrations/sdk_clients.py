@@ -24,7 +24,7 @@ from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
-from tidegate.session.managed_request import ClientRequest, RequestReader, write_request
+from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.wire.splicing.units import HostUnit
 
 Client = TypeVar("Client")
@@ -108,7 +108,7 @@ class _ManagedCalls:
         self._threads = threads
         self._session = session
         self._paths = paths
-        self._reader = RequestReader()
+        self._reader = ClientRequestReader()
         self._lock = Lock()  # a client may be used by several threads
 
     def start(self, request: Any) -> "_Exchange | None":

@@ -23,7 +23,7 @@ from tidegate.wire.splicing.writer import ShownUnit, write_messages
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
-"""Of the requests that a RequestReader remembers."""
+"""Of the requests that a ClientRequestReader remembers."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
 
 
@@ -66,7 +66,7 @@ class _KnownRequest:
         return self.items
 
 
-class RequestReader:
+class ClientRequestReader:
     """Reads requests. A client sends its whole history with each one: what it repeats is not read again.
 
     It remembers the last request of each conversation, for at most `most` conversations, and within a limit in bytes.
@@ -120,7 +120,7 @@ def _identify_conversation(body: JsonObject) -> str:
 
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
     """Read a single request; None if it is no JSON object."""
-    return RequestReader().read(dialect, text, model)
+    return ClientRequestReader().read(dialect, text, model)
 
 
 def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], window: int | None) -> bytes:

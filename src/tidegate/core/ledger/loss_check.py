@@ -138,7 +138,7 @@ class LossCheck:
         ranges = [make_left_line(min(places), max(places))] if places else []
         return [*self._laid_down, *ranges, *(self._out_of_sight if again else self._missing)]
 
-    def rewritten(self) -> list[LedgerLine]:
+    def list_rewritten(self) -> list[LedgerLine]:
         """All lines of a ledger that is written again: those it has and those it should have, without old to-dos."""
         return drop_old_todos(merge_ledger_lines(self.lines, self.wanted(again=True)), self._known)
 

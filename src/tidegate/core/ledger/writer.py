@@ -250,7 +250,7 @@ def _extend_ledger(
 
 def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
     """One new message in place of all messages of the ledger."""
-    every = join_left_ranges(check.rewritten())
+    every = join_left_ranges(check.list_rewritten())
     some = (
         _fit_lines(every, limit, budget, headed=True, rules=int(limit * MAX_RULES_SHARE))
         if limit >= _MIN_LEDGER_TOKENS

@@ -1,4 +1,4 @@
-"""Counts in words."""
+"""How many of something: a number with its noun in the singular or the plural."""
 
 
 def format_count(count: int, noun: str) -> str:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tests.wire.test_splicing import BODIES, LIST_KEYS
-from tidegate.session.managed_request import ClientRequest, RequestReader
+from tidegate.session.managed_request import ClientRequest, ClientRequestReader
 
 each_dialect = pytest.mark.parametrize("dialect", BODIES)
 
 
 def read_alone(dialect: str, body: dict[str, Any]) -> ClientRequest | None:
-    return RequestReader().read(dialect, json.dumps(body).encode(), "m")
+    return ClientRequestReader().read(dialect, json.dumps(body).encode(), "m")
 
 
 def list_histories(dialect: str) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def list_histories(dialect: str) -> list[dict[str, Any]]:
 
 @each_dialect
 def test_what_a_request_repeats_is_read_the_same(dialect: str) -> None:
-    reader = RequestReader()
+    reader = ClientRequestReader()
     for body in list_histories(dialect):
         text = json.dumps(body).encode()
         assert reader.read(dialect, text, "m") == read_alone(dialect, body)
@@ -41,7 +41,7 @@ def test_what_a_request_repeats_is_read_the_same(dialect: str) -> None:
 
 @each_dialect
 def test_a_known_message_is_not_read_again(dialect: str) -> None:
-    reader = RequestReader()
+    reader = ClientRequestReader()
     text = BODIES[dialect].encode()
     first, second = reader.read(dialect, text, "m"), reader.read(dialect, text, "m")
     assert first is not None
@@ -50,7 +50,7 @@ def test_a_known_message_is_not_read_again(dialect: str) -> None:
 
 
 def test_only_the_newest_conversations_are_remembered() -> None:
-    reader = RequestReader(most=2)
+    reader = ClientRequestReader(most=2)
     text = BODIES["anthropic"].encode()
     first = reader.read("anthropic", text, "m", "a")
     for name in "bc":
@@ -64,4 +64,4 @@ def test_only_the_newest_conversations_are_remembered() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])
 def test_what_is_no_object_is_not_read(text: bytes) -> None:
-    assert RequestReader().read("anthropic", text, "m") is None
+    assert ClientRequestReader().read("anthropic", text, "m") is None
