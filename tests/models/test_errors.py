@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.models.test_error_texts import SHORT, TEXTS, texts
 from tests.models.test_error_texts_held_out import TEXTS as HELD
+from tests.models.test_error_texts_issues import ISSUES
 from tests.models.test_error_texts_more import TEXTS as MORE
 from tests.models.test_error_texts_reported import REPORTED
 from tests.models.test_error_texts_rounds import TEXTS as ROUNDS
@@ -352,7 +353,7 @@ def test_every_way_to_say_it_has_a_text() -> None:
     """A line of the table that no text meets is dead, or was never tried."""
     judged = [
         (text.text, match_error([text.text], text.status))
-        for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS + REPORTED)
+        for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS + REPORTED + ISSUES)
     ]
     for row in ERROR_TABLE:
         met = [text for text, by in judged if by is row]

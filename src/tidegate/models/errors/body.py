@@ -29,11 +29,11 @@ _SENTENCE_KEYS: Final = (
 _NESTED_KEYS: Final = (
     "error errors header message detail details metadata raw upstream_error innererror inner_error cause body"
     " base_resp response incomplete_details promptFeedback violations last_error choices candidates"
-    " args data responseBody response_body"
+    " args data responseBody response_body $metadata"
 ).split()
 _CODE_KEYS: Final = (
-    "code type status reason error_type errorType __type error_code errCode status_code quotaId quotaMetric"
-    " blockReason exception finish_reason finishReason stop_reason"
+    "code type status reason name error_type errorType __type error_code errCode status_code httpStatusCode"
+    " quotaId quotaMetric blockReason exception finish_reason finishReason stop_reason"
 ).split()
 _COUNT_KEYS: Final = ("n_ctx", "n_prompt_tokens")
 _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")

@@ -15,7 +15,7 @@ from tidegate.core.text.secrets import SecretMask
 from tidegate.models.errors.body import ErrorBody, parse_error_body, read_retry_delay
 from tidegate.models.errors.numbers import ErrorNumbers, extract_numbers
 from tidegate.models.errors.rows import ErrorKind
-from tidegate.models.errors.table import STATUS_KINDS, STOP_KINDS, match_error
+from tidegate.models.errors.table import STATUS_KINDS, STOP_KINDS, WRAPPER_ALONE, match_error
 from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.usage import read_usage
 
@@ -205,6 +205,8 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         row = match_error(said.codes_as_words, status)
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
+    if row is not None and row.description == WRAPPER_ALONE and len(said.sentences) > 1:
+        row = None
     if row is None:
         return _classify_status(status or _find_status(said)), ErrorNumbers(), ""
     kind: ErrorKind = row.kind

@@ -52,7 +52,7 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "host": r"\b(?:engine|backend|worker|replica|instance|node|pod|cluster|server|upstream|channel|account)s?\b",
         "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
         "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
-        "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision"
+        "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision(?! api)"
         r"|multi-?modal)",
     }
 )
@@ -68,7 +68,7 @@ EARLY_PATTERNS: Final = (
     ErrorPattern(
         "billing",
         "prepaid money is gone, said with a rate limit's code",
-        r"(?:credits?|balance)<30>(?:depleted|used up)",
+        r"(?:credits?|balance)<30>(?:depleted|used up|exhausted)",
     ),
     ErrorPattern(
         "rate_limit",
@@ -200,7 +200,7 @@ EARLY_PATTERNS: Final = (
         "invalid_history",
         "calls and results do not pair",
         r"""tool_?(?:use|result|calls?)(?:_ids?)?\b
-        tool(?:use|result) blocks?|toolconfig
+        tool(?:use|result) blocks?|toolconfig|tool use concurrency
         tool (?:call )?(?:id|result|output|message|response|arguments)s?\b
         function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:parts?|turn|not|missing|without|must|found)\b
         function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:match|equal|follow|immediately|after|responses)\b
@@ -238,7 +238,7 @@ EARLY_PATTERNS: Final = (
     ErrorPattern(
         "invalid_history",
         "what was sent is not well-formed",
-        r"""(?:not|in)[ -]?valid json(?! payload)|json string|could not parse the json
+        r"""(?:not|in)[ -]?valid json(?! payload| response)|json string|could not parse the json
         (?:failed|unable) to (?:parse|deserialize) (?:the )?(?:request|tool|json|input|messages)
         duplicate (?:item|id|tool)
         previous[_ ]response
@@ -292,7 +292,7 @@ EARLY_PATTERNS: Final = (
         per[ -](?:minute|second|hour|day)\b
         \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
         too many tokens(?:,? (?:please )?wait| processed| per)
-        too many (?:concurrent|people|users)|concurren(?:t requests?|cy)
+        too many (?:concurrent|people|users)|concurrent requests?|(?<!tool use )concurrency
         increased too quickly
         usage[ _]limit|exceeded your(?: \w+){0,3} usage
         (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b

@@ -8,6 +8,8 @@ from typing import Final
 
 from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PATTERN_WORDS, ErrorKind, ErrorPattern
 
+WRAPPER_ALONE: Final = "a gateway says that the provider failed, and nothing else"
+
 ERROR_TABLE: Final = (
     *EARLY_PATTERNS,
     ErrorPattern(
@@ -161,7 +163,6 @@ ERROR_TABLE: Final = (
         error (?:occurred )?(?:while|during) processing|(?:retry|try) your request(?: again)?[,.]
         model runner|runner process|engine (?:is )?dead
         failed_generation|tool_use_failed
-        upstream|provider returned error
         ^internal$""",
     ),
     ErrorPattern(
@@ -175,8 +176,16 @@ ERROR_TABLE: Final = (
         fetch failed|error (?:sending request|decoding response)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
         enotfound|eai_again|name resolution|certificate
-        server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
+        server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)
+        unexpected end of (?:json|file|stream)|invalid json response|premature end""",
     ),
+    ErrorPattern(
+        "server",
+        "a gateway names the provider; with 400 or 422 the words after it count",
+        "upstream|provider returned error",
+        frozenset({400, 422}),
+    ),
+    ErrorPattern("server", WRAPPER_ALONE, r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$"),
     ErrorPattern(
         "invalid_history",
         "a place in the history is named, whatever is wrong with it",
