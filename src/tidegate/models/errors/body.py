@@ -137,8 +137,9 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
         code = fields.get(key)
         if isinstance(code, str):
             _append_unique(said.codes, code[:200], _MAX_LINES)
-        elif isinstance(code, int) and 400 <= code < 600 and said.status is None:
-            said.status = code
+        status = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
+        if isinstance(status, int) and 400 <= status < 600 and said.status is None:
+            said.status = status
     for key in _NESTED_KEYS:
         _read_value(fields.get(key), said, depth - 1)
     for key in _COUNT_KEYS:

@@ -102,7 +102,7 @@ EARLY_PATTERNS: Final = (
         "a limit that the owner of the account set or pays for",
         r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget)[ _]?(?:limit|cap\b)
         reached your specified api usage limits
-        (?:budget|allowance) (?:has been )?exceeded
+        (?:budget|allowance) (?:has been |was )?(?:exceeded|reached)
         exceeded<30>(?:allowance|budget|monthly)
         billing<20>(?:enabled|not active|inactive)
         extra usage
@@ -293,8 +293,8 @@ EARLY_PATTERNS: Final = (
         \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
         too many tokens(?:,? (?:please )?wait| processed| per)
         too many (?:concurrent|people|users)|concurrent requests?|(?<!tool use )concurrency
-        increased too quickly
-        usage[ _]limit|exceeded your(?: \w+){0,3} usage
+        increased too quickly|reached for this month
+        usage[ _]?limit|hit your limit|exceeded your(?: \w+){0,3} usage
         (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b
         please wait before
         frequency limit|slow[ _]?down\b|too (?:fast|frequent)|quota will reset|limit (?:resets?|will reset)

@@ -138,7 +138,8 @@ ERROR_TABLE: Final = (
         api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
         authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
         permission[_ ]?(?:error|denied)|access ?denied
-        security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|please (?:log|sign) ?in\b|\bjwt\b
+        security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|\bjwt\b
+        please (?:log|sign) ?in\b|not (?:logged|signed) in
         organization (?:has been disabled|must be verified)
         account (?:has been |was |is )?(?:disabled|deactivated|banned|on hold)
         (?:unsupported|invalid)(?: \w+)? token type
@@ -160,7 +161,7 @@ ERROR_TABLE: Final = (
         temporar(?:y|ily)(?! failure in name)|try again later
         model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
         \bcrashed\b|is unable to process your request
-        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request(?: again)?[,.]
+        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b
         model runner|runner process|engine (?:is )?dead
         failed_generation|tool_use_failed
         ^internal$""",
@@ -176,7 +177,8 @@ ERROR_TABLE: Final = (
         fetch failed|error (?:sending request|decoding response)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
         enotfound|eai_again|name resolution|certificate
-        server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)
+        server disconnected|peer closed|socket (?:was )?closed
+        incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)
         unexpected end of (?:json|file|stream)|invalid json response|premature end""",
     ),
     ErrorPattern(
