@@ -394,6 +394,24 @@ def test_a_list_with_everything_done_closes_the_items_of_earlier_lists() -> None
     assert drop_old_todos([LedgerLine("open", "m4", "Write the report"), unknown], [done]) == [unknown]
 
 
+def test_an_empty_to_do_list_closes_the_items_of_earlier_lists() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Do all parts."))
+    lists = {0: [{"content": "Write the first part of the report", "status": "pending"}], 50: list[dict[str, str]]()}
+    opened = []
+    for part in range(100):
+        calls = [Call(f"l{part}", "shell", json.dumps({"command": f"make part_{part}"}))]
+        if part in lists:
+            calls.append(Call(f"p{part}", "TodoWrite", json.dumps({"todos": lists[part]})))
+        output = "\n".join(f"part {part} step {step} took {step * 37} ms on the second worker" for step in range(30))
+        for call in calls:
+            session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text(output),)),)))
+        session.prepare()
+        opened.append([line.text for line in parse_ledger(ledger(session)) if line.what == "open"])
+    assert opened[49] == ["Write the first part of the report"]
+    assert opened[99] == []
+
+
 def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> None:
     lines = [
         "- m4..m5 Read src/a.py: 40 lines",

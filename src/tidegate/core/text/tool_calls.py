@@ -201,15 +201,20 @@ def iterate_strings(
 
 
 def is_todo_list(arguments: Any) -> bool:
-    """Whether a call writes a to-do list, as several agents keep one with a tool."""
-    return isinstance(arguments, dict) and isinstance(arguments.get("todos") or arguments.get("plan"), list)
+    """Whether a call writes a to-do list, as several agents keep one with a tool. An empty list clears it."""
+    return _todo_items_of(arguments) is not None
+
+
+def _todo_items_of(arguments: Any) -> list[Any] | None:
+    lists = (arguments.get("todos"), arguments.get("plan")) if isinstance(arguments, dict) else ()
+    found = [items for items in lists if isinstance(items, list)]
+    return max(found, key=len, default=None)
 
 
 def open_todos_of(arguments: Any) -> list[str]:
     """The open items of a to-do list."""
-    items = arguments.get("todos") or arguments.get("plan") if is_todo_list(arguments) else None
     found = []
-    for item in items[:_MAX_TODOS] if isinstance(items, list) else ():
+    for item in (_todo_items_of(arguments) or ())[:_MAX_TODOS]:
         if isinstance(item, dict) and item.get("status") not in _CLOSED_STATUSES:
             text = item.get("content") or item.get("step") or item.get("title")
             if isinstance(text, str) and text:
