@@ -236,7 +236,8 @@ SHELL = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),
 def test_where_nobody_is_there_what_would_be_asked_is_denied(desk: Desk) -> None:
     done = desk.chat("Run it.\n", [SHELL, "I may not."])
     assert "nobody is there to ask" in done.asked[1]
-    assert "* shell failed: Denied" in done.out
+    assert "* shell denied by default: nobody was there to ask" in done.out
+    assert "failed" not in done.out
 
 
 @pytest.mark.parametrize(("typed", "ran"), [("y", True), ("always", True), ("n", False), ("what", False)])

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.tui.conversation.block_renderer import shorten_cells
 
 _MAX_CHOICES: Final = 200
 _MIN_DESCRIPTION_CELLS: Final = 14
@@ -118,6 +119,6 @@ def _format_choice(choice: PickerChoice, width: int) -> Text:
     room = width - min(cell_len(choice.description), _MIN_DESCRIPTION_CELLS) - 4
     name = choice.name
     if choice.description and 1 < room < cell_len(name):
-        name = f"{set_cell_size(name, room - 1).rstrip()}…"
+        name = shorten_cells(name, room)
     text = Text(name, no_wrap=True, overflow="ellipsis", end="")
     return text.append(f"   {choice.description}", style="dim") if choice.description else text

@@ -10,6 +10,7 @@ async function show() {
   const at = { request: -1, change: -1, hover: -1 };
   const page = byId('page');
   const texts = library(data);
+  data.denied.forEach(([call, by]) => denials.set(call, by));
 
   /* --- which one is looked at --- */
   const listeners = { request: [], change: [] };
