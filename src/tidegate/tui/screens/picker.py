@@ -18,6 +18,8 @@ from tidegate.tui.conversation.block_renderer import shorten_cells
 
 _MAX_CHOICES: Final = 200
 _MIN_DESCRIPTION_CELLS: Final = 14
+_MIN_NAME_CELLS: Final = 44
+"""Cells of a name on a wide screen, if its description would fill the row."""
 
 
 class PickerChoice(NamedTuple):
@@ -85,12 +87,21 @@ class Picker(ModalScreen[str | None]):
         if self._accepts_typed and typed and typed not in [each.value for each in found]:
             found.append(PickerChoice(typed, clean_line(typed), "as typed"))
         self.choices, self._shown_query = found, words
+        self._show_choices(0)
+
+    def _show_choices(self, highlighted: int) -> None:
         listed = self.query_one(OptionList)
+        width = listed.size.width - (len(self.choices) > listed.size.height)  # one cell for the scrollbar
         listed.clear_options()
         listed.add_options(
-            [Option(_format_choice(each, listed.size.width), id=str(place)) for place, each in enumerate(found)]
+            [Option(_format_choice(each, width), id=str(place)) for place, each in enumerate(self.choices)]
         )
-        listed.highlighted = 0 if found else None
+        listed.highlighted = highlighted if self.choices else None
+
+    def on_resize(self) -> None:
+        """Cut the names again for the new width."""
+        if self.choices:
+            self.call_after_refresh(self._show_choices, self.query_one(OptionList).highlighted or 0)
 
     def action_move(self, step: int) -> None:
         listed = self.query_one(OptionList)
@@ -115,8 +126,9 @@ class Picker(ModalScreen[str | None]):
 
 
 def _format_choice(choice: PickerChoice, width: int) -> Text:
-    """Return the row of a choice. On a narrow screen the name is cut so that the start of the description is seen."""
-    room = width - min(cell_len(choice.description), _MIN_DESCRIPTION_CELLS) - 4
+    """Return the row of a choice. The name is cut so that the description is seen, on a narrow screen its start."""
+    described = cell_len(choice.description)
+    room = max(width - described - 3, min(_MIN_NAME_CELLS, width - min(described, _MIN_DESCRIPTION_CELLS) - 3))
     name = choice.name
     if choice.description and 1 < room < cell_len(name):
         name = shorten_cells(name, room)
