@@ -203,7 +203,10 @@ def test_a_failed_turn_is_told_and_the_next_one_goes_on(desk: Desk) -> None:
 
 def test_an_answer_that_was_cut_is_told(desk: Desk) -> None:
     done = desk.chat("Why?\n", [ScriptedAnswer(text="Because", stop="length")])
-    assert (done.status, done.err) == (1, "tidegate: The answer reached its maximum length and was cut.\n")
+    assert (done.status, done.err) == (
+        1,
+        "tidegate: The answer reached its maximum length and was cut. Ask the model to go on.\n",
+    )
 
 
 def test_compactions_are_told(desk: Desk) -> None:

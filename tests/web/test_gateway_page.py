@@ -232,6 +232,16 @@ def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: 
         assert looked.said == []
 
 
+def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: LiveGateway) -> None:
+    with visiting(browser, gateway) as looked:
+        looked.page.route("**/ui/api/**", lambda route: route.fulfill(status=500, json={}))
+        looked.page.goto(gateway.url + session_path("short"))
+        looked.page.wait_for_selector("#live:has-text('The gateway answered 500. Load the page again')")
+        looked.page.unroute("**/ui/api/**")
+        looked.page.reload()
+        looked.page.wait_for_selector("#live.on:text-is('live')")
+
+
 def test_a_denied_call_of_a_chat_says_who_denied_it(browser: Any, gateway: LiveGateway) -> None:
     with gateway.running.data.open(SCOPE + "denied", "gpt-4o") as session:
         deny_and_run(session)
