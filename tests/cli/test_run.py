@@ -166,6 +166,34 @@ def test_json_lines_tell_all_that_happens(desk: Desk) -> None:
     desk.serve([read, "I do not know.", "No."], act)
 
 
+@pytest.mark.parametrize(
+    ("rules", "by"),
+    [
+        ("", "default: nobody was there to ask"),
+        ("capabilities: {tools: {shell: deny}}", "the rule for shell"),
+        ("capabilities: {default_policy: deny}", "the default for tools without a rule"),
+    ],
+)
+def test_a_denied_call_is_shown_with_its_reason_by_every_command(desk: Desk, rules: str, by: str) -> None:
+    shell = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "ls"}'),))
+    desk.configure(f"{CONFIG}{rules}\n")
+
+    async def act(server: Fake) -> None:
+        ran = await desk.run("run", "--json", "--session", "build", "List the files.")
+        ended = next(line for line in ran.lines if line["type"] == "ended")
+        assert (ended["error"], ended["denied_by"]) == (True, by)
+        assert "Denied" in ended["text"]
+        assert "by no rule" not in ended["text"]
+        assert f"shell: denied by {by}; it was not run" in (await desk.run("show", "build")).out
+        traced = [line for line in (await desk.run("trace", "build")).lines if line["event"] == "tool_denied"]
+        assert [(line["call"], line["name"], line["why"]) for line in traced] == [("c1", "shell", f"denied by {by}")]
+        await desk.run("export", "build", "build.tidegate")
+        await desk.run("import", "build.tidegate", "--as", "copy")
+        assert f"shell: denied by {by}; it was not run" in (await desk.run("show", "copy")).out
+
+    desk.serve([shell, "I may not."], act)
+
+
 def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:
     async def act(server: Fake) -> None:
         ran = await desk.run("run", "Hello.", "--json")

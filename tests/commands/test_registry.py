@@ -69,7 +69,10 @@ def test_what_is_nothing_like_a_command() -> None:
 
 def test_what_fails_is_an_answer() -> None:
     assert answer("/refuse") == CommandAnswer("No. Ask again.", True)
-    assert answer("/fail secret words") == CommandAnswer("/fail failed: ZeroDivisionError.", True)
+    assert answer("/fail secret words") == CommandAnswer(
+        "/fail failed: ZeroDivisionError. Try it again; /help fail shows how it is used.", True
+    )
+    assert answer("/help zzzzzzzz").text == "There is no command zzzzzzzz. /help lists the commands."
 
 
 def test_completion() -> None:

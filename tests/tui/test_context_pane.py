@@ -180,3 +180,17 @@ def test_a_shortened_message_is_told_on_the_scale_of_its_size() -> None:
     assert piece.tokens > 1.5 * ours
     assert piece.original_tokens > 1.5 * whole
     assert f"shortened from {piece.original_tokens:,} tokens" in piece.reason
+
+
+def test_on_a_wide_screen_the_figures_stay_near_the_names(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with on_stage(tmp_path, ["Yes."], size=(140, 40)) as stage:
+            await stage.say("One.")
+            await stage.idle()
+            await stage.press("f2")
+            await stage.sees("next compaction:")
+            header = next(line for line in stage.lines() if "share" in line and "a call" in line)
+            assert header.rstrip().endswith("a call")
+            assert len(header.rstrip()) < 90
+
+    played(play)

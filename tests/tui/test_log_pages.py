@@ -46,6 +46,17 @@ def talk(turns: int) -> Counted:
     return log
 
 
+def denied_talk(calls: int) -> MemoryLog:
+    """Each call is denied: a note says so between the call and its result."""
+    log = MemoryLog()
+    for number in range(calls):
+        at = number * 3
+        log.append(said(at + 1, Message("assistant", (Call("c", "shell", '{"command": "ls"}'),))))
+        log.append(Event(at + 2, 0.0, NoteAdded("denied", '{"call_id": "c", "tool": "shell", "by": "you"}')))
+        log.append(said(at + 3, Message("tool", (Result("c", (Text(f"not run {number}"),), error=True),))))
+    return log
+
+
 def draw(block: TranscriptBlock) -> list[Strip]:
     return [Strip.blank(10)] * (1 if block.is_card else 3)
 
@@ -175,3 +186,18 @@ def test_what_others_wrote_meanwhile_is_read_too() -> None:
     log.append(mine)
     window.add_event(mine)
     assert texts(window)[-2:] == ["theirs", "mine"]
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 5])
+def test_a_denial_is_part_of_its_call_wherever_a_page_begins(first: int) -> None:
+    log = denied_talk(4)
+    page = LogPager(lambda: log).read_before(first + 7, 1)
+    assert [row.block.denied_by for row in page.rows if row.block.kind == "call"]
+    assert {row.block.kind for row in page.rows} == {"call"}
+    window = held(log)
+    window.show_start(1)
+    while not window.at_tail:
+        window.load_after(1)
+    assert [(each.block.failure, each.block.result) for each in window.rows] == [
+        ("denied by you", f"not run {number}") for number in range(4)
+    ]

@@ -203,7 +203,10 @@ def test_a_failed_turn_is_told_and_the_next_one_goes_on(desk: Desk) -> None:
 
 def test_an_answer_that_was_cut_is_told(desk: Desk) -> None:
     done = desk.chat("Why?\n", [ScriptedAnswer(text="Because", stop="length")])
-    assert (done.status, done.err) == (1, "tidegate: The answer reached its maximum length and was cut.\n")
+    assert (done.status, done.err) == (
+        1,
+        "tidegate: The answer reached its maximum length and was cut. Ask the model to go on.\n",
+    )
 
 
 def test_compactions_are_told(desk: Desk) -> None:
@@ -236,7 +239,8 @@ SHELL = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),
 def test_where_nobody_is_there_what_would_be_asked_is_denied(desk: Desk) -> None:
     done = desk.chat("Run it.\n", [SHELL, "I may not."])
     assert "nobody is there to ask" in done.asked[1]
-    assert "* shell failed: Denied" in done.out
+    assert "* shell denied by default: nobody was there to ask" in done.out
+    assert "failed" not in done.out
 
 
 @pytest.mark.parametrize(("typed", "ran"), [("y", True), ("always", True), ("n", False), ("what", False)])

@@ -36,6 +36,11 @@ def test_in_plan_mode_nothing_is_changed_until_it_is_off(tmp_path: Path) -> None
             assert b"PORT = 8443" in provider.requests[1], "reading is allowed"
             await stage.say("/model openai/other")  # another agent is opened: the mode stays
             await stage.until(lambda: stage.app.agent_ready and stage.agent.agent.toolbox.plan_mode)
+            await stage.say("/plan")  # only "off" approves a plan
+            await stage.sees("Plan mode is on already")
+            assert stage.agent.agent.toolbox.plan_mode
+            await stage.say("/plan maybe")
+            await stage.sees("Plan mode is on: /plan off approves")
             await stage.say("/plan off")
             await stage.until(lambda: "plan mode: the agent only reads" not in stage.text())
             await stage.say("Go.")

@@ -104,7 +104,7 @@ async def question_and_compaction(stage: Stage, at: str) -> None:
     check(stage, f"models-{at}", whole=True)
 
 
-@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 36), (140, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
     at = f"{size[0]}x{size[1]}"
 

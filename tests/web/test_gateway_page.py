@@ -9,7 +9,7 @@ import pytest
 
 from tests.web.browser import READY, STRAY_VALUES, Looked
 from tests.web.live_gateway import LiveGateway, fill, live_gateway
-from tests.web.sample_sessions import SECRET
+from tests.web.sample_sessions import HOSTILE, SECRET, deny_and_run
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.gateway.settings import scope_of_token
 from tidegate.session.reports.costs import CostReport
@@ -229,6 +229,28 @@ def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: 
         assert SECRET not in looked.page.content()
         assert looked.page.evaluate("window.hacked === undefined")
         assert looked.page.locator("main img, iframe, object, embed, [onerror], [onload]").count() == 0
+        assert looked.said == []
+
+
+def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: LiveGateway) -> None:
+    with visiting(browser, gateway) as looked:
+        looked.page.route("**/ui/api/**", lambda route: route.fulfill(status=500, json={}))
+        looked.page.goto(gateway.url + session_path("short"))
+        looked.page.wait_for_selector("#live:has-text('The gateway answered 500. Load the page again')")
+        looked.page.unroute("**/ui/api/**")
+        looked.page.reload()
+        looked.page.wait_for_selector("#live.on:text-is('live')")
+
+
+def test_a_denied_call_of_a_chat_says_who_denied_it(browser: Any, gateway: LiveGateway) -> None:
+    with gateway.running.data.open(SCOPE + "denied", "gpt-4o") as session:
+        deny_and_run(session)
+    with visiting(browser, gateway, session_path("denied")) as looked:
+        looked.page.wait_for_selector("#request details")
+        looked.page.click("#request label:text-is('As forwarded')")
+        looked.page.wait_for_selector("#request details[open] .tag", state="attached")
+        tags = looked.page.locator("#request details.results .tag").all_text_contents()
+        assert tags == [f"result: denied by the rule for {HOSTILE[0]}", "result"]
         assert looked.said == []
 
 

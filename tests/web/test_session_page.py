@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.web.browser import Looked, looking
-from tests.web.sample_sessions import HOSTILE, SECRET, Made, lived
+from tests.web.sample_sessions import HOSTILE, SECRET, Made, deny_and_run, lived
 from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.catalog import compute_model_cost
@@ -231,6 +231,21 @@ def test_an_edit_of_a_file_is_shown_as_a_diff(browser: Any, tmp_path: Path) -> N
         assert found.page.eval_on_selector_all(
             "#request .diff .number", "all => all.map(each => each.textContent)"
         ) == (["8443", "9000"])
+        found.clean(file)
+
+
+def test_a_denied_call_says_who_denied_it(browser: Any, tmp_path: Path) -> None:
+    log = MemoryLog()
+    deny_and_run(Session("gpt-4o", log=SessionStorage(log)))
+    file = tmp_path / "denied.html"
+    file.write_text(render_session_page("denied", log, SecretMask()).html, "utf-8")
+    with looking(browser, file) as found:
+        found.page.wait_for_selector("#request details.results .tag", state="attached")
+        for details in found.page.locator("#request details").all():
+            details.evaluate("node => { node.open = true; }")
+        found.page.wait_for_selector("#request details.results >> nth=1", state="attached")
+        tags = found.page.locator("#request details.results .tag").all_text_contents()
+        assert tags == [f"result: denied by the rule for {HOSTILE[0]}", "result"]
         found.clean(file)
 
 

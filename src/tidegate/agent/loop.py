@@ -40,6 +40,7 @@ from tidegate.core.messages import (
 from tidegate.core.plan import Decision
 from tidegate.models.errors.classification import ProviderError, classify_reply
 from tidegate.models.provider import Delta, Provider, Reply
+from tidegate.session.denials import Denial, record_denial
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -254,6 +255,8 @@ class Agent:
                     result = await task
                     texts = tuple(Text(text) for text in (result.text, result.notice) if text) or (Text(""),)
                     parts = (Result(call.id, texts, result.is_error),)
+                    if result.denied_by:
+                        record_denial(self.session.history.add_note, Denial(call.id, call.name, result.denied_by))
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:

@@ -24,6 +24,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Sequence[str]) -> None:
     """Print all columns, or in a narrow terminal those that tell the sessions apart. Titles are cut to fit."""
+    from tidegate.core.text.clip import clip_chars
+
     heads = ("session", "records", "on disk", "last used", "begun")
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
     columns, room = range(len(heads)), _MAX_TITLE_CHARS
@@ -41,7 +43,7 @@ def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Se
 
     print_row(heads, "title")
     for cells, title, mark in zip(rows, titles, marks, strict=True):
-        print_row(cells, f"{title[: room - len(mark)]}{mark}")
+        print_row(cells, f"{clip_chars(title, room - len(mark), mode='head', notice='…').text}{mark}")
 
 
 def run(options: argparse.Namespace) -> int:

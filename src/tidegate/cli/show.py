@@ -51,6 +51,7 @@ def _print_outline(log: "KeptLog") -> None:
     from tidegate.core.log_fold import fold_log
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
+    from tidegate.session.denials import parse_denial
     from tidegate.session.request import list_sent_requests, parse_model_note
 
     view = fold_log(log.read)
@@ -69,6 +70,8 @@ def _print_outline(log: "KeptLog") -> None:
             )
         elif isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS:
             print(f"{event.seq:>7}  {payload.topic} {clean_line(payload.text)}".rstrip())
+        elif (denial := parse_denial(payload)) is not None:
+            print(f"{event.seq:>7}  {clean_line(denial.tool)}: denied by {clean_line(denial.by)}; it was not run")
     heads = [sent.log_head for sent in list_sent_requests(log)]
     if heads:
         is_one, numbers = len(heads) == 1, _format_record_numbers(heads)

@@ -28,17 +28,28 @@ _HIDDEN_PREFIXES: Final = (".", "__")
 
 
 async def run_plan(context: CommandContext, arguments: str) -> CommandAnswer:
-    """Switch the plan mode: only tools that read may run until it is off."""
+    """Switch the plan mode: only tools that read may run until it is off.
+
+    Without an argument it is switched on, never off: approving a plan takes the word `off`.
+    """
     context.require_idle()
-    agent = context.require_agent()
+    was_on = context.require_agent().agent.toolbox.plan_mode
     if arguments not in ("", "on", "off"):
-        raise BadInput(f"/plan takes on or off, not {arguments[:80]}.", "Type /plan to switch.")
-    on = not agent.agent.toolbox.plan_mode if not arguments else arguments == "on"
-    text = (
-        "Plan mode is on: the agent can read and search, and nothing else. Ask for a plan; /plan off approves it."
-        if on
-        else "Plan mode is off: the agent may work again, and asks as before."
-    )
+        raise BadInput(
+            f"/plan takes on or off, not {arguments[:80]}.",
+            f"Plan mode is {'on: /plan off approves the plan' if was_on else 'off: /plan on starts it'}.",
+        )
+    on = arguments != "off"
+    if on:
+        already = " already" if was_on else ""
+        text = (
+            f"Plan mode is on{already}: the agent can read and search, and nothing else. Ask for a plan; /plan off"
+            " approves it and lets the agent work."
+        )
+    elif was_on:
+        text = "Plan mode is off: the agent may work again, and asks as before. /plan starts it again."
+    else:
+        text = "Plan mode is off, as before. /plan starts it."
     return CommandAnswer(text, action=SetPlanMode(on))
 
 
@@ -110,7 +121,13 @@ def _format_changes(path: str, changes: list[FileChange], most: int | None) -> s
 
 
 PROJECT_COMMANDS: Final = (
-    Command("plan", "only tools that read, until you approve the plan with off", run_plan, "[on|off]"),
+    Command(
+        "plan",
+        "only tools that read run, until you approve the plan with /plan off",
+        run_plan,
+        "[on|off]",
+        completions=lambda _: ["on", "off"],
+    ),
     Command("review", "the files that this session changed, with diffs", run_review, "[FILE]", ("diff",)),
     Command("init", "write AGENTS.md, which tells agents about this project", run_init),
 )

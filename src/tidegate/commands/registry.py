@@ -176,8 +176,9 @@ class CommandRegistry:
         except TidegateError as error:
             answer = CommandAnswer(str(error), True)
         except Exception as failure:  # noqa: BLE001 - a command that fails must not end the app
+            name = found.command.name if found.command else ""
             answer = CommandAnswer(
-                f"/{found.command.name if found.command else ''} failed: {type(failure).__name__}.", True
+                f"/{name} failed: {type(failure).__name__}. Try it again; /help {name} shows how it is used.", True
             )
         return answer._replace(text=_make_safe(answer.text, context))
 
@@ -185,9 +186,8 @@ class CommandRegistry:
         if name:
             found = self.find(name)
             if found.command is None:
-                raise BadInput(
-                    f"There is no command {name[:80]}.", f"Did you mean /{found.nearest}?" * bool(found.nearest)
-                )
+                remedy = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists the commands."
+                raise BadInput(f"There is no command {name[:80]}.", remedy)
             command = found.command
             also = f"\nalso: {', '.join(f'/{each}' for each in command.aliases)}" if command.aliases else ""
             return f"{_format_usage(command)}\n{command.description}{also}"

@@ -14,6 +14,7 @@ from tidegate.commands.actions import PickSession, ResumeSession
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.archive.transfer import export_session
@@ -34,6 +35,7 @@ _TRACE_LINES: Final = 30
 _MAX_HITS: Final = 10
 _MAX_NOTES: Final = 100
 _MAX_SESSIONS: Final = 50
+_MAX_TITLE_CHARS: Final = 60
 _HIT_LINES: Final = 40
 """Lines of a note in which a hit is looked for."""
 _TRACE_TAIL_BYTES: Final = 256 * 1024
@@ -126,7 +128,8 @@ def _list_sessions(context: CommandContext, words: str = "") -> str:
 
 def _format_session(info: SessionInfo, title: str, *, is_current: bool) -> str:
     mark = "  (this one)" if is_current else ""
-    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {title[:60]}".rstrip()
+    shown = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
+    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {shown}".rstrip()
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:

@@ -31,7 +31,7 @@ CONVERSATION_ACTIONS: Final = frozenset(
 """Actions of the conversation itself. While another screen is on top, it has these keys."""
 WELCOME_TEXT: Final = """\
 Everything said here is kept, even when it no longer fits the window.
-F1 shows the keys, F2 what fills the window and what was removed from it."""
+F1 shows the keys, F2 what fills the window and what left it."""
 EMBEDDED_TEXT: Final = "A small model on this machine answers. It gets no tools; `tidegate demo --tour` shows them."
 KEY_HELP: Final = """\
 enter             send; while the agent works it is queued, enter again sends it now

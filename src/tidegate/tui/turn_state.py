@@ -15,10 +15,10 @@ from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_ca
 
 _END_REASON_TEXTS = {
     "steps": "The turn reached its step limit; send a message to continue.",
-    "refused": "The model refused to answer.",
-    "filtered": "The provider filtered the answer.",
-    "length": "The answer reached its maximum length and was cut.",
-    "empty": "The model answered with nothing.",
+    "refused": "The model refused to answer. Ask in other words, or switch with /model.",
+    "filtered": "The provider filtered the answer. Ask in other words, or switch with /model.",
+    "length": "The answer reached its maximum length and was cut. Ask the model to go on.",
+    "empty": "The model answered with nothing. Send the message again, or switch with /model.",
 }
 
 _LONG_TURN_SECONDS = 20

@@ -84,7 +84,7 @@ class SessionPageData(msgspec.Struct, frozen=True):
     """The data block `main` of the page. The scripts in assets/ read these keys.
 
     `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; `chunks`
-    are the numbers of texts in the other blocks.
+    are the numbers of texts in the other blocks; `denied` are pairs of a call id and who or what denied the call.
     """
 
     session: str
@@ -100,6 +100,7 @@ class SessionPageData(msgspec.Struct, frozen=True):
     chunks: list[int]
     beside: SideSpending
     left_out: list[str]
+    denied: list[tuple[str, str]]
 
 
 def render_session_page(
@@ -141,6 +142,7 @@ def render_session_page(
         chunks=[len(chunk) for chunk in chunks],
         beside=story.side_spending,
         left_out=left_out,
+        denied=story.denials,
     )
     blocks = {"main": msgspec.json.encode(main)}
     blocks |= {f"texts{place}": b"[" + b",".join(chunk) + b"]" for place, chunk in enumerate(chunks)}

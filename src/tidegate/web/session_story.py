@@ -19,6 +19,7 @@ from tidegate.core.log_fold import fold_log
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo, find_window
+from tidegate.session.denials import DenialIndex
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
@@ -94,6 +95,7 @@ class SessionStory(msgspec.Struct, frozen=True):
     pool: TextPool
     side_spending: SideSpending
     omissions: list[str]
+    denials: list[tuple[str, str]]
 
 
 def read_session_story(
@@ -151,9 +153,11 @@ class _StoryReader:
 
     def read(self) -> SessionStory:
         undone: set[int] = set()
+        denials = DenialIndex()
         changes = 0
         for event in self._log.read():
             payload = event.payload
+            denials.feed(payload)
             changes += _is_change(payload)
             if isinstance(payload, NoteAdded) and payload.topic in ("undo", "redo"):
                 (undone.add if payload.topic == "undo" else undone.discard)(payload.edit)
@@ -169,6 +173,7 @@ class _StoryReader:
             self._pool,
             self._history.side_spending,
             self._list_omissions(),
+            [(call_id, self._mask(by)) for call_id, by in denials.list_denials()],
         )
 
     def _process_event(self, event: Event, undone: set[int]) -> None:

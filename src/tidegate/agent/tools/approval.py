@@ -18,6 +18,7 @@ ApprovalVerdict = Literal["allow", "ask", "deny"]
 VERDICTS_BY_STRICTNESS: Final = ("allow", "ask", "deny")
 """The verdicts, the loosest first."""
 _NO_RULE_REASON: Final = "no rule allows or denies it"
+_DEFAULT_DENIAL_REASON: Final = "the default for tools without a rule"
 
 
 class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +83,8 @@ def _decide_alone(approval: ApprovalRules, name: str, arguments: Mapping[str, An
             return ApprovalRuling("allow", "the rules for commands")
     if verdict is None:
         return None
-    return ApprovalRuling(verdict, f"the rule for {rule}" if rule else _NO_RULE_REASON)
+    no_rule = _DEFAULT_DENIAL_REASON if verdict == "deny" else _NO_RULE_REASON
+    return ApprovalRuling(verdict, f"the rule for {rule}" if rule else no_rule)
 
 
 def ask_one_at_a_time(ask: AskUser) -> AskUser:

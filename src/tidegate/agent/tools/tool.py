@@ -43,13 +43,15 @@ _A = TypeVar("_A", bound=msgspec.Struct)
 class ToolResult(msgspec.Struct, frozen=True):
     """The result of a call. Process output may be longer, and is cut at its beginning.
 
-    `notice` is about the result, for the model. It is a separate part, so that a text in JSON stays valid.
+    `notice` is about the result, for the model. It is a separate part, so that a text in JSON stays valid. `denied_by`
+    says who or what denied the call; it is empty for a call that was run.
     """
 
     text: str
     is_error: bool = False
     is_process_output: bool = False
     notice: str = ""
+    denied_by: str = ""
 
 
 class ToolFailed(Exception):

@@ -104,8 +104,8 @@ class Toolbox:
             return ToolResult(self._describe_unknown_tool(call.name), is_error=True)
         try:
             arguments = parse_tool_arguments(call.arguments)
-            refusal = "" if tool is meta else await self._check_approval(call.name, arguments)
-            result = ToolResult(refusal, is_error=True) if refusal else await tool(arguments, context)
+            denied = None if tool is meta else await self._check_approval(call.name, arguments)
+            result = denied or await tool(arguments, context)
         except Exception as error:  # noqa: BLE001 - the model gets every error as a result
             result = make_failure_result(error)
         return bound_result(result)
@@ -117,24 +117,41 @@ class Toolbox:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self.tools) or 'none'}."
 
-    async def _check_approval(self, name: str, arguments: dict[str, object]) -> str:
+    async def _check_approval(self, name: str, arguments: dict[str, object]) -> ToolResult | None:
+        """Return None if the call may run, else the result that says why it was denied."""
         if self.plan_mode and name not in PLAN_TOOLS:
-            return (
+            return _make_denial(
                 "Not run: the user wants a plan first, and only reading is allowed until they approve it. Describe what"
-                " you would change and run, and stop."
+                " you would change and run, and stop.",
+                "plan mode",
             )
         ruling = decide_approval(self.approval, name, arguments)
         if ruling.verdict == "allow":
-            return ""
+            return None
         if ruling.verdict == "deny":
-            return f"Denied by {ruling.reason}; it was not run. Do it another way, or ask the user to change the rule."
+            return _make_denial(
+                f"Denied by {ruling.reason}; it was not run. Do it another way, or ask the user to change the rule.",
+                ruling.reason,
+            )
         if self.ask is None:
-            return f"Denied: {ruling.reason}, and nobody is there to ask; it was not run. Do it another way."
+            return _make_denial(
+                f"Denied: {ruling.reason}, and nobody is there to ask; it was not run. Do it another way.",
+                "default: nobody was there to ask",
+            )
         try:
             agreed = await self.ask(ApprovalQuestion(name, arguments, ruling.reason))
         except Exception as error:  # noqa: BLE001 - without an answer there is no approval
-            return f"The user could not be asked ({type(error).__name__}); it was not run."
-        return "" if agreed is True else "The user denied this; it was not run. Ask what they want instead."
+            return _make_denial(
+                f"The user could not be asked ({type(error).__name__}); it was not run.",
+                "default: you could not be asked",
+            )
+        if agreed is True:
+            return None
+        return _make_denial("The user denied this; it was not run. Ask what they want instead.", "you")
+
+
+def _make_denial(text: str, denied_by: str) -> ToolResult:
+    return ToolResult(text, is_error=True, denied_by=denied_by)
 
 
 def _is_always_offered(tool: Tool) -> bool:

@@ -13,6 +13,7 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
+from tidegate.session.denials import parse_denial
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
@@ -165,6 +166,11 @@ def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) ->
         used = _used(UsageReported(paid.model, 0, 0, *paid.usage), line("model_usage"))
         used.kind, used.head, used.counted = paid.purpose, None, None
         return used
+    if (denial := parse_denial(what)) is not None:
+        denied = line("tool_denied")
+        denied.call, denied.name = _clip_name(mask(denial.call_id)), _clip_name(mask(denial.tool))
+        denied.why = f"denied by {_mask_and_clip(denial.by, mask)}"
+        return denied
     own = _EVENT_NAMES.get(what.topic)
     noted = line(own or ("error" if what.topic in _ERROR_TOPICS else "note"))
     noted.topic = None if own else _clip_name(mask(what.topic))

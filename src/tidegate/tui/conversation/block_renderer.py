@@ -169,20 +169,20 @@ class BlockRenderer:
     ) -> Strip:
         p = self.palette
         color = p.primary if chosen else p.faint
+        problem = p.warning if block.denied_by else p.error if block.is_error else ""
         name, about, tail = self._describe_card(block)
         if change is not None and diff is not None:
-            about, tail = describe_change(change, diff), "failed" if block.is_error else tail * (block.result is None)
+            about, tail = describe_change(change, diff), tail if block.failure or block.result is None else ""
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
             ("› " if chosen else "  ", color),
             (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", color),
-            (name, p.error if block.is_error else p.muted),
+            (name, problem or p.muted),
         ]
         room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
         if about and room > 4:
-            about = about if cell_len(about) <= room else set_cell_size(about, room - 1).rstrip() + "…"
-            pieces += [("  ", ""), (about, p.text if chosen else p.muted)]
-        pieces += [("  ", ""), (tail, p.error if block.is_error else p.faint)] if tail else []
+            pieces += [("  ", ""), (shorten_cells(about, room), p.text if chosen else p.muted)]
+        pieces += [("  ", ""), (tail, problem or p.faint)] if tail else []
         ground = f" on {p.panel}" if chosen else ""
         strip = Strip([Segment(text, Style.parse(f"{style}{ground}".strip())) for text, style in pieces])
         return strip.adjust_cell_length(self.width, Style.parse(ground.strip()) if chosen else None)
@@ -197,7 +197,8 @@ class BlockRenderer:
             return "attached", line(block.title), ""
         if block.kind == "result":
             return "result", self._clip_start(block.result or ""), describe_text_length(block.result or "")
-        tail = "…" if block.result is None else "failed" if block.is_error else describe_text_length(block.result)
+        failure = shorten_cells(line(block.failure), self.width // 2)
+        tail = failure or ("…" if block.result is None else describe_text_length(block.result))
         return line(block.title)[:80], self._clip_start(find_call_subject(block.text)), tail
 
     def _clip_start(self, text: str) -> str:
@@ -266,6 +267,11 @@ def wrap_with_indent(line: str, width: int) -> str:
     column = _COLUMN.match(line)
     indent = " " * (len(column[1]) if column and len(column[1]) <= width * 2 // 3 else 2)
     return "\n".join(textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True) or [""])
+
+
+def shorten_cells(text: str, width: int) -> str:
+    """Return the text in at most `width` cells, with an ellipsis if something is left out."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, max(0, width - 1)).rstrip()}…"
 
 
 def describe_text_length(text: str) -> str:

@@ -54,7 +54,7 @@ class LogPager:
         log = self._log()
         first = last = min(seq, log.head + 1)
         rows: list[TranscriptRow] = []
-        while first > 1 and (len(rows) < min_rows or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
+        while first > 1 and (len(rows) < min_rows or (_begins_inside_call(rows) and last - first < _MAX_PAGE_EVENTS)):
             first = max(1, first - _BATCH_EVENTS)
             rows = build_rows(_read_range(log, first, last - 1))
         return LogPage(first, last - 1, rows)
@@ -68,8 +68,9 @@ class LogPager:
         return LogPage(seq + 1, last, rows)
 
 
-def _begins_with_result(rows: list[TranscriptRow]) -> bool:
-    return bool(rows) and rows[0].block.kind == "result"
+def _begins_inside_call(rows: list[TranscriptRow]) -> bool:
+    """Return whether the call that the first row belongs to is before it."""
+    return bool(rows) and rows[0].block.belongs_to_call
 
 
 def _read_range(log: Log, first: int, last: int) -> Iterable[Event]:

@@ -1,5 +1,6 @@
 """Markdown for the terminal: left-aligned, no boxes, no clickable links, HTML shown as text."""
 
+from copy import copy
 from functools import cache
 from typing import ClassVar
 
@@ -33,8 +34,6 @@ class _PlainCodeBlock(CodeBlock):
 
 
 class TerminalMarkdown(Markdown):
-    """`text` must be sanitized already."""
-
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
@@ -42,10 +41,11 @@ class TerminalMarkdown(Markdown):
         "code_block": _PlainCodeBlock,
     }
 
-    def __init__(self, text: str, *, code_theme: str) -> None:
-        super().__init__("", code_theme=code_theme, hyperlinks=False)
-        self.markup = text
-        self.parsed = _parser().parse(text)
+
+@cache
+def _empty_markdown(code_theme: str) -> TerminalMarkdown:
+    """Return a text to copy: each new one would make a parser, which takes longer than most texts take to parse."""
+    return TerminalMarkdown("", code_theme=code_theme, hyperlinks=False)
 
 
 @cache
@@ -55,7 +55,10 @@ def _parser() -> MarkdownIt:
 
 
 def create_markdown(text: str, code_theme: str) -> RenderableType:
-    return TerminalMarkdown(text, code_theme=code_theme)
+    """Return the text as Markdown. It must be sanitized already."""
+    markdown = copy(_empty_markdown(code_theme))
+    markdown.markup, markdown.parsed = text, _parser().parse(text)
+    return markdown
 
 
 def find_stable_end(text: str) -> int:

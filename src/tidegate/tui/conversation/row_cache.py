@@ -136,11 +136,11 @@ class RowCache:
 
     def _add_row(self, row: TranscriptRow) -> None:
         block = row.block
-        call = self._find_call(block.call_id) if block.kind == "result" else None
+        call = self._find_call(block.call_id) if block.belongs_to_call else None
         if call is None or call.block.result not in (None, block.result):
             self.rows.append(DrawnRow(row, self.painter.draw(block)))
             return
-        call.block.result, call.block.is_error = block.result, block.is_error
+        call.block.merge(block)
         call.lines = self.painter.draw(call.block)
 
     def _find_call(self, ident: str) -> DrawnRow | None:

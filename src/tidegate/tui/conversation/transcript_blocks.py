@@ -13,6 +13,7 @@ import msgspec
 from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
+from tidegate.session.denials import parse_denial
 
 BlockKind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
 _CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})
@@ -27,7 +28,8 @@ _NOTE_TEXTS = {
 
 
 class TranscriptBlock(msgspec.Struct):
-    """`key` is unique in the session. `result` is None while a call has no result."""
+    """`key` is unique in the session. `result` is None while a call has no result. `denied_by` says who or what denied
+    a call; a note with it and a `call_id` belongs to the card of that call."""
 
     key: str
     kind: BlockKind
@@ -36,6 +38,24 @@ class TranscriptBlock(msgspec.Struct):
     result: str | None = None
     is_error: bool = False
     call_id: str = ""
+    denied_by: str = ""
+
+    @property
+    def belongs_to_call(self) -> bool:
+        """Whether this is shown in the card of a call, if that card is there."""
+        return self.kind == "result" or bool(self.kind == "note" and self.call_id)
+
+    def merge(self, other: "TranscriptBlock") -> None:
+        """Take over the result of this call, or its denial."""
+        if other.kind == "result":
+            self.result, self.is_error = other.result, other.is_error
+        else:
+            self.denied_by = other.denied_by
+
+    @property
+    def failure(self) -> str:
+        """Why a call has no proper result, in a few words; empty if it has one or none yet."""
+        return f"denied by {self.denied_by}" if self.denied_by else "failed" if self.is_error else ""
 
     @property
     def is_card(self) -> bool:
@@ -126,21 +146,26 @@ def _edit_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
 def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:
     if noted.topic in _NOTE_TEXTS:
         return [TranscriptBlock(f"n{seq}", "note", _NOTE_TEXTS[noted.topic])]
+    if (denial := parse_denial(noted)) is not None:
+        text = f"{denial.tool} was denied by {denial.by}; it was not run"
+        return [TranscriptBlock(f"n{seq}", "note", text, call_id=denial.call_id, denied_by=denial.by)]
     return []
 
 
 def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
-    """Put results into the cards of their calls. A result whose call is not here stays a separate card."""
+    """Put results and denials into the cards of their calls. One whose call is not here stays a separate block."""
     whole: list[TranscriptBlock] = []
     waiting: dict[str, TranscriptBlock] = {}
     for block in blocks:
         if block.kind == "call" and block.result is None:
             waiting[block.call_id] = block
-        call = waiting.pop(block.call_id, None) if block.kind == "result" else None
+        call = waiting.get(block.call_id) if block.belongs_to_call else None
         if call is None:
             whole.append(block)
         else:
-            call.result, call.is_error = block.result, block.is_error
+            call.merge(block)
+        if block.kind == "result":
+            waiting.pop(block.call_id, None)
     return whole
 
 

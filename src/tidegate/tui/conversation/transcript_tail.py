@@ -29,7 +29,8 @@ def _format_block(block: TranscriptBlock, sanitizer: TextSanitizer) -> list[str]
         lines = sanitizer(block.text[-_MAX_TEXT_CHARS:].strip("\n")).splitlines()
         return [f"> {line}" for line in lines] if block.kind == "user" else lines
     if block.kind == "call":
-        return [f"* {sanitizer.sanitize_line(f'{block.title} {find_call_subject(block.text)[:4000]}')[:120]}"]
+        failure = f" ({sanitizer.sanitize_line(block.failure)[:80]})" if block.failure else ""
+        return [f"* {sanitizer.sanitize_line(f'{block.title} {find_call_subject(block.text)[:4000]}')[:120]}{failure}"]
     if block.kind == "edit":
         return [f"* compacted: {sanitizer.sanitize_line(block.title)[:120]}"]
     return []

@@ -302,8 +302,9 @@ class PlainChat:
                 about = self._sanitizer.sanitize_line(find_call_subject(call.arguments)[:4000])[:_MAX_SUBJECT_CHARS]
                 self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {about}".rstrip())
             case ToolFinished(call, result) if result.is_error:
-                why = self._sanitizer.sanitize_line(result.text[:4000])[:_MAX_SUBJECT_CHARS]
-                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} failed: {why}")
+                why = f"denied by {result.denied_by}" if result.denied_by else f"failed: {result.text[:4000]}"
+                shown = self._sanitizer.sanitize_line(why)[:_MAX_SUBJECT_CHARS]
+                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {shown}")
             case TurnEnded(why):
                 self.has_failed = self.has_failed or why not in ("end", "unknown")
 
@@ -315,7 +316,7 @@ class PlainChat:
         for block in build_blocks(event):
             if block.kind == "edit":
                 self._output.write_notice(f"compacted: {block.title}")
-            elif block.kind == "note":
+            elif block.kind == "note" and not block.denied_by:
                 self._output.write_notice(block.text)
 
     def _handle_opened(self, news: AgentOpened) -> None:

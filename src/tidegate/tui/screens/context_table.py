@@ -119,9 +119,11 @@ def format_category_header(width: int) -> str:
 
 
 def _name_width(width: int) -> int:
-    return max(12, width - 43)
+    """Return the width of the name column: on a wide screen the figures stay near the names."""
+    return max(12, min(_MAX_NAME_WIDTH, width - 43))
 
 
+_MAX_NAME_WIDTH: Final = 40
 MESSAGE_HEADER: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
 
 

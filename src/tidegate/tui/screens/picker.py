@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -14,9 +14,12 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.tui.conversation.block_renderer import shorten_cells
 
 _MAX_CHOICES: Final = 200
 _MIN_DESCRIPTION_CELLS: Final = 14
+_MIN_NAME_CELLS: Final = 44
+"""Cells of a name on a wide screen, if its description would fill the row."""
 
 
 class PickerChoice(NamedTuple):
@@ -84,12 +87,21 @@ class Picker(ModalScreen[str | None]):
         if self._accepts_typed and typed and typed not in [each.value for each in found]:
             found.append(PickerChoice(typed, clean_line(typed), "as typed"))
         self.choices, self._shown_query = found, words
+        self._show_choices(0)
+
+    def _show_choices(self, highlighted: int) -> None:
         listed = self.query_one(OptionList)
+        width = listed.size.width - (len(self.choices) > listed.size.height)  # one cell for the scrollbar
         listed.clear_options()
         listed.add_options(
-            [Option(_format_choice(each, listed.size.width), id=str(place)) for place, each in enumerate(found)]
+            [Option(_format_choice(each, width), id=str(place)) for place, each in enumerate(self.choices)]
         )
-        listed.highlighted = 0 if found else None
+        listed.highlighted = highlighted if self.choices else None
+
+    def on_resize(self) -> None:
+        """Cut the names again for the new width."""
+        if self.choices:
+            self.call_after_refresh(self._show_choices, self.query_one(OptionList).highlighted or 0)
 
     def action_move(self, step: int) -> None:
         listed = self.query_one(OptionList)
@@ -114,10 +126,11 @@ class Picker(ModalScreen[str | None]):
 
 
 def _format_choice(choice: PickerChoice, width: int) -> Text:
-    """Return the row of a choice. On a narrow screen the name is cut so that the start of the description is seen."""
-    room = width - min(cell_len(choice.description), _MIN_DESCRIPTION_CELLS) - 4
+    """Return the row of a choice. The name is cut so that the description is seen, on a narrow screen its start."""
+    described = cell_len(choice.description)
+    room = max(width - described - 3, min(_MIN_NAME_CELLS, width - min(described, _MIN_DESCRIPTION_CELLS) - 3))
     name = choice.name
     if choice.description and 1 < room < cell_len(name):
-        name = f"{set_cell_size(name, room - 1).rstrip()}…"
+        name = shorten_cells(name, room)
     text = Text(name, no_wrap=True, overflow="ellipsis", end="")
     return text.append(f"   {choice.description}", style="dim") if choice.description else text

@@ -1,7 +1,6 @@
 """The choices of the pickers: stored sessions, available models, earlier inputs."""
 
 import asyncio
-import textwrap
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,6 @@ NEW_SESSION: Final = "\n"
 """The value of the choice to start a new session: no session has this name."""
 _MAX_SESSIONS: Final = 300
 _MAX_REQUESTS: Final = 300
-_MAX_TITLE_CHARS: Final = 44
 _MIN_SEARCH_CHARS: Final = 3
 
 
@@ -66,9 +64,7 @@ def _list_sessions(
         title = sanitizer.sanitize_line(read_session_title(data, info.name)) or name
         place = "" if is_here or not folder else f"  in {sanitizer.sanitize_line(Path(folder).name)}"
         about = f"{format_age(now - info.used)} ago{mark}{f'  {name}' if title != name else ''}{place}"
-        found.append(
-            (PickerChoice(info.name, textwrap.shorten(title, _MAX_TITLE_CHARS, placeholder="…"), about), is_here)
-        )
+        found.append((PickerChoice(info.name, title, about), is_here))
     return found
 
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widgets import Static
 
 from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.conversation.block_renderer import shorten_cells
 from tidegate.tui.turn_state import RunningTask, TurnState, format_duration
 
 _SPINNER: Final = "◐◓◑◒"
@@ -62,7 +62,7 @@ class ActivityLine(Static):
         elapsed = self._format_elapsed(task.since)
         tail = f"{' ·' if elapsed else ''}{elapsed} · {hint}"
         room = max(12, self.size.width - len(tail) - 4)
-        return f"  {name if cell_len(name) <= room else set_cell_size(name, room - 1).rstrip() + '…'}{tail}"
+        return f"  {shorten_cells(name, room)}{tail}"
 
     def _format_elapsed(self, since: float) -> str:
         """Return how long something has been running; nothing in the first second."""

@@ -151,6 +151,10 @@ function parsed(text) {
   }
 }
 
+/* The calls that were denied, by their ids. */
+const denials = new Map();
+const resultTag = (call, by = denials.get(call)) => (by ? 'result: denied by ' + by : 'result');
+
 function pieces(message) {
   const found = [],
     add = (tag, text) => {
@@ -158,7 +162,8 @@ function pieces(message) {
     };
   if (message.reasoning_content) add('thinking', pretty(message.reasoning_content));
   const content = message.content ?? message.parts ?? message.output;
-  if (typeof content === 'string') add(message.tool_call_id || message.call_id ? 'result' : '', content);
+  const call = message.tool_call_id || message.call_id;
+  if (typeof content === 'string') add(call ? resultTag(call) : '', content);
   else if (Array.isArray(content)) content.forEach((part) => piece(part, add));
   else if (content !== null && content !== undefined) add('', pretty(content));
   (message.tool_calls || []).forEach((call) =>
@@ -173,8 +178,9 @@ function piece(part, add) {
   else if (part.type === 'tool_use') add('calls ' + part.name, pretty(part.input));
   else if (part.functionCall) add('calls ' + part.functionCall.name, pretty(part.functionCall.args));
   else if (part.type === 'tool_result') {
-    if (Array.isArray(part.content)) part.content.forEach((inner) => add('result', inner.text ?? pretty(inner)));
-    else add('result', pretty(part.content));
+    const tag = resultTag(part.tool_use_id, part.denied_by);
+    if (Array.isArray(part.content)) part.content.forEach((inner) => add(tag, inner.text ?? pretty(inner)));
+    else add(tag, pretty(part.content));
   } else if (part.functionResponse) {
     const said = part.functionResponse.response;
     add('result of ' + part.functionResponse.name, pretty(said?.output ?? said?.result ?? said));

@@ -25,7 +25,8 @@ async function answered(answer) {
 function follow(values, act) {
   let source = null,
     busy = false,
-    again = false;
+    again = false,
+    problem = '';
   const told = byId('live');
   async function run() {
     if (busy) {
@@ -38,18 +39,21 @@ function follow(values, act) {
         again = false;
         await act();
       } while (again);
+      problem = '';
     } catch (failure) {
-      told.textContent = failure.message;
+      problem = `${failure.message} Load the page again; if that does not help, look at what the gateway prints.`;
     }
     busy = false;
+    if (source?.readyState !== EventSource.CONNECTING || problem) say();
+  }
+  function say() {
+    told.textContent = problem || 'live';
+    told.classList.toggle('on', !problem);
   }
   function open() {
     if (source || document.hidden) return;
     source = new EventSource('/ui/api/events?' + new URLSearchParams(values));
-    source.onopen = () => {
-      told.textContent = 'live';
-      told.classList.add('on');
-    };
+    source.onopen = say;
     source.onmessage = run;
     source.onerror = () => {
       told.textContent = 'connecting…';
@@ -99,6 +103,7 @@ function ago(seconds, now = Date.now() / 1000) {
 }
 
 function failed(failure) {
-  byId('page').append(el('p', { class: 'note', role: 'alert' }, 'This page could not be drawn: ' + failure.message));
+  const words = `This page could not be drawn: ${failure.message} Load it again. If that does not help, look whether the gateway runs and what it prints.`;
+  byId('page').append(el('p', { class: 'note', role: 'alert' }, words));
   throw failure;
 }

@@ -10,6 +10,7 @@ async function show() {
   const at = { request: -1, change: -1, hover: -1 };
   const page = byId('page');
   const texts = library(data);
+  data.denied.forEach(([call, by]) => denials.set(call, by));
 
   /* --- which one is looked at --- */
   const listeners = { request: [], change: [] };
@@ -83,6 +84,7 @@ function foot(data) {
 }
 
 show().catch((failure) => {
-  byId('page').append(el('p', { class: 'note', role: 'alert' }, 'This page could not be drawn: ' + failure.message));
+  const words = `This page could not be drawn: ${failure.message} Write it again with tidegate view, and open it in a current browser.`;
+  byId('page').append(el('p', { class: 'note', role: 'alert' }, words));
   throw failure;
 });

@@ -6,26 +6,30 @@ import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.session.denials import Denial, parse_denial
 from tidegate.web.text_pool import TextPool
 
 JsonPart = dict[str, object]
 
 
-def describe_event(event: Event) -> JsonPart | None:
-    """A message, the system prompt or the tools, as the log has them; None for other events."""
+def describe_event(event: Event, previous: Event | None = None) -> JsonPart | None:
+    """A message, the system prompt or the tools, as the log has them; None for other events. The `previous` event says
+    whether a result is that of a denied call."""
     what = event.payload
     if isinstance(what, MessageAdded):
-        return describe_message(what.message)
+        denial = parse_denial(previous.payload) if previous is not None else None
+        return describe_message(what.message, denial)
     if isinstance(what, NoteAdded) and what.topic in ("system", "tools"):
         return {"role": what.topic, "content": _indent(what.text) if what.topic == "tools" else what.text}
     return None
 
 
-def describe_message(message: Message) -> JsonPart:
-    return {"id": message.id, "role": message.role, "content": [_describe_part(part) for part in message.parts]}
+def describe_message(message: Message, denial: Denial | None = None) -> JsonPart:
+    content = [_describe_part(part, denial) for part in message.parts]
+    return {"id": message.id, "role": message.role, "content": content}
 
 
-def _describe_part(part: Part) -> JsonPart:
+def _describe_part(part: Part, denial: Denial | None = None) -> JsonPart:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Image):
@@ -36,7 +40,14 @@ def _describe_part(part: Part) -> JsonPart:
     if isinstance(part, Call):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": _indent(part.arguments)}
     assert isinstance(part, Result)
-    return {"type": "tool_result", "tool_use_id": part.call_id, "content": list(map(_describe_part, part.parts))}
+    described: JsonPart = {
+        "type": "tool_result",
+        "tool_use_id": part.call_id,
+        "content": list(map(_describe_part, part.parts)),
+    }
+    if denial is not None and denial.call_id == part.call_id:
+        described["denied_by"] = denial.by
+    return described
 
 
 def _indent(text: str) -> str:

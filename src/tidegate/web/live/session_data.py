@@ -169,10 +169,10 @@ class SessionLooks:
     def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
         index, log = self._index(scope, name), self._data.open_log(name)
         found: list[JsonPart] = []
-        events = _read_events(log, [ref for ref in refs[:MAX_MESSAGES] if ref > 0])
+        events = _read_events(log, [seq for ref in refs[:MAX_MESSAGES] if ref > 0 for seq in (max(1, ref - 1), ref)])
         for ref in refs[:MAX_MESSAGES]:
             if ref > 0:
-                said = describe_event(events[ref]) if ref in events else None
+                said = describe_event(events[ref], events.get(ref - 1)) if ref in events else None
             else:
                 own = index.own_message(ref)
                 said = describe_message(own) if own is not None else None
