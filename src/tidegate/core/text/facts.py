@@ -243,18 +243,17 @@ def _with_digits(word: str) -> FactKind | None:
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 # In small letters, as the sentences are then: ignoring the case makes the search several times slower.
 _RULE_AT_START: Final = re.compile(r"(?:use|keep|prefer|stop)\b")
-_RULE_AT_WORD: Final = re.compile(
-    rf"""\b(?=\w)(?:{join_by_first_letter((
-        r"must|mustn't|never|always|don'?t|do not|should(?:n'?t| not)|only|make sure|ensure|remember|important|avoid",
-        r"require[sd]?|forbidden|not allowed|no longer|instead of|from now on|needs? to",
-        r"muss|müssen|niemals|immer|nicht|darf|dürfen|sollte|bitte|nur",
-        r"toujours|jamais|doit|dois|devez|ne pas|il faut|uniquement",
-        r"siempre|nunca|debe[ns]?|debes|no uses|solo|obligatori[oa]",
-        r"sempre|deve[mi]?|não|apenas|mai|devono|soltanto",
-        r"altijd|nooit|moet|zawsze|nigdy|musi|nie wolno|her zaman|asla|mutlaka|luôn|phải",
-        r"всегда|никогда|долж[а-я]+|нельзя|обязательно|не надо|только|запрещ[а-я]+",
-    ))})\b"""
+_RULE_WORDS: Final = (
+    r"must|mustn't|never|always|don'?t|do not|should(?:n'?t| not)|only|make sure|ensure|remember|important|avoid",
+    r"require[sd]?|forbidden|not allowed|no longer|instead of|from now on|needs? to",
+    r"muss|müssen|niemals|immer|nicht|darf|dürfen|sollte|bitte|nur",
+    r"toujours|jamais|doit|dois|devez|ne pas|il faut|uniquement",
+    r"siempre|nunca|debe[ns]?|debes|no uses|solo|obligatori[oa]",
+    r"sempre|deve[mi]?|não|apenas|mai|devono|soltanto",
+    r"altijd|nooit|moet|zawsze|nigdy|musi|nie wolno|her zaman|asla|mutlaka|luôn|phải",
+    r"всегда|никогда|долж[а-я]+|нельзя|обязательно|не надо|только|запрещ[а-я]+",
 )
+_RULE_AT_WORD: Final = re.compile(rf"\b(?=\w)(?:{join_by_first_letter(_RULE_WORDS)})\b")
 _RULE_WITHOUT_WORDS: Final = re.compile(
     r"必须|必須|不要|禁止|务必|務必|一定|总是|始终|不得|不能|切勿|只能|必ず|しないで|絶対|ください|常に|だけ"
     r"|반드시|절대|항상|하지\s?마|금지|해야|يجب|دائم|أبدا|ممنوع|لا "
