@@ -9,7 +9,8 @@ import pytest
 
 from tidegate import DataFolder, KeptLog, Session, SummaryRequest
 from tidegate.core.errors import NotKept
-from tidegate.core.events import MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
+from tidegate.store.log import MemoryLog
 from tidegate.store.memory import MemoryStore
 
 HELLO = {"role": "user", "content": "Hello."}
@@ -251,3 +252,38 @@ def test_an_append_of_a_prepare_that_fails_is_raised_and_the_next_one_works() ->
         ).prepare().to_bytes()
 
     asyncio.run(act())
+
+
+class AwaitedLog(MemoryLog):
+    """A log that counts the appends for which a thread waits, as opposed to a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocking = 0
+
+    def append(self, *events: Event) -> None:
+        self.blocking += 1
+        super().append(*events)
+
+    async def append_async(self, *events: Event) -> bool:
+        super().append(*events)
+        return True
+
+
+def test_no_thread_waits_for_an_append_of_a_plan() -> None:
+    async def summarise(request: SummaryRequest) -> str:
+        return "Summary: it was long."
+
+    async def use() -> None:
+        log = AwaitedLog()
+        async with Session("gpt-4o", window=4_000, count="chars/4", policy="jutul", log=log) as session:
+            for _ in range(12):
+                await session.add_async(HELLO, {"role": "assistant", "content": "x" * 1_500})
+            opened = log.blocking
+            await session.prepare_async(summarise)
+            await session.overflowed_async(summarise)
+            assert log.blocking == opened
+        topics = [event.payload.topic for event in log.read() if isinstance(event.payload, NoteAdded)]
+        assert {"compaction_start", "compaction_end", "overflow", "turn"} <= set(topics)
+
+    asyncio.run(use())

@@ -113,16 +113,16 @@ def test_images_of_results_move_behind_them_where_a_dialect_wants_text() -> None
 def test_opaque_data_goes_only_to_its_family_and_only_signed() -> None:
     signed = told(Thinking(block='{"type":"thinking"}'), Text("x", "sig"), call("c1", opaque="s"), origin="anthropic")
 
-    def parts(item: Seen, rules: DialectCapabilities) -> list[Part]:
+    def parts(item: Seen, rules: DialectCapabilities) -> tuple[Part, ...]:
         return laid(FakeView([Seen(said("a")), item]), rules)[1].parts
 
     kept = parts(Seen(signed), anthropic.CAPABILITIES)
-    assert kept == list(signed.parts)
+    assert kept == signed.parts
     for item, rules in (
         (Seen(signed, 0, signed=False), anthropic.CAPABILITIES),
         (Seen(signed), openai_responses.CAPABILITIES),
     ):
-        assert parts(item, rules) == [Text("x"), call("c1")]
+        assert parts(item, rules) == (Text("x"), call("c1"))
 
 
 def test_reasoning_that_came_by_itself_joins_the_answer_it_led_to() -> None:
@@ -131,7 +131,7 @@ def test_reasoning_that_came_by_itself_joins_the_answer_it_led_to() -> None:
     lost = view_of([*HISTORIES["reasoning before its item"].messages[:2], said("stop"), told("ok")])
     blocks = laid(lost, openai_responses.CAPABILITIES)
     assert [block.side for block in blocks] == ["user", "assistant", "user"]
-    assert blocks[1].parts == [Text("ok")]
+    assert blocks[1].parts == (Text("ok"),)
 
 
 def test_an_append_touches_the_last_block_only() -> None:

@@ -33,7 +33,8 @@ from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
-from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
+from tidegate.session.summaries.drivers import PendingAppend, PendingRead, SummarySteps, run_steps
+from tidegate.wire.parsing import repair_unicode
 
 _MAX_RECOVERIES = 2
 
@@ -119,7 +120,7 @@ class PolicyRunner:
 
     def fit_steps(self) -> SummarySteps[list[Decision]]:
         self.last_decisions = []
-        self.conversation._refresh()
+        yield PendingRead(self.conversation._refresh)
         self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)
@@ -140,7 +141,7 @@ class PolicyRunner:
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )
         self.last_decisions = []
-        self.conversation._append(NoteAdded("overflow"))
+        yield self._pend(NoteAdded("overflow"))
         return (yield from self._run_moment("overflow"))
 
     def rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
@@ -176,8 +177,8 @@ class PolicyRunner:
                 while True:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
-                        self._note_compaction_start(step.request)
-                        answer = self._check_summary((yield step.request), step.request)
+                        yield from self._note_compaction_start(step.request)
+                        answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
                     else:
@@ -185,7 +186,7 @@ class PolicyRunner:
             except StopIteration as done:
                 decisions = done.value
         self.last_decisions.extend(decisions)
-        self._note_compaction_end()
+        yield from self._note_compaction_end()
         if moment == "turn_start" and self.holds_turn_note:
             self._begun_turn = self._newest_turn
         elif moment == "turn_start":
@@ -200,15 +201,14 @@ class PolicyRunner:
         now, origin = self.conversation._clock(), self._thinking_origin
         return PlanContext(policy, view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
-    def _note_compaction_end(self) -> None:
+    def _note_compaction_end(self) -> SummarySteps[None]:
         if self._compaction_start:
-            self.conversation.history.add_note(
-                "compaction_end", f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
-            )
+            text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
+            yield self._pend(NoteAdded("compaction_end", text))
             self._compaction_start = self._summary_failure = ""
             for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
                 if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
-                    self.conversation._append(NoteAdded("tried", rule))
+                    yield self._pend(NoteAdded("tried", rule))
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.conversation._append, what), partial(self.conversation._append_async, what))
@@ -228,23 +228,23 @@ class PolicyRunner:
     def _describe_view(self) -> str:
         return f"{self._view.tokens} tokens in {self._view.message_count} messages"
 
-    def _note_compaction_start(self, request: SummaryRequest) -> None:
+    def _note_compaction_start(self, request: SummaryRequest) -> SummarySteps[None]:
         """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
             self._compaction_start = self._describe_view()
-            self.conversation.history.add_note("compaction_start", self._compaction_start)
+            yield self._pend(NoteAdded("compaction_start", self._compaction_start))
 
     def note_summary_failure(self, failure: Exception) -> None:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
         self.conversation.history.add_note("summary_failed", type(failure).__name__)
 
-    def _check_summary(self, answer: object, request: SummaryRequest) -> str | None:
+    def _check_summary(self, answer: object, request: SummaryRequest) -> SummarySteps[str | None]:
         """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
         try:
             text = check_written_summary(answer, request, self.conversation.counter)
         except AnswerRejected as no:
-            self.conversation.history.add_note(REJECTED_TOPIC, str(no))
+            yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
             return None
         return None if text is None else str(text)
 

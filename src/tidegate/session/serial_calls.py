@@ -3,7 +3,7 @@
 asyncio and thread pools are imported by the functions that need them: loading them takes longer than loading a session.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+RunFold = Callable[[Callable[[], object]], Awaitable[None]]
 
 MAX_THREADS = 16
-"""Threads of an event loop for calls of sessions that compute or read."""
+"""Threads of an event loop for calls of sessions that may wait for the store."""
+PLANNING_THREADS = 2
+"""Threads of an event loop for planning and rendering. These compute, and each thread that computes makes the event
+loop wait longer for the interpreter's lock."""
 
 
 class _LoopThreads:
@@ -25,7 +29,8 @@ class _LoopThreads:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
 
         self.pool = ThreadPoolExecutor(MAX_THREADS, "tidegate-session")  # starts a thread when none is idle
-        self.short_call_pool = ThreadPoolExecutor(2, "tidegate-fold")
+        self.planning_pool = ThreadPoolExecutor(PLANNING_THREADS, "tidegate-plan")
+        self.short_call_pool = ThreadPoolExecutor(1, "tidegate-fold")
         self.short_calls: list[tuple[Callable[[], object], asyncio.Future[None]]] = []
 
 
@@ -46,6 +51,14 @@ async def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P
     loop = get_running_loop()
     context = copy_context()
     return await loop.run_in_executor(_get_threads(loop).pool, lambda: context.run(function, *args, **kwargs))
+
+
+async def run_planning(function: Callable[[], _T]) -> _T:
+    """Run a function that plans or renders in a thread, after those that were given before it."""
+    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
+
+    loop = get_running_loop()
+    return await loop.run_in_executor(_get_threads(loop).planning_pool, copy_context().run, function)
 
 
 async def run_short_call(function: Callable[[], object]) -> None:

@@ -150,8 +150,11 @@ class Session(LiveConversation):
 
     async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
-        await self._run_async(self._runner.fit_steps(), summarise)
-        return await self._calls.run(self.render_request)
+        return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
+
+    def _render_after(self, steps: SummarySteps[list[Decision]]) -> SummarySteps[Request]:
+        yield from steps
+        return self.render_request()
 
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
@@ -171,8 +174,7 @@ class Session(LiveConversation):
 
     async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`overflowed` for async code."""
-        await self._run_async(self._runner.shrink_steps(), summarise)
-        return await self._calls.run(self.render_request)
+        return await self._run_async(self._render_after(self._runner.shrink_steps()), summarise)
 
     def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
         """Compact on demand. `focus` is a topic that the summary should keep in detail."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from tidegate.core.messages import Message, is_user_request
 from tidegate.core.text.rule_text import LIST_ITEM, rule_text
+from tidegate.core.text.word_choice import join_by_first_letter
 
 MAX_RULE_CHARS: Final = 400
 """Characters. A longer sentence is not taken for a rule; recall returns the whole message."""
@@ -97,8 +98,12 @@ _CASED: Final = (*_ENGLISH, *_GERMAN, *_FRENCH, *_SPANISH, *_PORTUGUESE, *_ITALI
 # Sorted by where they can begin, and in small letters as the sentences are then: most sentences are no rules, and are
 # passed over several times faster so.
 _AT_START: Final = re.compile("|".join(each for each in _CASED if each.startswith("^")).lower())
-_AT_WORD: Final = re.compile(rf"\b(?:{'|'.join(each[2:] for each in _CASED if each.startswith(_WORD))})".lower())
+_AT_WORD: Final = re.compile(
+    rf"\b(?=\w)(?:{join_by_first_letter(each[2:].lower() for each in _CASED if each.startswith(_WORD))})"
+)
 _AT_STOP: Final = re.compile("|".join(each for each in _CASED if not each.startswith(("^", _WORD))).lower())
+_STOP_WORDS: Final = ("never ", "always ", "do not ", "don't ", "don’t ", "dont ", "remember", "note", "in mind")
+"""Each sentence that `_AT_STOP` finds contains one of these, and looking for them is ten times as fast."""
 _WITHOUT_WORDS: Final = re.compile("|".join((*_UNCASED, *_CHINESE, *_JAPANESE)))
 # A statement about what happens, not a rule.
 _TOLD: Final = re.compile(
@@ -159,7 +164,9 @@ def _is_rule(sentence: str) -> bool:
 
 def _lays_down(sentence: str) -> bool:
     low = sentence.lower()
-    if _AT_START.match(low) or _AT_WORD.search(low) or _AT_STOP.search(low):
+    if _AT_START.match(low) or _AT_WORD.search(low):
+        return True
+    if any(words in low for words in _STOP_WORDS) and _AT_STOP.search(low):
         return True
     return not sentence.isascii() and _WITHOUT_WORDS.search(sentence) is not None
 

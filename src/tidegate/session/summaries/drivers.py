@@ -1,7 +1,8 @@
 """Synchronous and asynchronous drivers of the session's work.
 
 The work is a generator. It yields summary requests and is sent the text, or None for a digest. It also yields appends,
-so that async code waits for them in the event loop and not in a thread.
+so that async code waits for them in the event loop and not in a thread, and reads from the store, which have threads of
+their own.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -12,19 +13,30 @@ import msgspec
 
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars
-from tidegate.session.serial_calls import SerialCalls, run_in_thread
+from tidegate.session.serial_calls import RunFold, SerialCalls, run_in_thread, run_planning
 
 _T = TypeVar("_T")
 
 
 class PendingAppend(NamedTuple):
-    """An append to the log that the driver makes. Its error is raised in the work."""
+    """An append to the log that the driver makes. Its error is raised in the work.
+
+    `append_async` gives the driver the fold of what was appended, which can take long: the driver runs it in the thread
+    of the next step.
+    """
 
     append: Callable[[], object]
-    append_async: Callable[[], Awaitable[object]]
+    append_async: Callable[[RunFold], Awaitable[object]]
 
 
-SummarySteps = Generator[SummaryRequest | PendingAppend, str | None, _T]
+class PendingRead(NamedTuple):
+    """A function that reads from the store. Its error is raised in the work."""
+
+    read: Callable[[], object]
+
+
+Step = SummaryRequest | PendingAppend | PendingRead
+SummarySteps = Generator[Step, str | None, _T]
 Summarizer = Callable[[SummaryRequest], str | None]
 AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
 FailureCallback = Callable[[Exception], None]
@@ -38,14 +50,15 @@ def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure:
         except StopIteration as done:
             found: _T = done.value
             return found
-        resume = (
-            _append(steps, step) if isinstance(step, PendingAppend) else _answer(steps, step, summarise, on_failure)
-        )
+        if isinstance(step, SummaryRequest):
+            resume = _answer(steps, step, summarise, on_failure)
+        else:
+            resume = _call(steps, step.read if isinstance(step, PendingRead) else step.append)
 
 
-def _append(steps: SummarySteps[_T], step: PendingAppend) -> "partial[SummaryRequest | PendingAppend]":
+def _call(steps: SummarySteps[_T], function: Callable[[], object]) -> "partial[Step]":
     try:
-        step.append()
+        function()
     except BaseException as failure:  # noqa: BLE001 - raised in the work
         return partial(steps.throw, failure)
     return partial(steps.send, None)
@@ -53,7 +66,7 @@ def _append(steps: SummarySteps[_T], step: PendingAppend) -> "partial[SummaryReq
 
 def _answer(
     steps: SummarySteps[_T], request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback
-) -> "partial[SummaryRequest | PendingAppend]":
+) -> "partial[Step]":
     answer: str | None = None
     try:
         answer = summarise(request) if summarise else None
@@ -65,22 +78,35 @@ def _answer(
 async def run_steps_async(
     steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback, calls: SerialCalls
 ) -> _T:
-    """Run the steps in threads, because they compute and read. Appends and the summarizer run in the event loop."""
+    """Run the steps in a thread, because they compute. Appends and the summarizer run in the event loop."""
     resume = partial(steps.send, None)
     results: list[_T] = []
+    folds: list[Callable[[], object]] = []
 
-    def advance() -> SummaryRequest | PendingAppend | None:
+    async def postpone_fold(fold: Callable[[], object]) -> None:
+        folds.append(fold)
+
+    def advance() -> Step | None:
+        go_on = resume
         try:
-            return resume()
+            while folds:
+                folds.pop()()
+        except BaseException as failure:  # noqa: BLE001 - raised in the work
+            go_on = partial(steps.throw, failure)
+        try:
+            return go_on()
         except StopIteration as done:  # it cannot leave a thread
             results.append(done.value)
             return None
 
     async def advance_to_request() -> SummaryRequest | None:
         nonlocal resume
-        while isinstance(step := await run_in_thread(advance), PendingAppend):
+        while isinstance(step := await run_planning(advance), PendingAppend | PendingRead):
             try:
-                await step.append_async()
+                if isinstance(step, PendingRead):
+                    await run_in_thread(step.read)
+                else:
+                    await step.append_async(postpone_fold)
             except BaseException as failure:  # noqa: BLE001 - raised in the work
                 resume = partial(steps.throw, failure)
             else:

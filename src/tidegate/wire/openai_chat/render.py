@@ -5,7 +5,7 @@ read nothing else.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidegate.core.messages import Call, Image, Part, Text, Tool
 from tidegate.wire.openai_chat.parse import FAMILY
@@ -78,7 +78,7 @@ def _join_texts(parts: Iterable[Part]) -> str:
     return "\n\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def _render_content(parts: list[Part]) -> str | list[JsonObject]:
+def _render_content(parts: Sequence[Part]) -> str | list[JsonObject]:
     if not any(isinstance(part, Image) for part in parts):
         return _join_texts(parts)
     found: list[JsonObject] = []

@@ -87,15 +87,16 @@ class CallSlot(NamedTuple):
     name: str
 
 
-class CallAnswer(msgspec.Struct):
+class CallAnswer(msgspec.Struct, gc=False):
     id: str
     name: str
-    parts: list[Text | Image]
+    parts: tuple[Text | Image, ...]
     error: bool = False
 
 
-class LayoutBlock(msgspec.Struct, eq=False):
-    """One turn of one side.
+class LayoutBlock(msgspec.Struct, eq=False, gc=False):
+    """One turn of one side. It has tuples, not lists: a process has one for each message of all its open sessions, and
+    the garbage collector skips a tuple of such values.
 
     Two blocks with the same `key` render the same; `sources` keeps the messages alive that the key names. `rendered`
     and `encoded` hold the JSON values made from the block, and each of them as bytes.
@@ -104,7 +105,7 @@ class LayoutBlock(msgspec.Struct, eq=False):
     side: BlockSide
     key: tuple[object, ...]
     sources: tuple[Message, ...]
-    parts: list[Part]
-    answers: list[CallAnswer]
-    rendered: list[JsonObject] | None = None
-    encoded: list[bytes] = []
+    parts: tuple[Part, ...]
+    answers: tuple[CallAnswer, ...] = ()
+    rendered: tuple[JsonObject, ...] | None = None
+    encoded: tuple[bytes, ...] = ()

@@ -17,7 +17,6 @@ and of a request (64): at most 12 characters per message, and two fillers of at 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -46,13 +45,13 @@ _RESULT_LABEL = "[result] "
 _SEPARATOR_CHARS, _LABELED_SEPARATOR_CHARS, RESULT_SEPARATOR_CHARS = 10, 1, 5
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     message: Message
     opaque: bool
     slots: tuple[CallSlot, ...] = ()
 
 
-class _Span(msgspec.Struct, eq=False):
+class _Span(msgspec.Struct, eq=False, gc=False):
     """Adjacent messages of one side, before layout. `filler` is the text if there is no other."""
 
     side: BlockSide
@@ -181,15 +180,13 @@ class Layout:
         if key in known:
             return known[key]
         sources = tuple(entry.message for entry in span.entries)
-        block = LayoutBlock(span.side, key, sources, [], [])
         if span.side == "assistant":
-            for entry in span.entries:
-                block.parts += self._assistant_parts(entry)
-        else:
-            self._lay_user(block, before)
-            if not block.parts and not block.answers:
-                block.parts.append(Text(span.filler))
-        return block
+            parts = tuple(part for entry in span.entries for part in self._assistant_parts(entry))
+            return LayoutBlock(span.side, key, sources, parts)
+        parts, answers = self._lay_user(sources, before)
+        if not parts and not answers:
+            parts = (Text(span.filler),)
+        return LayoutBlock(span.side, key, sources, parts, answers)
 
     def _assistant_parts(self, entry: _Entry) -> list[Part]:
         rules, slots = self._rules, iter(entry.slots)
@@ -213,13 +210,16 @@ class Layout:
                 parts.append(part if rules.assistant_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
         return _join_text_parts(parts) if rules.joins_texts else parts
 
-    def _lay_user(self, block: LayoutBlock, before: tuple[CallSlot, ...]) -> None:
+    def _lay_user(
+        self, sources: tuple[Message, ...], before: tuple[CallSlot, ...]
+    ) -> tuple[tuple[Part, ...], tuple[CallAnswer, ...]]:
         """Order the answers like the calls. Ids may repeat in a group: the first answer to an id belongs to the
         first call with it.
         """
+        spoken: list[Part] = []
         answers: list[CallAnswer | None] = [None] * len(before)
         moved: list[list[Part]] = [[] for _ in before]
-        for source in block.sources:
+        for source in sources:
             message = self._images.replace_omitted(source) if self._images is not None else source
             said: list[Part] = []
             for part in message.parts:
@@ -236,12 +236,12 @@ class Layout:
                 said = [Text(EMPTY_MESSAGE_TEXT)]
             if self._rules.joins_texts:
                 said = _join_text_parts(said, _SEPARATOR_CHARS if message.role == "user" else _LABELED_SEPARATOR_CHARS)
-            block.parts += said
-        block.parts[:0] = [part for parts in moved for part in parts]
-        block.answers = [
-            answer or CallAnswer(slot.id, slot.name, [Text(NO_RESULT_TEXT)])
+            spoken += said
+        settled = tuple(
+            answer or CallAnswer(slot.id, slot.name, (Text(NO_RESULT_TEXT),))
             for slot, answer in zip(before, answers, strict=True)
-        ]
+        )
+        return (*(part for parts in moved for part in parts), *spoken), settled
 
     def _user_parts(self, parts: Iterable[Text | Image]) -> list[Part]:
         found: list[Part] = []
@@ -272,7 +272,7 @@ class Layout:
             kept = [
                 Text(join_within_spare([part.text for part in kept if isinstance(part, Text)], RESULT_SEPARATOR_CHARS))
             ]
-        return CallAnswer(slot.id, slot.name, kept, result.error)
+        return CallAnswer(slot.id, slot.name, tuple(kept), result.error)
 
 
 def _has_image(parts: Iterable[Part]) -> bool:

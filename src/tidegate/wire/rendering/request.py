@@ -84,11 +84,9 @@ class RequestRenderer:
 
     def _add(self, block: LayoutBlock) -> None:
         if block.rendered is None:
-            block.rendered, block.encoded = [], []
-            for message in self.dialect.render_block(block, self.options):
-                sound, encoded = _encode_repaired(message)
-                block.rendered.append(sound)
-                block.encoded.append(b"," + encoded)
+            pairs = [_encode_repaired(message) for message in self.dialect.render_block(block, self.options)]
+            block.rendered = tuple(sound for sound, _ in pairs)
+            block.encoded = tuple(b"," + encoded for _, encoded in pairs)
         self._messages += block.rendered
         self._chunks += block.encoded
 
