@@ -16,7 +16,7 @@ from yarl import URL
 
 from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
 from tidegate.gateway.http_body import BodyTooLarge, RawHeaders, forward_headers
-from tidegate.gateway.routing import Route
+from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
 
@@ -40,6 +40,7 @@ class IncomingRequest(NamedTuple):
     raw_headers: RawHeaders
     body: bytes
     scope: str
+    client: ClientId
 
 
 class _UpstreamClient(NamedTuple):
