@@ -41,7 +41,7 @@ from tidegate.session.serial_calls import finish
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.memory import check_fork_request, session_not_found
-from tidegate.store.store import Store
+from tidegate.store.store import CachingStore, Store
 from tidegate.wire.registry import resolve_dialect
 
 _TRACE_INTERVAL: Final = 64
@@ -90,6 +90,8 @@ class DataFolder(FolderContents):
                 self.removed_sessions += remove_expired_sessions(self)
             is_known, session = self._make_session(name, model, policy, options)
             session.call_on_close(on_failure.pop_all().close)
+            if isinstance(self.store, CachingStore):
+                session.call_on_close(partial(self.store.release, name))
             on_failure.callback(session.close)
             self._attach_observers(name, session, live_trace)
             if is_known and restore and policy.moments.get("restore"):

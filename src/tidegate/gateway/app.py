@@ -211,17 +211,9 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        client = find_client_id(headers, route.session)
-        return IncomingRequest(
-            route,
-            scope["method"],
-            scope["query_string"],
-            headers,
-            scope["headers"],
-            body,
-            scope_of_token(token),
-            client,
-        )
+        client, scope_name = find_client_id(headers, route.session), scope_of_token(token)
+        method, query, raw_headers = scope["method"], scope["query_string"], scope["headers"]
+        return IncomingRequest(route, method, query, headers, raw_headers, body, scope_name, client)
 
     async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
