@@ -1,7 +1,7 @@
 """Eight processes write while a ninth changes the folder; all are killed: python busy_folder.py FOLDER ACT ROUNDS.
 
 Prints one JSON line for each round: how many messages were acknowledged, which of them are missing, what the doctor
-says before and after the next opening, and how often the change was completed before the kill.
+says before and after the next opening of each session, and how often the change was completed before the kill.
 """
 
 import json
@@ -132,6 +132,12 @@ def find_missing(root: Path, data: DataFolder) -> list[str]:
     return missing
 
 
+def open_all(data: DataFolder) -> None:
+    """Open what the change had just created, too: the opening of a session completes its own trace."""
+    for info in data.store.sessions():
+        data.open(info.name, "gpt-4o", window=4_000).close()
+
+
 def main(folder: str, act: str, rounds: str) -> None:
     for number in range(int(rounds)):
         root = Path(folder) / str(number)
@@ -143,6 +149,7 @@ def main(folder: str, act: str, rounds: str) -> None:
         killed = examine(root / "data")
         with DataFolder(root / "data") as data:
             missing = find_missing(root, data)
+            open_all(data)
         row = {
             "acknowledged": min(count_acknowledged(root)),
             "missing": missing,

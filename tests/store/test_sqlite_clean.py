@@ -2,7 +2,8 @@
 
 import random
 import sqlite3
-from contextlib import closing
+import threading
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ def test_what_another_writer_hinders_is_said_and_done_later(tmp_path: Path) -> N
             others[0].execute("BEGIN IMMEDIATE")
 
     packed(tmp_path, "s").close()
-    store = SqliteStore(tmp_path, step=step)
+    store = SqliteStore(tmp_path, step=step, timeout=0.1)
     with pytest.raises(NotKept, match="rewritten; what stood there may still be in the file"):
         store.rewrite("s", dict.fromkeys(range(3, 65, 10), b"[forgotten]"))
     assert on_disk(tmp_path)
@@ -140,6 +141,38 @@ def test_what_another_writer_hinders_is_said_and_done_later(tmp_path: Path) -> N
     others[0].close()
     store.close()
     assert on_disk(tmp_path) == 0
+
+
+def test_a_deletion_that_another_writer_hinders_says_what_is_done_and_what_is_not(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, timeout=0.1)
+    talk(store, "s", 3, loud=range(2, 3))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other, ExitStack() as cleaning:
+        cleaning.enter_context(store.clean_up_once())
+        store.delete("s")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(NotKept, match="The sessions are deleted; what stood there may still be"):
+            cleaning.close()
+        assert store.sessions() == []
+        assert on_disk(tmp_path)
+    with store.clean_up_once():
+        pass
+    assert on_disk(tmp_path) == 0
+    store.close()
+
+
+def test_the_clean_up_waits_for_a_writer_as_long_as_an_append_does(tmp_path: Path) -> None:
+    """Another writer holds the file for more than a second."""
+    store = SqliteStore(tmp_path)
+    talk(store, "s", 3, loud=range(2, 3))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None, check_same_thread=False)) as other:
+        with store.clean_up_once():
+            store.delete("s")
+            other.execute("BEGIN IMMEDIATE")
+            ending = threading.Timer(1.5, other.execute, ["ROLLBACK"])
+            ending.start()
+        ending.join()
+    assert on_disk(tmp_path) == 0
+    store.close()
 
 
 def test_one_who_is_late_does_not_take_another_debt_for_its_own(tmp_path: Path) -> None:

@@ -92,14 +92,14 @@ class Vacuum:
         self._db.step("vacuum requested")
         self.due = True
 
-    def run(self, wait: float) -> None:
-        """Run it if it is due.
+    def run(self, writers: float, readers: float) -> None:
+        """Run it if it is due. Wait up to this many seconds for other writers, and for readers.
 
-        Wait for other writers up to this many seconds; a reader delays it until a later checkpoint.
+        While a reader is at work, the old pages stay in the write-ahead log until a later checkpoint.
         """
         if self._postponed:
             return
-        self._set("busy_timeout", int(wait * 1000))
+        self._set("busy_timeout", int(writers * 1000))
         try:
             roll_back(self._db)
             version = self._version()
@@ -107,6 +107,7 @@ class Vacuum:
                 self._db.execute("VACUUM")
                 self._db.step("file vacuumed")
                 transact(self._db, lambda: self._mark_done(version))
+            self._set("busy_timeout", int(readers * 1000))
             truncate_wal(self._db)
             self.due = False
         finally:

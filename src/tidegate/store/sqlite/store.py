@@ -30,8 +30,8 @@ from tidegate.store.sqlite.rows import SessionRow
 from tidegate.store.sqlite.tables import Tables
 from tidegate.store.store import SessionInfo
 
-VACUUM_WAIT = 1.0
-"""Seconds to wait for other processes before the file is vacuumed."""
+READERS_WAIT = 1.0
+"""Seconds to wait for readers after the file was vacuumed."""
 
 
 def _is_occupied(folder: Path) -> bool:
@@ -123,7 +123,7 @@ class SqliteStore:
         finally:
             # Also if there is no such session: a caller that was killed here before repeats the call.
             with suppress(TidegateError):
-                self._run_vacuum(session)
+                self._run_vacuum(session, "The session is deleted")
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         """Replace records, and remove the old ones from the disk. Without changes only the latter, if it is due.
@@ -137,13 +137,7 @@ class SqliteStore:
 
         copies = {number: bytes(record) for number, record in changes.items()}
         self._change(session, work)
-        try:
-            self._run_vacuum(session)
-        except (DamagedData, NotKept) as refusal:
-            raise NotKept(
-                f"The records are rewritten; what stood there may still be in the file: {refusal.args[0]}",
-                "Rewrite them again when the disk is well.",
-            ) from refusal
+        self._run_vacuum(session, "The records are rewritten")
 
     def _change(self, session: str, work: Callable[[], object]) -> None:
         with self._locked(session):
@@ -156,12 +150,17 @@ class SqliteStore:
         """Run VACUUM once, at the end of this block, for all deletions in it."""
         with self._vacuum.postpone():
             yield
-        self._run_vacuum("all sessions")
+        self._run_vacuum("all sessions", "The sessions are deleted")
 
-    def _run_vacuum(self, session: str) -> None:
-        with self._locked(session):
-            connection.check_free(self._db)
-            self._vacuum.run(VACUUM_WAIT)
+    def _run_vacuum(self, session: str, done: str) -> None:
+        """Wait for other writers as long as an append does. Eight busy ones let nobody in for some seconds."""
+        try:
+            with self._locked(session):
+                connection.check_free(self._db)
+                self._vacuum.run(self._timeout, READERS_WAIT)
+        except (DamagedData, NotKept) as refusal:
+            cause = f"{done}; what stood there may still be in the file: {refusal.args[0]}"
+            raise NotKept(cause, "Ask again when the disk is well and fewer processes write.") from refusal
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         with self._locked(session), read_transaction(self._db):
@@ -214,7 +213,7 @@ class SqliteStore:
             with self._lock:
                 if self._vacuum.due:
                     with suppress(TidegateError), translate_errors(str(self.path)):
-                        self._vacuum.run(0)
+                        self._vacuum.run(0, 0)
                 self._db.close()
 
     @contextmanager
