@@ -373,3 +373,17 @@ def test_a_snapshot_that_another_model_counted_fits_its_log(tmp_path: Path) -> N
     assert (tmp_path / "views" / "a").exists()
     assert looked(data) == []
     data.close()
+
+
+def test_the_trace_of_an_open_session_may_be_written_later(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    session = data.open("s", "gpt-4o", live_trace=False)
+    for number in range(150):
+        session.add({"role": "user", "content": f"{number}"})
+    written = max(line.seq for line in read_trace(data.trace_path("s")))
+    assert session.log.head - 64 < written < session.log.head
+    assert looked(data) == [], "nothing is wrong with it"
+    session.close()
+    assert [line.seq for line in read_trace(data.trace_path("s"))] == list(range(1, session.log.head + 1))
+    assert looked(data) == []
+    data.close()

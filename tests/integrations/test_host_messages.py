@@ -50,7 +50,7 @@ def turn(role: str, *parts: Part) -> Turn:
 
 
 def request_of(*shown: Shown[Any]) -> FollowedRequest[Any]:
-    return FollowedRequest(list(shown), False, 0, "", (0, 0), False, 0, 0)
+    return FollowedRequest([], list(shown), 0, "", (0, 0), False, 0, 0)
 
 
 def show(hosts: Sequence[Turn], *places: Any) -> list[Turn]:

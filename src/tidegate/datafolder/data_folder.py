@@ -19,7 +19,8 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from tidegate.core.log_fold import fold_log
 from tidegate.core.policy.policy import Policy
@@ -40,8 +41,11 @@ from tidegate.session.serial_calls import finish
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.memory import check_fork_request, session_not_found
-from tidegate.store.store import Store
+from tidegate.store.store import CachingStore, Store
 from tidegate.wire.registry import resolve_dialect
+
+_TRACE_INTERVAL: Final = 64
+"""Events that are written at a time to a trace that is not live."""
 
 
 class DataFolder(FolderContents):
@@ -60,12 +64,20 @@ class DataFolder(FolderContents):
         """Sessions that retention removed since this folder was opened."""
 
     def open(
-        self, name: str, model: str = "", *, policy: str | Policy = "default", restore: bool = True, **options: Any
+        self,
+        name: str,
+        model: str = "",
+        *,
+        policy: str | Policy = "default",
+        restore: bool = True,
+        live_trace: bool = True,
+        **options: Any,
     ) -> Session:
         """Open a new or stored session. Close it, or let it end with the process.
 
         A stored session is opened as its policy restores it. Without `restore` it continues as it was, with another
-        model or policy if these are given. `options` are those of `Session`.
+        model or policy if these are given. Without `live_trace` the file of its trace is written from time to time and
+        when the session is closed, not with every event. `options` are those of `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
@@ -78,8 +90,10 @@ class DataFolder(FolderContents):
                 self.removed_sessions += remove_expired_sessions(self)
             is_known, session = self._make_session(name, model, policy, options)
             session.call_on_close(on_failure.pop_all().close)
+            if isinstance(self.store, CachingStore):
+                session.call_on_close(partial(self.store.release, name))
             on_failure.callback(session.close)
-            self._attach_observers(name, session)
+            self._attach_observers(name, session, live_trace)
             if is_known and restore and policy.moments.get("restore"):
                 session.run_rules("restore")
             on_failure.pop_all()
@@ -117,10 +131,12 @@ class DataFolder(FolderContents):
         )
         return known, Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
 
-    def _attach_observers(self, name: str, session: Session) -> None:
-        trace = Trace(self.trace_path(name), name, self.mask)
+    def _attach_observers(self, name: str, session: Session, live_trace: bool) -> None:
+        trace = Trace(self.trace_path(name), name, self.mask, interval=1 if live_trace else _TRACE_INTERVAL)
         trace.append_missing(session.log)
         session.history.observe(trace)
+        if not live_trace:
+            session.call_on_close(partial(trace.append_missing, session.log))
         session.history.observe(
             make_snapshot_watcher(session, self.snapshots, session_file_key(name), session.policy.meter)
         )

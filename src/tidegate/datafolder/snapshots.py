@@ -92,8 +92,7 @@ class Snapshots:
 
     def load(self, key: str, log: Log, meter: str) -> View | None:
         """The saved view of this log, without later events; None if the view must be folded from the log."""
-        self._saved_seqs.pop(key, None)
-        self._secret_searches.pop(key, None)
+        self.release(key)
         kept = self._read(key)
         if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
             return None
@@ -107,6 +106,11 @@ class Snapshots:
         self.secret_search(key, suspect=kept.suspect)
         return view
 
+    def release(self, key: str) -> None:
+        """Forget what is known about a session that was closed. It is learned again when the session is opened."""
+        self._saved_seqs.pop(key, None)
+        self._secret_searches.pop(key, None)
+
     def read_meter(self, key: str) -> str | None:
         """The name of the meter that counted the saved view; None if there is no readable snapshot."""
         record = self._read(key)
@@ -117,8 +121,7 @@ class Snapshots:
 
         No process may have the session open meanwhile.
         """
-        self._saved_seqs.pop(key, None)
-        self._secret_searches.pop(key, None)
+        self.release(key)
         try:
             for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{TEMPORARY_SUFFIX}")):
                 path.unlink(missing_ok=True)
@@ -206,7 +209,11 @@ def make_snapshot_watcher(
             if saved != session.view.head:
                 save(next(islice(session.log.read(session.view.head), 1), None))
 
-    session.call_on_close(last)
+    def close() -> None:
+        last()
+        snapshots.release(key)
+
+    session.call_on_close(close)
     if session.view.head - saved >= SNAPSHOT_INTERVAL:
         last()
     return keep

@@ -211,9 +211,9 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        query = scope["query_string"]
-        scope_name = scope_of_token(token)
-        return IncomingRequest(route, scope["method"], query, headers, scope["headers"], body, scope_name)
+        client, scope_name = find_client_id(headers, route.session), scope_of_token(token)
+        method, query, raw_headers = scope["method"], scope["query_string"], scope["headers"]
+        return IncomingRequest(route, method, query, headers, raw_headers, body, scope_name, client)
 
     async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
@@ -234,7 +234,7 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", words) from None
         except BadInput as bad:
             raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
-        named = find_client_id(request.headers, request.route.session).name
+        named = request.client.name
         client = self._reader.read(request.route.dialect, text, request.route.model, named and request.scope + named)
         return None if client is None or client.host.reason or not client.items else client
 
@@ -243,7 +243,7 @@ class Gateway:
     def _find_conversation(
         self, request: IncomingRequest, client: ClientRequest, *, create: bool = True
     ) -> Conversation | None:
-        named = find_client_id(request.headers, request.route.session)
+        named = request.client
         if not named.name and (own := find_id_in_body(client.body)):
             named = named._replace(client="claude", name=f"claude-{own}")
         return self._conversations.find(
@@ -395,8 +395,7 @@ class Gateway:
 
     async def _pass_on(self, exchange: _Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        kind = read_headers(response.raw_headers).get("content-type", "")
-        is_stream = kind.startswith("text/event-stream")
+        is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
         copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
         stream.start(is_stream=is_stream)
         held: list[bytes] = []
@@ -427,7 +426,8 @@ class Gateway:
             answer.is_broken = True
             rest = b""
         finally:
-            await asyncio.shield(self._record_rest(exchange, copy))
+            if not (exchange.is_recorded and exchange.has_usage):
+                await asyncio.shield(self._record_rest(exchange, copy))
         if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
             return False
         if not answer.status:

@@ -100,13 +100,12 @@ class Conversations:
         create: bool = True,
     ) -> Conversation | None:
         """The conversation of a request; None for a side request, which has none. Not `create`: only a known one."""
-        keys = [item.key for item in items]
         if not client.name:
             return self._find_by_messages(scope, model, dialect, items, create)
         name = scope + client.name
         if not create and not self._exists(name):
             return None
-        if not client.is_explicit and not has_tools and not self._shares_prefix(name, model, dialect, keys):
+        if not client.is_explicit and not has_tools and not self._shares_prefix(name, model, dialect, items):
             return None
         conversation = self._get(name, model, dialect, client.client)
         conversation.parent = scope + client.parent if client.parent else ""
@@ -114,10 +113,10 @@ class Conversations:
             conversation.following.session.history.add_note(PARENT_TOPIC, scope + client.parent)
         return conversation
 
-    def _shares_prefix(self, name: str, model: str, dialect: str, keys: Sequence[str]) -> bool:
+    def _shares_prefix(self, name: str, model: str, dialect: str, items: Sequence[HostItem[HostUnit]]) -> bool:
         if not self._exists(name):
             return False
-        return bool(self._get(name, model, dialect, "").following.tree.match(keys[:1]))
+        return bool(self._get(name, model, dialect, "").following.tree.match([item.key for item in items[:1]]))
 
     def _exists(self, name: str) -> bool:
         return name in self._open or self._data.store.head(name) > 0
@@ -189,6 +188,7 @@ class Conversations:
             window=settings.window_for(model) or self._find_learned_window(model),
             wire=dialect,
             restore=False,
+            live_trace=False,
         )
         session.history.observe(lambda event: self._activity.note_change(name))
         if self._make_watcher is not None:

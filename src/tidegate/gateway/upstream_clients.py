@@ -16,7 +16,7 @@ from yarl import URL
 
 from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
 from tidegate.gateway.http_body import BodyTooLarge, RawHeaders, forward_headers
-from tidegate.gateway.routing import Route
+from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
 
@@ -40,17 +40,25 @@ class IncomingRequest(NamedTuple):
     raw_headers: RawHeaders
     body: bytes
     scope: str
+    client: ClientId
+
+
+class _UpstreamClient(NamedTuple):
+    """The HTTP client of an upstream, and the proxy that the environment named when the client was made."""
+
+    http: aiohttp.ClientSession
+    proxy: str | None
 
 
 class UpstreamClients:
     def __init__(self, settings: GatewaySettings, log_line: Callable[[str], None]) -> None:
         self._settings = settings
         self._log_line = log_line
-        self._clients: dict[str, aiohttp.ClientSession] = {}
+        self._clients: dict[str, _UpstreamClient] = {}
 
     async def close(self) -> None:
         for client in self._clients.values():
-            await client.close()
+            await client.http.close()
         self._clients.clear()
 
     async def send(self, request: IncomingRequest, body: bytes) -> OpenResponse:
@@ -67,14 +75,14 @@ class UpstreamClients:
         url = URL(request.route.path + query.decode("latin-1"), encoded=True)
         client = self._client_for(upstream)
         try:
-            response = await client.request(
+            response = await client.http.request(
                 request.method,
                 url,
                 headers=[(_decode_header(name), _decode_header(value)) for name, value in headers],
                 data=(io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body) or None,
                 allow_redirects=False,
                 skip_auto_headers=_OWN_HEADERS,
-                proxy=_find_proxy(upstream.url),
+                proxy=client.proxy,
             )
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
@@ -86,11 +94,11 @@ class UpstreamClients:
             raise GatewayRefusal(502, "api_error", f"The upstream {upstream.name} answered with {what}.")
         return OpenResponse(response)
 
-    def _client_for(self, upstream: Upstream) -> aiohttp.ClientSession:
+    def _client_for(self, upstream: Upstream) -> _UpstreamClient:
         client = self._clients.get(upstream.name)
         if client is None:
             settings = self._settings
-            client = self._clients[upstream.name] = aiohttp.ClientSession(
+            http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     keepalive_timeout=_KEEP_ALIVE_SECONDS,
@@ -104,6 +112,7 @@ class UpstreamClients:
                 max_line_size=_MAX_HEADER_BYTES,
                 max_field_size=_MAX_HEADER_BYTES,
             )
+            client = self._clients[upstream.name] = _UpstreamClient(http, _find_proxy(upstream.url))
         return client
 
     async def read_pieces(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

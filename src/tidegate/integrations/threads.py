@@ -65,7 +65,7 @@ class ThreadSessions:
     ) -> None:
         self._location = data
         self._model = model
-        self._options = {"window": window, "reserve": reserve}
+        self._options: dict[str, Any] = {"window": window, "reserve": reserve}
         self._policy = policy
         self._session = session
         self._open: OrderedDict[str, FollowingSession[Any]] = OrderedDict()

@@ -1,6 +1,5 @@
 """A copy of an answer for the log, assembled while the answer is passed on. It never disturbs the answer itself."""
 
-import re
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +12,6 @@ from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
 from tidegate.wire.streaming.reply import Reply
 
-_EVENT: Final = re.compile(rb".*?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
 _MAX_COPY_BYTES: Final = 32_000_000
 _OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
 _ERROR_TYPES: Final = frozenset(("error", "response.failed"))
@@ -66,15 +64,16 @@ class AnswerCopy:
         return len(data)
 
     def _read_events(self, reader: SseReader, data: bytes) -> int:
-        was_whole, end = self.is_whole, len(data)
-        for event in _EVENT.finditer(data):
-            for frame in reader.feed(event[0]):
-                value = decode_frame(frame)
-                if value is not None:
-                    self._take(value)
+        was_whole, start, before_end = self.is_whole, 0, len(data)
+        frames = reader.feed(data)
+        for frame, end in zip(frames, reader.ends, strict=True):
+            value = decode_frame(frame)
+            if value is not None:
+                self._take(value)
             if not was_whole and self.is_whole:
-                was_whole, end = True, event.start()
-        return end
+                was_whole, before_end = True, start
+            start = end
+        return before_end
 
     def end(self) -> None:
         """The answer has ended: read it if it was no stream of events."""

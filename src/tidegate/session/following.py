@@ -23,6 +23,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count, islice
+from operator import is_
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -33,7 +34,7 @@ from tidegate.core.tokens.counting import count_message, count_system, count_too
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.host_tree import ROOT, HostTree, hash_message
 from tidegate.session.session import Session
-from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer
+from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
 
@@ -80,19 +81,31 @@ class Shown(NamedTuple, Generic[HostObject]):
 
 
 class FollowedRequest(NamedTuple, Generic[HostObject]):
-    """The view for one call of the host. `is_unchanged`: it is the host's own list, nothing else.
+    """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     `saved_tokens` is by how much the view is smaller than the host's list.
     """
 
-    shown: list[Shown[HostObject]]
-    is_unchanged: bool
+    items: Sequence[HostItem[HostObject]]
+    changed: list[Shown[HostObject]] | None
     tokens: int
     tip: str
     measured: tuple[int, int]
     branched: bool
     new_messages: int
     saved_tokens: int
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the view is the host's own list, nothing else."""
+        return self.changed is None
+
+    @property
+    def shown(self) -> list[Shown[HostObject]]:
+        """The items of the view, in the host's order."""
+        if self.changed is None:
+            return [Shown("kept", item, item.message, True) for item in self.items]
+        return self.changed
 
 
 class _ConversationMoved(Exception):
@@ -142,7 +155,8 @@ class FollowingSession(Generic[HostObject]):
         """
         with self._lock:
             branched, new_messages = self._add_new(items, fixed_part)
-            self.session.fit(summarise)
+            runner = self.session._runner
+            run_steps(runner.fit_steps(is_fresh=True), summarise, runner.note_summary_failure)
             return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
@@ -193,7 +207,9 @@ class FollowingSession(Generic[HostObject]):
         """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
         known, size = self._items, len(self._ids)
         is_same = size <= len(items) and (
-            known is items or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
+            known is items
+            or all(map(is_, islice(known, size), items))
+            or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
         )
         if not is_same:
             self._ids, self._places = [], {}
@@ -246,11 +262,14 @@ class FollowingSession(Generic[HostObject]):
         session = self.session
         ids = self._look_up(items)
         assert len(ids) == len(items), "each message of the host is in the log"
-        shown = arrange_view(session.view.items, items, self._places, self._tree.hidden)
-        unchanged = len(shown) == len(items) and all(map(_is_unchanged, shown))
+        changed: list[Shown[HostObject]] | None = None
+        if not _is_own_list(session.view.items, ids):
+            changed = arrange_view(session.view.items, items, self._places, self._tree.hidden)
+            if len(changed) == len(items) and all(map(_is_unchanged, changed)):
+                changed = None
         return FollowedRequest(
-            shown,
-            unchanged,
+            items[:],
+            changed,
             session.tokens,
             self._tree.tip,
             session._last_request,
@@ -329,6 +348,14 @@ class FollowingSession(Generic[HostObject]):
         if usage:
             payloads.append(self.session.build_usage_report(usage, request.measured))
         return payloads
+
+
+def _is_own_list(view_items: Sequence[Item], ids: Sequence[str]) -> bool:
+    """Whether a view has just these messages, none of them edited. Most have, and this is quick to see."""
+    return len(view_items) == len(ids) and all(
+        item.message.id == ident and item.signed and not item.edited
+        for item, ident in zip(view_items, ids, strict=True)
+    )
 
 
 def _is_unchanged(shown: Shown[HostObject]) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
+from operator import is_
 from typing import Final, NamedTuple
 
 import msgspec
@@ -52,16 +53,17 @@ class _KnownRequest:
 
     def __init__(self) -> None:
         self.memo = ReadMemo()
+        self.units: Sequence[HostUnit] = ()
         self.items: list[HostItem[HostUnit]] = []
         self.size = 0
 
     def make_items(self, units: Sequence[HostUnit]) -> list[HostItem[HostUnit]]:
         """The items for these units. Those of the last request are used again, because hashing takes longest."""
-        count = 0
-        for known, unit in zip(self.items, units, strict=False):
-            if known.host is not unit and known.host != unit:
-                break
-            count += 1
+        count = min(len(self.units), len(units))
+        if not all(map(is_, self.units, units)):  # as a rule they are the same objects
+            pairs = zip(self.units, units, strict=False)
+            count = next((place for place, (known, unit) in enumerate(pairs) if known != unit), count)
+        self.units = units
         self.items = self.items[:count] + [make_host_item(unit, unit.message) for unit in units[count:]]
         return self.items
 

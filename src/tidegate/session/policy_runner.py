@@ -118,9 +118,11 @@ class PolicyRunner:
         """The size of the next request in the provider's tokens."""
         return measure_request(self._view, self.budget)
 
-    def fit_steps(self) -> SummarySteps[list[Decision]]:
+    def fit_steps(self, *, is_fresh: bool = False) -> SummarySteps[list[Decision]]:
+        """`is_fresh`: the events of other writers were just read."""
         self.last_decisions = []
-        yield PendingRead(self.conversation._refresh)
+        if not is_fresh:
+            yield PendingRead(self.conversation._refresh)
         self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)

@@ -44,13 +44,13 @@ def _get_threads(loop: "asyncio.AbstractEventLoop") -> _LoopThreads:
     return found
 
 
-async def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> "asyncio.Future[_T]":
     """`asyncio.to_thread` with the threads of sessions, so that programs and sessions do not wait for each other."""
     from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
 
     loop = get_running_loop()
     context = copy_context()
-    return await loop.run_in_executor(_get_threads(loop).pool, lambda: context.run(function, *args, **kwargs))
+    return loop.run_in_executor(_get_threads(loop).pool, lambda: context.run(function, *args, **kwargs))
 
 
 async def run_planning(function: Callable[[], _T]) -> _T:
@@ -116,7 +116,8 @@ class SerialCalls:
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function in a thread."""
-        return await self.finish(run_in_thread(function, *args, **kwargs))
+        async with self._get_lock():
+            return await finish(run_in_thread(function, *args, **kwargs))
 
     async def finish(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end, whether or not this task is cancelled meanwhile."""
@@ -141,12 +142,12 @@ class SerialCalls:
         return self._lock
 
 
-async def finish(work: Coroutine[Any, Any, _T]) -> _T:
+async def finish(work: "Coroutine[Any, Any, _T] | asyncio.Future[_T]") -> _T:
     """Await a coroutine to its end even if this task is cancelled meanwhile; the cancellation is raised then."""
     import asyncio  # noqa: PLC0415 - see the top of this file
 
     loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
+    task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         end: asyncio.Future[None] = loop.create_future()

@@ -79,6 +79,14 @@ class RewritableStore(Protocol):
 
 
 @runtime_checkable
+class CachingStore(Protocol):
+    """A store that keeps the newest records of the sessions it appended to in memory."""
+
+    def release(self, session: str) -> None:
+        """Free the memory of a session that was closed. The next append reads its newest records again."""
+
+
+@runtime_checkable
 class SharedStore(Protocol):
     """A store for workers on several hosts. It also holds what is in files of the data folder otherwise."""
 

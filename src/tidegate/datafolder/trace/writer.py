@@ -53,13 +53,22 @@ class Trace:
     """
 
     def __init__(
-        self, path: Path | str, session: str = "", mask: TextMask = mask_nothing, *, patience: float = 2.0
+        self,
+        path: Path | str,
+        session: str = "",
+        mask: TextMask = mask_nothing,
+        *,
+        patience: float = 2.0,
+        interval: int = 1,
     ) -> None:
-        """`patience`: how many seconds a session waits for another process that is writing."""
+        """`patience`: how many seconds a session waits for another process that is writing.
+
+        `interval`: how many events are written at a time. Those that wait are written by `append_missing`.
+        """
         self.path = path if isinstance(path, Path) else Path(path)
         self.last_error = ""
         self._session = session.encode("utf-8", "replace").decode()  # a name may contain what JSON cannot represent
-        self._mask, self._patience = mask, patience
+        self._mask, self._patience, self._interval = mask, patience, interval
         self._log: Log | None = None
         self._inode = 0
         self._size = -1
@@ -76,6 +85,8 @@ class Trace:
             self._write(file, log.read(self._tail.seq + 1))
 
     def __call__(self, event: Event) -> None:
+        if 1 < event.seq < self._tail.seq + self._interval:
+            return
         with self._record_errors(), self._locked_file() as file:
             if event.seq == 1 and self._tail.seq and _first_time(file) != event.time:
                 self._truncate(file)

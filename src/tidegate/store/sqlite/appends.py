@@ -60,6 +60,11 @@ class Appends:
     def invalidate(self) -> None:
         self._is_valid = False
 
+    def release(self, session: str) -> None:
+        tail = self._cache.pop(session, None)
+        if tail is not None:
+            self._cached_bytes -= _TAIL_BYTES + tail.size
+
     def write(self, batch: Sequence[Append]) -> list[int | Exception]:
         """Write appends in one transaction. Return for each the new head, or why it was refused."""
         if not self._is_valid or self._cached_bytes > MAX_CACHED_BYTES:

@@ -199,6 +199,10 @@ class SqliteStore:
             found = self._tables.list_sessions()
         return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
 
+    def release(self, session: str) -> None:
+        with self._lock:
+            self._appends.release(session)
+
     def close(self) -> None:
         if self._process == os.getpid():
             self._commits.close()

@@ -5,7 +5,7 @@ opaque part. It is counted, and it is kept whole or left out whole, never cut in
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -69,20 +69,24 @@ class ReadMemo:
     """
 
     def __init__(self) -> None:
-        self._items: list[tuple[object, Any]] = []
+        self._items: list[object] = []
+        self._found: list[Any] = []
         self._fields: dict[str, tuple[object, Any]] = {}
-        self._repeats = True
 
-    def read_item(self, place: int, item: object, read: Callable[[], _T]) -> _T:
-        """What `read` returns for the item at this place. The items of a request must be read in their order."""
-        self._repeats = (self._repeats or place == 0) and place < len(self._items)
-        if self._repeats and self._items[place][0] == item:
-            found: _T = self._items[place][1]
-            return found
-        self._repeats = False
-        del self._items[place:]
-        self._items.append((item, read()))
-        return self._items[place][1]  # type: ignore[no-any-return]
+    def read_items(self, items: list[object], read: Callable[[object, int, _T | None], _T]) -> list[_T]:
+        """What `read` returns for each item, its place, and what was found for the item before it."""
+        found: list[_T] = self._found[: self._count_repeated(items)]
+        for place in range(len(found), len(items)):
+            found.append(read(items[place], place, found[-1] if found else None))
+        self._items, self._found = items, found
+        return found
+
+    def _count_repeated(self, items: list[object]) -> int:
+        known = self._items
+        if items[: len(known)] == known:  # as a rule, and quick to compare
+            return len(known)
+        differs = (place for place, (old, new) in enumerate(zip(known, items, strict=False)) if old != new)
+        return next(differs, min(len(known), len(items)))
 
     def read_field(self, name: str, value: object, read: Callable[[], _T]) -> _T:
         """What `read` returns for a field of the request."""
@@ -148,12 +152,11 @@ def _read_system(value: object, read: PartReader) -> str:
 
 
 def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
-    memo, units = memo or ReadMemo(), list[HostUnit]()
-    for place, item in enumerate(_list_of(body, "messages")):
-        units += memo.read_item(place, item, partial(_read_anthropic_item, item, place))
+    memo = memo or ReadMemo()
+    found = memo.read_items(_list_of(body, "messages"), lambda item, place, _: _read_anthropic_item(item, place))
     system, tools = body.get("system"), body.get("tools")
     return HostRequest(
-        tuple(units),
+        tuple(chain.from_iterable(found)),
         memo.read_field("system", system, lambda: _read_system(system, anthropic.read_user_part)),
         memo.read_field("tools", tools, lambda: _read_tool_list(tools, lambda tool: [anthropic.read_tool(tool)])),
         _model(body),
@@ -234,8 +237,7 @@ def read_openai_chat(body: JsonObject, memo: ReadMemo | None = None) -> HostRequ
     memo, units = memo or ReadMemo(), list[HostUnit]()
     system: list[str] = []
     fixed = 0
-    for place, item in enumerate(_list_of(body, "messages")):
-        unit = memo.read_item(place, item, partial(_read_chat_unit, item, place))
+    for unit in memo.read_items(_list_of(body, "messages"), lambda item, place, _: _read_chat_unit(item, place)):
         if unit.message.role == "system" and not units:
             fixed += 1
             system.append(join_text_parts(unit.message.parts))
@@ -292,8 +294,9 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
         units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
     stored, fixed = False, 0
     tools = _list_of(body, "tools")
-    for place, item in enumerate(given if isinstance(given, list) else []):
-        message = memo.read_item(place, item, partial(_read_responses_item, item))
+    items = given if isinstance(given, list) else []
+    messages = memo.read_items(items, lambda item, *_: _read_responses_item(item))
+    for place, (item, message) in enumerate(zip(items, messages, strict=True)):
         if isinstance(item, dict) and item.get("type") == "additional_tools" and not units:  # Codex with newer models
             fixed += 1
             tools = [*tools, *_list_of(item, "tools")]
@@ -353,24 +356,25 @@ def _responses_part(block: object) -> Part:
 
 
 def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
-    memo, units = memo or ReadMemo(), list[HostUnit]()
-    calls: list[Call] = []
-    for place, item in enumerate(_list_of(body, "contents")):
-        found, calls = memo.read_item(place, item, partial(_read_gemini_item, item, place, calls))
-        units += found
+    memo = memo or ReadMemo()
+    found = memo.read_items(_list_of(body, "contents"), _read_gemini_item)
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
     cached, given = body.get("cachedContent") is not None, body.get("tools")
     return HostRequest(
-        tuple(units),
+        tuple(chain.from_iterable(units for units, _ in found)),
         memo.read_field("system", system, lambda: _read_system(system, lambda part, _: gemini.read_user_part(part))),
         memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: gemini.read_tools([tool]))),
         reason="part of it is stored by the provider" if cached else "",
     )
 
 
-def _read_gemini_item(item: object, place: int, calls: list[Call]) -> tuple[list[HostUnit], list[Call]]:
+_GeminiItem = tuple[list[HostUnit], list[Call]]
+
+
+def _read_gemini_item(item: object, place: int, before: _GeminiItem | None) -> _GeminiItem:
     """The units of an item, and the calls that the next results answer."""
+    calls = before[1] if before else []
     parts = item.get("parts") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(parts, list):
         return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)], calls

@@ -17,28 +17,48 @@ class SseFrame(NamedTuple):
 
 
 class SseReader:
-    """`longest` limits a line and a frame in bytes: a server that never ends one must not fill the memory."""
+    """`longest` limits a line and a frame in bytes: a server that never ends one must not fill the memory.
+
+    `ends` has the places in the bytes that were fed last, after each of their frames.
+    """
 
     def __init__(self, longest: int = _MAX_LINE_BYTES) -> None:
         self._longest = longest
-        self._line = bytearray()  # the current line
+        self._line = bytearray()  # the beginning of a line that was cut
         self._size = 0  # of the current frame
         self._started = False
         self._after_cr = False
         self._event = ""
         self._data: list[str] = []
+        self.ends: list[int] = []
 
     def feed(self, data: bytes) -> list[SseFrame]:
+        end = 0
         if self._after_cr and data:  # the second half of a line break that was cut
-            data = data.removeprefix(b"\n")
             self._after_cr = False
+            end = int(data.startswith(b"\n"))
         frames: list[SseFrame] = []
-        for line in data.splitlines(keepends=True):
-            self._bound(len(self._line) + len(line))
-            self._line += line
-            if line[-1] in b"\r\n":
-                whole, self._line = bytes(self._line.rstrip(b"\r\n")), bytearray()
-                frames += self._read(whole)
+        self.ends = []
+        for line in data[end:].splitlines(keepends=True):
+            end += len(line)
+            is_whole = line[-1] in b"\r\n"
+            if self._line or not is_whole:
+                self._bound(len(self._line) + len(line))
+                self._line += line
+                if not is_whole:
+                    break
+                line, self._line = bytes(self._line), bytearray()
+            line = line.rstrip(b"\r\n")
+            if not self._started:
+                self._started = True
+                line = line.removeprefix(_BOM)
+            if line:
+                self._read(line)
+            else:
+                if self._data:
+                    frames.append(SseFrame(self._event, "\n".join(self._data)))
+                    self.ends.append(end)
+                self._event, self._data, self._size = "", [], 0
         self._after_cr = self._after_cr or data.endswith(b"\r")
         return frames
 
@@ -46,12 +66,7 @@ class SseReader:
         if length > self._longest:
             raise LimitExceeded(f"A line or frame of the stream is longer than {self._longest:,} bytes.")
 
-    def _read(self, line: bytes) -> list[SseFrame]:
-        if not self._started:
-            self._started = True
-            line = line.removeprefix(_BOM)
-        if not line:
-            return self._dispatch()
+    def _read(self, line: bytes) -> None:
         self._size += len(line)
         self._bound(self._size)
         field, _, value = line.decode("utf-8", "replace").partition(":")
@@ -63,9 +78,3 @@ class SseReader:
         elif field == "error":  # older llama.cpp servers report an error in mid-stream in this field
             self._event = "error"
             self._data.append(value)
-        return []
-
-    def _dispatch(self) -> list[SseFrame]:
-        event, data = self._event, self._data
-        self._event, self._data, self._size = "", [], 0
-        return [SseFrame(event, "\n".join(data))] if data else []
