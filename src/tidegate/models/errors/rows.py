@@ -215,7 +215,7 @@ EARLY_PATTERNS: Final = (
         must (?:start|end|begin) with (?:a |an )?"?(?:user|assistant|system|tool)
         (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
         (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
-        prefill
+        prefill(?! (?:\d+ )?tokens)
         multiturn requests
         system message (?:must|should)
         jinja|chat template|raise_exception""",
