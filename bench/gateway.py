@@ -2,7 +2,8 @@
 
     python bench/gateway.py                               # direct and tidegate
     python bench/gateway.py --peer litellm=http://127.0.0.1:4000 --peer headroom=http://127.0.0.1:8787
-    python bench/gateway.py --soak                        # memory over 10,000 requests of 1,000 sessions
+    python bench/gateway.py --soak                        # memory over 10,000 requests of 1,000 sessions that grow
+    python bench/gateway.py --soak --sessions 10000       # the same with one request of each session
 
 The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
 the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
@@ -24,7 +25,7 @@ from typing import Any
 import httpx
 
 SMALL, LARGE = 1_000, 193_000
-SOAK_REQUESTS, SOAK_SESSIONS = 10_000, 1_000
+SOAK_REQUESTS = 10_000
 SOAK_MARKS = (1_000, 2_500, 5_000, 7_500, 10_000)
 KEY = "sk-bench-7f3a91c5d2e84b60a1f9c3d7e5b20846"
 """The key of the load. Some gateways want a key of their own: start them with this one."""
@@ -186,7 +187,7 @@ def report(size: int, found: dict[str, list[tuple[float, float]]], loads: dict[s
 async def soak(options: argparse.Namespace) -> None:
     """Print the memory and the open files of a gateway while many sessions pass through it, eight at a time."""
     upstream = await serve_upstream(options.upstream_port)
-    sessions = [GrowingConversation(3_000, f"soak-{number}") for number in range(SOAK_SESSIONS)]
+    sessions = [GrowingConversation(3_000, f"soak-{number}") for number in range(options.sessions)]
     with tempfile.TemporaryDirectory() as folder:
         gateway = await start_gateway(folder, options.port, upstream.sockets[0].getsockname()[1])
         url, done = f"http://127.0.0.1:{options.port}", 0
@@ -194,7 +195,7 @@ async def soak(options: argparse.Namespace) -> None:
         async def work(first: int) -> None:
             nonlocal done
             async with httpx.AsyncClient(timeout=60, verify=False) as http:
-                for _ in range(SOAK_REQUESTS // SOAK_SESSIONS):
+                for _ in range(SOAK_REQUESTS // options.sessions):
                     for conversation in sessions[first::8]:
                         await ask(http, url, conversation)
                         done += 1
@@ -245,6 +246,7 @@ def main() -> None:
     parser.add_argument("--upstream-port", type=int, default=18485, help="of the upstream")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="another gateway that runs")
     parser.add_argument("--soak", action="store_true", help="memory over many requests and sessions, no times")
+    parser.add_argument("--sessions", type=int, default=1_000, help="of --soak, a divisor of 10,000")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     options = parser.parse_args()
     asyncio.run(soak(options) if options.soak else run(options))
