@@ -93,7 +93,7 @@ def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
     assert row["head"] > 30
     assert row["in_use"] is False
     assert row["title"]
-    assert row["title"][:60] in lines[1]
+    assert row["title"][:59] + "…" in lines[1]
     data = DataFolder(kept.folder)
     with data.open("build-fix", "gpt-4o"):
         assert tidegate("sessions", "--data", kept.folder).stdout.splitlines()[1].endswith("(open)")

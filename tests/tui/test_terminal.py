@@ -112,7 +112,7 @@ def test_the_list_of_sessions_fits_a_terminal_of_80_columns(terminal: Terminal) 
     lines = terminal.sees("status 0").splitlines()
     assert lines[0].split() == ["session", "last", "used", "title"]
     assert lines[1].startswith("tidegate-20261116-170406-wccp  20")
-    assert lines[1].endswith("Find out why the build of the g")  # 80 columns, and nothing on the next line
+    assert lines[1].endswith("Find out why the build of the …")  # 80 columns, and nothing on the next line
     assert lines[2] == "status 0"
 
 
