@@ -1,10 +1,10 @@
-"""Seven rounds of texts from issue trackers and from the tests of other agents, labelled before the table read them.
+"""Eight rounds of texts from issue trackers and from the tests of other agents, labelled before the table read them.
 
-At first sight it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 17, 47 of 55 and, after the rules had been widened
-for all of these, 24 of 25. Nothing was taken for length that is not, and one text about length was missed (in the last
-round). Of the others, seven have a kind that the table gives to their sort for a reason (a call that the model spoiled
-is asked again); the rest was wrong: a provider's words inside a gateway's, names in the style of an SDK, a status
-written as a text, short words for a spent plan. They led to the rules that are tested here.
+At first sight it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 17, 47 of 55, 24 of 25 and 19 of 24; in the fourth
+to the seventh round, either of two kinds was accepted for some texts. So about one unseen text in ten is read wrongly,
+most of them as `unknown`. One text about length was missed, and nothing was taken for length that is not. What was
+wrong: a provider's words inside a gateway's, names in the style of an SDK, a status written as a text, the place of a
+fault in a field, and short words for a spent plan. They led to the rules that are tested here.
 """
 
 import pytest
@@ -222,6 +222,30 @@ server - unexpected status 502 Bad Gateway: Unknown error, url: http://localhost
 model - unexpected status 404 Not Found: Unknown error, url: https://chatgpt.com/backend-api/codex/responses, cf-ray: a3559f9709be9814-SJC
 server 500 {"error":{"code":"fixture_failure","message":"fixture-specific failure"}}
 server - We are currently experiencing high demand, which may cause temporary errors.
+transport - Error: WebSocket closed 1006
+transport - Error: upstream connect error or disconnect/reset before headers. retried and the latest reset reason: remote connection failure, transport failure reason: delayed connect error: Connection refused
+transport - {"error": {"message": "Failed to create codex responses websocket: WebSocket connection to 'wss://chatgpt.com/backend-api/codex/responses' failed: Expected 101 status code"}}
+invalid_history 400 {"error": {"message": "Invalid value: 'other'. Supported values are: 'search', 'open_page', and 'find_in_page'.", "type": "invalid_request_error", "param": "input[102].action.type", "code": "invalid_value"}}
+transport - {"error": {"code": "websocket_connection_limit_reached", "message": "Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue."}}
+unknown - error=codex API call: POST "https://chatgpt.com/backend-api/codex/responses": 400 Bad Request.
+overflow - litellm.BadRequestError: Litellm_proxyException - Error code: 400 - {'error': {'message': 'litellm.BadRequestError: litellm.ContextWindowExceededError: AnthropicError - {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 200480 tokens > 200000 maximum"}}\nReceived Model Group=anthropic/claude-3-5-sonnet-20241022\nAvailable Model Group Fallbacks=None', 'type': None, 'param': None, 'code': '400'}}
+transport 408 {"error": {"message": "APITimeoutError - Request timed out. \n model: azure/chatgpt-v-2 \n api_base: https://openai-gpt-4-test-v-1.openai.azure.com/ \n error_str: Request timed out.", "type": null, "param": null, "code": 408}}
+overflow 400 {"error":{"message":"litellm.BadRequestError: AnthropicException - b'{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 179413 + 32768 > 200000, decrease input length or `max_tokens` and try again\"}}'. Received Model Group=anthropic/claude-sonnet-4-20250514\nAvailable Model Group Fallbacks=None","type":null,"param":null,"code":"400"}}
+overflow 400 The input token count exceeds the maximum number of tokens allowed (1048576).
+billing 402 This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens, but can only afford 0. To increase, visit https://openrouter.ai/settings/keys and create a key with a higher monthly limit
+billing - litellm.APIError: APIError: OpenrouterException - {"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 64000 tokens, but can only afford 2666. To increase, visit https://openrouter.ai/settings/credits and upgrade to a paid account","code":402,"metadata":{"provider_name":null}},"user_id":"user_1"}
+billing - Failed to parse OpenRouter response: {"error":{"error":{"message":"More credits are required to run this request. 128000 token capacity required, 19484 available. To increase, visit https://openrouter.ai/settings/keys and create a key with a higher limit","code":402},"code":402}}
+server - The model has crashed without additional information. (Exit code: 18446744072635812000). Error Data: n/a, Additional Data: n/a
+server 400 Failed to load model "qwen/qwen3-coder-30b". Error: Operation canceled.
+model - Error: Model is unloaded.
+auth 403 {"error": {"type": "model_access_forbidden"}}
+rate_limit 429 {"error": {"type": "concurrency_limit_exceeded"}}
+billing 429 {"error": {"type": "budget_exceeded"}}
+server 502 {"error": {"type": "provider_error"}}
+server 503 {"error": {"type": "service_unavailable"}}
+transport 504 {"error": {"type": "request_timeout"}}
+bytes 413 {"error": {"type": "request_too_large"}}
+model 404 {"error": {"type": "model_not_found"}}
 """  # noqa: E501
 
 

@@ -134,7 +134,9 @@ def test_the_disk_refuses_what_comes_after_the_commit(what: str, tmp_path: Path)
     armed.append(True)
     try:
         if what == "rewrite":
-            with pytest.raises(NotKept, match=r"are rewritten; what stood there may still be.*Ask again"):
+            with pytest.raises(
+                NotKept, match=r"are rewritten; what stood there may still be.*Try again when the disk has recovered"
+            ):
                 store.rewrite("s", {2: b"gone"})
         else:
             store.delete("s")

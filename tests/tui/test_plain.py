@@ -205,7 +205,7 @@ def test_an_answer_that_was_cut_is_told(desk: Desk) -> None:
     done = desk.chat("Why?\n", [ScriptedAnswer(text="Because", stop="length")])
     assert (done.status, done.err) == (
         1,
-        "tidegate: The answer reached its maximum length and was cut. Ask the model to go on.\n",
+        "tidegate: The answer reached its maximum length and was cut. Ask it to continue.\n",
     )
 
 

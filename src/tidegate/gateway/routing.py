@@ -119,7 +119,7 @@ class _OwnIds(NamedTuple):
 
 def _read_own_ids(headers: Mapping[str, str]) -> _OwnIds:
     def read(*names: str) -> str:
-        return next((clean_id(headers[name]) for name in names if headers.get(name)), "")
+        return next((found for name in names if (given := headers.get(name)) and (found := clean_id(given))), "")
 
     if main := read("x-claude-code-session-id"):
         return _OwnIds("claude", main, read("x-claude-code-agent-id"), read("x-claude-code-parent-agent-id"))

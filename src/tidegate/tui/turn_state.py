@@ -15,10 +15,10 @@ from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_ca
 
 _END_REASON_TEXTS = {
     "steps": "The turn reached its step limit; send a message to continue.",
-    "refused": "The model refused to answer. Ask in other words, or switch with /model.",
-    "filtered": "The provider filtered the answer. Ask in other words, or switch with /model.",
-    "length": "The answer reached its maximum length and was cut. Ask the model to go on.",
-    "empty": "The model answered with nothing. Send the message again, or switch with /model.",
+    "refused": "The model refused to answer. Rephrase it, or switch models with /model.",
+    "filtered": "The provider filtered the answer. Rephrase it, or switch models with /model.",
+    "length": "The answer reached its maximum length and was cut. Ask it to continue.",
+    "empty": "The model answered with nothing. Send the message again, or switch models with /model.",
 }
 
 _LONG_TURN_SECONDS = 20

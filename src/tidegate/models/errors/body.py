@@ -133,6 +133,8 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
             _read_text(text, said, depth)
     if isinstance(param := fields.get("param"), str) and " " in param:
         _read_text(param, said, depth)  # usually the name of a parameter; one gateway puts its message here
+    elif isinstance(param, str) and "[" in param:
+        _append_unique(said.codes, param[:200], _MAX_LINES)  # a place in the history
     for key in _CODE_KEYS:
         code = fields.get(key)
         if isinstance(code, str):

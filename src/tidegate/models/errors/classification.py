@@ -205,7 +205,7 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         row = match_error(said.codes_as_words, status)
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
-    if row is not None and row.description == WRAPPER_ALONE and len(said.sentences) > 1:
+    if row is WRAPPER_ALONE and len(said.sentences) > 1:
         row = None
     if row is None:
         return _classify_status(status or _find_status(said)), ErrorNumbers(), ""

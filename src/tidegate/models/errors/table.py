@@ -8,8 +8,11 @@ from typing import Final
 
 from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PATTERN_WORDS, ErrorKind, ErrorPattern
 
-WRAPPER_ALONE: Final = "a gateway says that the provider failed, and nothing else"
-
+WRAPPER_ALONE: Final = ErrorPattern(
+    "server",
+    "a gateway says that the provider failed, and nothing else",
+    r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$",
+)
 ERROR_TABLE: Final = (
     *EARLY_PATTERNS,
     ErrorPattern(
@@ -125,7 +128,7 @@ ERROR_TABLE: Final = (
         (?:unknown|invalid|unsupported|no such|no|a valid|specified) models?\b(?! parameter)
         ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
-        models? (?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
+        models? (?:is )?(?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
         no endpoints? found|deploymentnotfound|no healthy deployments?
         (?:model|deployment)\b<120>(?:retired|sunset|end of life|not (?:currently )?(?:hosted|served|deployed|enabled))
         模型.{0,10}(?:不存在|未开通|下线|不可用)
@@ -160,7 +163,7 @@ ERROR_TABLE: Final = (
         \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
         temporar(?:y|ily)(?! failure in name)|try again later
         model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
-        \bcrashed\b|is unable to process your request
+        \bcrashed\b|is unable to process your request|failed to load<20>\bmodel\b
         error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b
         model runner|runner process|engine (?:is )?dead
         failed_generation|tool_use_failed
@@ -177,7 +180,7 @@ ERROR_TABLE: Final = (
         fetch failed|error (?:sending request|decoding response)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
         enotfound|eai_again|name resolution|certificate
-        server disconnected|peer closed|socket (?:was )?closed
+        server disconnected|peer closed|\b(?:web)?socket\b<90>(?:closed|failed|connection limit)
         incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)
         unexpected end of (?:json|file|stream)|invalid json response|premature end""",
     ),
@@ -187,7 +190,7 @@ ERROR_TABLE: Final = (
         "upstream|provider returned error",
         frozenset({400, 422}),
     ),
-    ErrorPattern("server", WRAPPER_ALONE, r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$"),
+    WRAPPER_ALONE,
     ErrorPattern(
         "invalid_history",
         "a place in the history is named, whatever is wrong with it",

@@ -160,7 +160,7 @@ class SqliteStore:
                 self._vacuum.run(self._timeout, READERS_WAIT)
         except (DamagedData, NotKept) as refusal:
             cause = f"{done}; what stood there may still be in the file: {refusal.args[0]}"
-            raise NotKept(cause, "Ask again when the disk is well and fewer processes write.") from refusal
+            raise NotKept(cause, "Try again when the disk has recovered or fewer processes write.") from refusal
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         with self._locked(session), read_transaction(self._db):

@@ -41,7 +41,7 @@ function follow(values, act) {
       } while (again);
       problem = '';
     } catch (failure) {
-      problem = `${failure.message} Load the page again; if that does not help, look at what the gateway prints.`;
+      problem = `${failure.message} Load the page again; if that does not help, check the gateway's output.`;
     }
     busy = false;
     if (source?.readyState !== EventSource.CONNECTING || problem) say();
@@ -103,7 +103,7 @@ function ago(seconds, now = Date.now() / 1000) {
 }
 
 function failed(failure) {
-  const words = `This page could not be drawn: ${failure.message} Load it again. If that does not help, look whether the gateway runs and what it prints.`;
+  const words = `This page could not be drawn: ${failure.message} Load it again. If that does not help, check that the gateway is running, and its output.`;
   byId('page').append(el('p', { class: 'note', role: 'alert' }, words));
   throw failure;
 }

@@ -84,7 +84,7 @@ function foot(data) {
 }
 
 show().catch((failure) => {
-  const words = `This page could not be drawn: ${failure.message} Write it again with tidegate view, and open it in a current browser.`;
+  const words = `This page could not be drawn: ${failure.message} Create it again with tidegate view, and open it in a current browser.`;
   byId('page').append(el('p', { class: 'note', role: 'alert' }, words));
   throw failure;
 });

@@ -19,7 +19,7 @@ class SseFrame(NamedTuple):
 class SseReader:
     """`longest` limits a line and a frame in bytes: a server that never ends one must not fill the memory.
 
-    `ends` has the places in the bytes that were fed last, after each of their frames.
+    `ends` says where each frame of the last `feed` ends in the bytes that were fed.
     """
 
     def __init__(self, longest: int = _MAX_LINE_BYTES) -> None:
