@@ -232,14 +232,36 @@ def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: 
         assert looked.said == []
 
 
-def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: LiveGateway) -> None:
+@pytest.mark.parametrize("slow", ["events", "newest"])
+def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: LiveGateway, slow: str) -> None:
+    """The words do not depend on which of the two answers comes first."""
     with visiting(browser, gateway) as looked:
-        looked.page.route("**/ui/api/**", lambda route: route.fulfill(status=500, json={}))
+        waiting: list[Any] = []
+
+        def refuse(route: Any) -> None:
+            if f"/ui/api/{slow}?" in route.request.url and not waiting:
+                waiting.append(route)
+            else:
+                route.fulfill(status=500, json={})
+
+        looked.page.route("**/ui/api/**", refuse)
         looked.page.goto(gateway.url + session_path("short"))
+        looked.page.wait_for_selector("#live:has-text('Load the page again')")
+        waiting[0].fulfill(status=500, json={})
         looked.page.wait_for_selector("#live:has-text('The gateway answered 500. Load the page again')")
+        looked.page.wait_for_timeout(200)
+        assert looked.text("#live").startswith("The gateway answered 500. Load the page again")
         looked.page.unroute("**/ui/api/**")
         looked.page.reload()
         looked.page.wait_for_selector("#live.on:text-is('live')")
+
+
+def test_a_page_whose_updates_are_refused_says_so(browser: Any, gateway: LiveGateway) -> None:
+    with visiting(browser, gateway) as looked:
+        looked.page.route("**/ui/api/events?**", lambda route: route.fulfill(status=503, json={}))
+        looked.page.goto(gateway.url + session_path("short"))
+        looked.page.wait_for_selector("#request details")
+        looked.page.wait_for_selector("#live:has-text('The gateway no longer reports changes. Load the page again')")
 
 
 def test_a_denied_call_of_a_chat_says_who_denied_it(browser: Any, gateway: LiveGateway) -> None:

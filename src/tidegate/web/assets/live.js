@@ -41,24 +41,26 @@ function follow(values, act) {
       } while (again);
       problem = '';
     } catch (failure) {
-      problem = `${failure.message} Load the page again; if that does not help, check the gateway's output.`;
+      problem = failure.message;
     }
     busy = false;
-    if (source?.readyState !== EventSource.CONNECTING || problem) say();
+    say();
   }
   function say() {
-    told.textContent = problem || 'live';
-    told.classList.toggle('on', !problem);
+    const ended = source?.readyState === EventSource.CLOSED ? 'The gateway no longer reports changes.' : '';
+    const fault = problem || ended;
+    const state = source?.readyState === EventSource.CONNECTING ? 'connecting…' : 'live';
+    told.textContent = fault
+      ? `${fault} Load the page again; if that does not help, check the gateway's output.`
+      : state;
+    told.classList.toggle('on', told.textContent === 'live');
   }
   function open() {
     if (source || document.hidden) return;
     source = new EventSource('/ui/api/events?' + new URLSearchParams(values));
     source.onopen = say;
     source.onmessage = run;
-    source.onerror = () => {
-      told.textContent = 'connecting…';
-      told.classList.remove('on');
-    };
+    source.onerror = say; /* the browser connects again by itself, unless the gateway refused */
   }
   document.addEventListener('visibilitychange', () => {
     if (document.hidden && source) {
