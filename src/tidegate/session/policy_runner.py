@@ -188,7 +188,8 @@ class PolicyRunner:
             except StopIteration as done:
                 decisions = done.value
         self.last_decisions.extend(decisions)
-        yield from self._note_compaction_end()
+        if self._compaction_start:
+            yield from self._note_compaction_end()
         if moment == "turn_start" and self.holds_turn_note:
             self._begun_turn = self._newest_turn
         elif moment == "turn_start":
@@ -204,13 +205,12 @@ class PolicyRunner:
         return PlanContext(policy, view, self.budget, now, self._fruitless_rules, self._mask, origin)
 
     def _note_compaction_end(self) -> SummarySteps[None]:
-        if self._compaction_start:
-            text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
-            yield self._pend(NoteAdded("compaction_end", text))
-            self._compaction_start = self._summary_failure = ""
-            for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
-                if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
-                    yield self._pend(NoteAdded("tried", rule))
+        text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
+        yield self._pend(NoteAdded("compaction_end", text))
+        self._compaction_start = self._summary_failure = ""
+        for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
+            if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
+                yield self._pend(NoteAdded("tried", rule))
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.conversation._append, what), partial(self.conversation._append_async, what))

@@ -158,7 +158,8 @@ class Session(LiveConversation):
 
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
-        return run_steps(self._runner.fit_steps(), summarise, self._runner.note_summary_failure)
+        self._refresh()
+        return run_steps(self._runner.fit_steps(is_fresh=True), summarise, self._runner.note_summary_failure)
 
     async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""

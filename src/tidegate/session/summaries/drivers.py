@@ -43,36 +43,36 @@ FailureCallback = Callable[[Exception], None]
 
 
 def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure: FailureCallback) -> _T:
-    resume = partial(steps.send, None)
-    while True:
-        try:
-            step = resume()
-        except StopIteration as done:
-            found: _T = done.value
-            return found
-        if isinstance(step, SummaryRequest):
-            resume = _answer(steps, step, summarise, on_failure)
-        else:
-            resume = _call(steps, step.read if isinstance(step, PendingRead) else step.append)
-
-
-def _call(steps: SummarySteps[_T], function: Callable[[], object]) -> "partial[Step]":
     try:
-        function()
-    except BaseException as failure:  # noqa: BLE001 - raised in the work
-        return partial(steps.throw, failure)
-    return partial(steps.send, None)
+        step = next(steps)
+        while True:
+            if isinstance(step, SummaryRequest):
+                step = steps.send(_ask(step, summarise, on_failure))
+                continue
+            try:
+                _run_pending(step)
+            except BaseException as failure:  # noqa: BLE001 - raised in the work
+                step = steps.throw(failure)
+            else:
+                step = next(steps)
+    except StopIteration as done:
+        found: _T = done.value
+        return found
 
 
-def _answer(
-    steps: SummarySteps[_T], request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback
-) -> "partial[Step]":
-    answer: str | None = None
+def _run_pending(step: PendingAppend | PendingRead) -> None:
+    if isinstance(step, PendingRead):
+        step.read()
+    else:
+        step.append()
+
+
+def _ask(request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback) -> str | None:
     try:
-        answer = summarise(request) if summarise else None
+        return summarise(request) if summarise else None
     except Exception as failure:  # noqa: BLE001 - it is not our code
         on_failure(failure)
-    return partial(steps.send, answer)
+        return None
 
 
 async def run_steps_async(
