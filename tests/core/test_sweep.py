@@ -8,14 +8,24 @@ import pytest
 
 from tidegate import Session, presets
 from tidegate.core.events import MessageAdded, ViewEdited
+from tidegate.core.ledger.lines import LEDGER_END
+from tidegate.core.ledger.statements import statements_of
 from tidegate.core.ledger.writer import LEDGER
 from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_user_request, text_of, user_message
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
-from tidegate.core.sweep.group_notes import describe_group, is_group_note
+from tidegate.core.sweep.group_notes import (
+    describe_group,
+    find_command,
+    is_group_note,
+    make_group_note,
+    make_range_line,
+    statements_of_note,
+)
 from tidegate.core.sweep.key_lines import find_key_lines
-from tidegate.core.sweep.shortening import shorten_result
+from tidegate.core.sweep.shortening import shorten_result, stays_whole
+from tidegate.core.text.facts import is_refusal
 from tidegate.core.turns import Group
 from tidegate.core.view import Item
 from tidegate.session.recall import recall_text
@@ -79,11 +89,67 @@ def test_a_shortened_result_has_one_marker_however_often_it_is_shortened() -> No
 
 
 def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
-    result = Message(
-        "tool", (Result("c", (Text("if a {\n\tstop()\n}\n\nif b {\n\tlong_call(of, many)\n\tgo()"),)),), id="m4"
-    )
+    text = "if a {\n\tstop()\n}\n\nif b {\n\tlong_call(" + "of, many, " * 20 + ")\n\tgo()"
+    result = Message("tool", (Result("c", (Text(text),)),), id="m4")
     shown = text_of(Message("tool", shorten_result(result, {1, 4, 6}), id="m4"))
     assert shown == "[5 of 7 lines; recall m4 has all of it]\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+
+
+def test_a_result_stays_whole_if_a_mark_would_cost_as_much_as_what_is_left_out() -> None:
+    result = Message("tool", (Result("c", (Text("\n".join(f"line {n} of the file" for n in range(40))),)),), id="m4")
+    assert shorten_result(result, set(range(39))) == result.parts
+    assert shorten_result(result, set(range(40))) == result.parts
+    assert text_of(Message("tool", shorten_result(result, set(range(20))))).startswith("[20 of 40 lines")
+
+
+REFUSED_EDIT = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"
+    " new_string was NOT written to the file). To tell you how to proceed, the user said:\nnot in this branch"
+)
+
+
+def test_a_call_that_the_user_refused_is_never_shown_as_one_that_was_made() -> None:
+    refused = Message("tool", (Result("c", (Text(REFUSED_EDIT),)),), id="m3")
+    assert stays_whole(refused)
+    call = Call("c", "Bash", json.dumps({"command": "chmod -x hook && echo disabled"}))
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(refused, 9)))
+    assert describe_group(group) == (
+        "- m2..m3 Bash chmod -x hook && echo disabled: refused by the user, not in this branch"
+    )
+    edit = Call("e", "Edit", json.dumps({"file_path": "src/hook.py", "old_string": "a", "new_string": "b"}))
+    missing = Message("tool", (Result("e", (Text("File does not exist."),)),), id="m5")
+    gone = [group.items[0].message, refused, Message("assistant", (edit,), id="m4"), missing]
+    assert statements_of(gone, frozenset()) == []
+    note = make_group_note([describe_group(group)])
+    assert list(statements_of_note(note)) == []
+
+
+@pytest.mark.parametrize("text", ["The test rejected the empty name.", "ok: the user table has 3 rows", "denied = 0"])
+def test_an_ordinary_result_is_no_refusal(text: str) -> None:
+    assert not is_refusal(text)
+
+
+CONFLICT = "package a\n\n<<<<<<< HEAD\nold := 1\n}\n=======\nnew := 2\n}\n>>>>>>> main\n\nfunc rest() {\n}"
+
+
+def test_all_lines_of_a_merge_conflict_are_worth_more_than_others_until_it_is_resolved() -> None:
+    lines = CONFLICT.split("\n")
+    inside = {line.place for line in find_key_lines(CONFLICT, set()) if line.worth > 3}
+    assert inside == set(range(lines.index("<<<<<<< HEAD"), lines.index(">>>>>>> main") + 1))
+    resolved = find_key_lines(CONFLICT, set(), {"<<<<<<< HEAD"})
+    assert all(line.worth < 3 for line in resolved)
+    seen_later = {line.bare for line in find_key_lines(CONFLICT, set())}
+    assert all(line.worth < 3 for line in find_key_lines(CONFLICT, seen_later))
+
+
+def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:
+    assert make_range_line(["- m99..m100 read a.py"], "m37") == "- m38..m100 earlier work"
+    assert make_range_line(["- m99..m100 read a.py"], "") == "- m99..m100 earlier work"
+
+
+def test_a_command_inside_a_script_is_named() -> None:
+    script = 'const r = await tools.exec_command({"cmd":"rg -n \\"func lo\\" src","workdir":"/x"}); text(r.output);'
+    assert find_command(Call("c", "exec", json.dumps({"input": script}))) == 'rg -n "func lo" src'
 
 
 def test_a_note_says_what_was_done_and_how_it_ended() -> None:
@@ -156,6 +222,58 @@ def test_the_words_of_the_user_outlive_many_sweeps() -> None:
     assert len(sweeps(session)) >= 3
     text = seen(session)
     assert [t for t in range(60) if f"Now part {t}: keep the order of {t * 7919} as it is." not in text] == []
+
+
+def test_the_answer_that_the_newest_request_refers_to_stays() -> None:
+    session = a_session(30)
+    findings = "Findings:\n" + "\n".join(f"{n}. the lock of part {n} is taken twice" for n in range(40))
+    session.add(user_message("Review it."), Message("assistant", (Text(findings),)), user_message("Fix them."))
+    before = len(sweeps(session))
+    for turn in range(100, 130):
+        read = Call(f"r{turn}", "read", json.dumps({"path": f"src/part_{turn}.go"}))
+        code = GO.replace("Run", f"Run{turn}") * 3
+        session.add(Message("assistant", (read,)), Message("tool", (Result(read.id, (Text(code),)),)))
+        session.prepare()
+    kept = [item.message for item in session.view.items if text_of(item.message) == findings]
+    assert [message.role for message in kept] == ["assistant"]
+    assert len(sweeps(session)) > before
+
+
+def test_a_block_of_the_client_that_a_later_one_replaces_leaves_its_pointer_only() -> None:
+    session = a_session(3)
+    for mode in ("workspace-write", "danger-full-access"):
+        text = f"<permissions instructions>\nsandbox_mode is {mode}\n" + "Ask before you write. " * 60
+        session.add(Message("system", (Text(f"{text}\n</permissions instructions>"),)))
+        for turn in range(len(mode), len(mode) + 30):
+            one_turn(session, turn)
+    text = seen(session)
+    assert "sandbox_mode is danger-full-access" in text
+    assert "sandbox_mode is workspace-write" not in text
+    assert text.count("</permissions instructions>") == 2  # no words of the user are inside an open tag
+
+
+def test_the_ledger_says_where_it_ends() -> None:
+    for item in a_session(30).view.items:
+        if item.message.kind == LEDGER:
+            assert text_of(item.message).endswith(f"\n{LEDGER_END}")
+            assert text_of(item.message).startswith("[Ledger")
+
+
+def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> None:
+    run = Call("c", "shell", json.dumps({"command": "go test ./..."}))
+    printed = (
+        "ok  \texample.org/cli/strategy\t(cached)\n?   \texample.org/cli\t[no test files]\n--- /dev/null\ntotal 1152"
+    )
+    said = "The root cause is the lock that is taken twice. The fix is a small change on our side:"
+    gone = [
+        Message("assistant", (Text(said), run), id="m2"),
+        Message("tool", (Result("c", (Text(f"{printed}\nthe server listens on port 8443"),)),), id="m3"),
+    ]
+    lines = [str(line) for line in statements_of(gone, frozenset()) if line.what in ("decided", "value")]
+    assert lines == [
+        "- decided m2: The root cause is the lock that is taken twice.",
+        "- value m3: the server listens on port 8443",
+    ]
 
 
 def said_in(session: Session) -> dict[str, Message]:

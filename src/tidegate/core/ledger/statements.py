@@ -7,9 +7,15 @@ from typing import Final
 from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine, parse_ledger
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
-from tidegate.core.sweep.group_notes import describe_outcome, find_command
+from tidegate.core.sweep.group_notes import REFUSED, describe_outcome, find_command
 from tidegate.core.sweep.key_lines import is_envelope, is_marker
-from tidegate.core.text.facts import classify_run, head_and_tail, split_runs, split_sentences
+from tidegate.core.text.facts import (
+    begins_with_failure,
+    classify_run,
+    head_and_tail,
+    split_runs,
+    split_sentences,
+)
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     READS_ONLY,
@@ -21,15 +27,22 @@ from tidegate.core.text.tool_calls import (
 )
 
 _DECIDED: Final = re.compile(
-    r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason|cause) (is|was)|will use)"
+    r"\b(decided|chose|conclu|root cause|turns out|the (fix|bug|problem|issue|reason|cause) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
 )  # matched with sentences in lower case
 _GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
+_UNFINISHED: Final = re.compile(r"(?::|\bvs\.?|\be\.g\.|\bi\.e\.|,)\W*$")  # what it says follows, or was cut off
 _UNKNOWN_RESULT: Final = "has no known result"
 _DECISIONS: Final = 6  # of one transaction
 _COMMANDS: Final = 12
 _VALUES: Final = 24
 _VALUE_KINDS: Final = frozenset(("path", "file", "url", "email", "uuid", "hash", "id", "number"))
+_CHATTER: Final = re.compile(
+    r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$|Shell cwd was reset"
+    r"|@@ |--- |\+\+\+ |index [0-9a-f]+\.\.|diff --git |\S+\s+\|\s+\d+ [-+]*\s*$|\d+ files? changed"
+    r"|\[[\w:.-]+\] (?:\$|Finished))"
+)
+"""Lines that tools print around what was asked: test results of unchanged packages, headers and counts of a diff."""
 _VALUE_CHARS: Final = 100  # characters of a line around a value
 _READ_CHARS: Final = 6_000  # characters of a result in which values are searched for
 SUBAGENT_TOOL: Final = "task"
@@ -65,7 +78,7 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
             if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _REPORTED:
                 reported += parse_work_report(answer)
             if message.id not in described:
-                for path in changed_paths_of(call):
+                for path in changed_paths_of(call) if answer is None or not _has_failed(answer) else ():
                     changed.setdefault(path, LedgerLine("changed", message.id, path))
                 if answer is not None and len(ran) < _COMMANDS:
                     _add_command(call, answer, ran)
@@ -97,15 +110,25 @@ def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> Non
     """Add a command that does more than read, once, with its last outcome."""
     command = find_command(call)
     outcome = describe_outcome(call, answer)
+    if outcome.startswith(REFUSED):
+        return
     if command and command not in ran and ("exit code" in outcome or not READS_ONLY.match(command)):
         ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)} -> {outcome or 'no output'}")
+
+
+def _has_failed(answer: Message) -> bool:
+    result = result_of(answer)
+    return (result is not None and result.error) or begins_with_failure(text_of(answer))
 
 
 def _decisions(message: Message) -> list[LedgerLine]:
     found = [
         sentence
         for sentence in split_sentences(text_of(message), 4_000)
-        if 20 <= len(sentence) <= 300 and _DECIDED.search(sentence.lower()) and not _GUESS.search(sentence.lower())
+        if 20 <= len(sentence) <= 300
+        and _DECIDED.search(sentence.lower())
+        and not _GUESS.search(sentence.lower())
+        and not _UNFINISHED.search(sentence)
     ]
     return [LedgerLine("decided", message.id, fold_line(sentence, 200)) for sentence in found[-2:]]
 
@@ -156,19 +179,23 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
     for message in (*given, *reversed(gone)):
         result = result_of(message)
         target = targets.get(result.call_id) if result is not None else None
-        from_file = target is not None and (target.writes or (target.files and not target.runs_command))
+        from_file = target is not None and (
+            target.writes or target.shows_file or (target.files and not target.runs_command)
+        )
         if from_file or (result is None and message not in given):
             continue
         for value, around in _values_in(head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)):
             found.setdefault(value, LedgerLine("value", message.id, around))
             if len(found) >= _VALUES:
                 break
-    return list(dict.fromkeys(reversed(found.values())))
+    lines = list(dict.fromkeys(reversed(found.values())))
+    texts = [line.text for line in lines]
+    return [line for line in lines if not any(line.text in text and line.text != text for text in texts)]
 
 
 def _values_in(text: str) -> Iterator[tuple[str, str]]:
     for line in clean_text(text).split("\n"):
-        if is_marker(line) or is_envelope(line):
+        if is_marker(line) or is_envelope(line) or _CHATTER.match(line):
             continue
         place = 0
         for run in split_runs(line):
@@ -177,5 +204,17 @@ def _values_in(text: str) -> Iterator[tuple[str, str]]:
             place = max(place, at)
             if fact is None or fact.kind not in _VALUE_KINDS or (fact.kind == "number" and len(fact.value) < 4):
                 continue
-            start = max(0, at - _VALUE_CHARS // 2) if len(line) > _VALUE_CHARS else 0
-            yield fact.value, " ".join(line[start : start + _VALUE_CHARS].split())
+            yield fact.value, " ".join(_cut_around(line, at).split())
+
+
+def _cut_around(line: str, at: int) -> str:
+    """The line, or of a long one the part around this place, from one word limit to another."""
+    if len(line) <= _VALUE_CHARS:
+        return line
+    start = max(0, at - _VALUE_CHARS // 2)
+    if start:
+        start = max(0, line.rfind(" ", 0, start) + 1, start - 20)
+        start = line.find(" ", start, at) + 1 or start if line[start - 1] != " " else start
+    end = start + _VALUE_CHARS
+    limit = line.rfind(" ", start, end) if end < len(line) else -1
+    return line[start : limit if limit > at else end]

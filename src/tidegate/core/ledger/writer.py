@@ -22,6 +22,8 @@ from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.ledger.lines import (
     LEDGER,
+    LEDGER_CONTINUED,
+    LEDGER_END,
     LEDGER_HEADING,
     MAX_RULES_SHARE,
     PIN_SHARE,
@@ -207,7 +209,8 @@ def _write_ledger(
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:
-    return user_message(f"{LEDGER_HEADING}\n{render_ledger(lines)}" if headed else render_ledger(lines), LEDGER)
+    heading = LEDGER_HEADING if headed else LEDGER_CONTINUED
+    return user_message(f"{heading}\n{render_ledger(lines)}\n{LEDGER_END}", LEDGER)
 
 
 def _has_rules(lines: Iterable[LedgerLine]) -> bool:

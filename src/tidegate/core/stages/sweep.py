@@ -10,6 +10,7 @@ What an earlier sweep left is not touched again while that is the cheaper way to
 stays valid up to there.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.sweep.choice import SHORT_RESULT, Appraisal, Kept
+from tidegate.core.sweep.choice import Appraisal, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
     ANSWERED,
@@ -31,7 +32,7 @@ from tidegate.core.sweep.group_notes import (
     make_group_note,
     make_range_line,
 )
-from tidegate.core.sweep.shortening import clip_message, shorten_result
+from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
@@ -40,6 +41,9 @@ _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers
 _NOTE_TOKENS: Final = 20  # of a note without its lines
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
+_LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
+_BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
+_BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
@@ -65,6 +69,7 @@ def sweep(
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
     plan = _Sweep(view, budget, units, start, first)
+    plan.shorten_client_blocks()
     plan.shorten_user_messages(int(room * _USER_SHARE))
     reserved = int(room * ledger)
     plan.fit(price.level - reserved, int(room * _NOTE_SHARE))
@@ -116,8 +121,9 @@ def _find_cheapest(units: Sequence[Group], view: View, budget: Budget, first: in
 
 
 class _Gap(NamedTuple):
-    """Dropped groups in a row: the last id, a line for each, and whether they are all that answered a request."""
+    """Dropped groups in a row: the id before and the last id, a line for each, whether only they answered a request."""
 
+    before_id: str
     last_id: str
     lines: list[str]
     has_answer: bool
@@ -132,12 +138,43 @@ class _Sweep:
         self.draft = ViewDraft(view, budget)
         self.notes: list[Insert] = []
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
+        self._last_answer = self._find_last_answer()
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
                 self._said[number] = describe_group(units[number])
             elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
                 self.draft.drop(units[number])
+
+    def _find_last_answer(self) -> int:
+        """The answer that the newest request may refer to, if it would leave; -1 if there is none."""
+        at = next((n for n in reversed(range(len(self._units))) if self._view.newest_request in self._units[n].ids), 0)
+        for number in range(at - 1, -1, -1):
+            message = self._units[number].items[0].message
+            if message.role == "assistant":
+                small = self._units[number].tokens <= int(self._budget.room * _LAST_ANSWER_SHARE)
+                return number if number in self._old and small and not calls_of(message) else -1
+        return -1
+
+    def shorten_client_blocks(self) -> None:
+        """Shorten what a client put between the user's messages, as one tagged block: settings, reports, notifications.
+
+        A block that a later one with the same tag replaces says what no longer holds, so only its pointer stays.
+        """
+        later: set[tuple[str, str]] = set()
+        for number in reversed(range(len(self._units))):
+            item = self._units[number].items[0]
+            message = item.message
+            block = _BLOCK.fullmatch(text_of(message)) if message.role in ("user", "system") else None
+            if block is None or message.kind == NOTE:
+                continue
+            key = (message.role, block[1])
+            replaced = key in later and message.role == "system"
+            later.add(key)
+            size = len(text_of(message))
+            if number in self._old and message.id != self._view.newest_request and (replaced or size > _BLOCK_CHARS):
+                parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
+                self.draft.replace(item, parts)
 
     def shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
@@ -164,12 +201,15 @@ class _Sweep:
         count = self._budget.counter.count_text
         cost = {number: count(line) + 1.0 for number, line in self._said.items()}
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
-        workers = sum(self._units[number].tokens for number in self._said)
+        workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
         room = level - (self.draft.tokens - workers) - min(note_tokens, sum(cost.values()))
         untouched = self.draft
         for _ in range(4):
             self.draft = untouched.copy()
-            self._apply(appraisal.choose(room), note_tokens)
+            kept = appraisal.choose(room)
+            if self._last_answer >= 0:
+                kept.setdefault(self._last_answer, {})
+            self._apply(kept, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             if abs(over) <= level // 50 or (over < 0 and room <= 0) or (over > 0 and room <= 0 and note_tokens <= 0):
                 return
@@ -181,6 +221,7 @@ class _Sweep:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
         gaps: list[_Gap] = []
         in_gap = after_request = False
+        shown_id = self._units[self._old.start - 1].last_id if self._old.start else ""
         left = note_tokens
         answers = set()
         for_answers = note_tokens // 2
@@ -206,12 +247,13 @@ class _Sweep:
                 in_gap, after_request = False, is_user_request(message)
                 if number in self._said:
                     _shorten_group(self.draft, unit, kept.get(number, {}))
+                shown_id = unit.last_id
                 continue
             self.draft.drop(unit)
             if in_gap:
-                gaps[-1] = _Gap(unit.last_id, gaps[-1].lines + lines, gaps[-1].has_answer)
+                gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
             else:
-                gaps.append(_Gap(unit.last_id, lines, after_request))
+                gaps.append(_Gap(shown_id, unit.last_id, lines, after_request))
             in_gap = True
         self.notes = self._make_notes([gap for gap in gaps if gap.lines], left)
 
@@ -239,7 +281,7 @@ class _Sweep:
         for number, gap in enumerate(gaps):
             split = len(gap.lines) - shown.get(number, 0)
             if number in shown or gap.has_answer:
-                some = [make_range_line(gap.lines[:split])] if split else []
+                some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
                 note = make_group_note([*some, *gap.lines[split:]])
                 made.append(Insert(note, gap.last_id, self._budget.count(note)))
         return made
@@ -250,5 +292,5 @@ def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept) -> None:
         message = item.message
         if result_of(message) is None:
             draft.replace(item, tuple(part for part in message.parts if not isinstance(part, Thinking)))
-        elif len(text_of(message)) > SHORT_RESULT:
+        elif not stays_whole(message):
             draft.replace(item, shorten_result(message, kept.get(message.id, ())))

@@ -22,6 +22,7 @@ import msgspec
 
 from tidegate.core.messages import Call, calls_of, result_of, text_of
 from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
@@ -47,8 +48,6 @@ _WRITTEN_WORTH: Final = 4.0  # factor for what a call wrote
 _SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
 _NEAR: Final = 0.57  # of the view: what is nearer to its end than that is worth more
 _NEAR_WORTH: Final = 4.0  # added to the factor at the end of the view, less further back
-SHORT_RESULT: Final = 300
-"""Characters: a result up to this length stays whole if its call stays, because a stub would save next to nothing."""
 _SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
 _LARGEST_SIZE_WORTH: Final = 3.0
 _LEAST_SIZE_WORTH: Final = 0.3
@@ -118,8 +117,10 @@ def count_opening(unit: Group, per_token: float) -> float:
     """Tokens of the calls of a group without thinking, and of each result: a stub, or all of a short one."""
     message = unit.items[0].message
     chars = len(text_of(message)) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
-    sizes = (len(text_of(item.message)) for item in unit.items[1:])
-    results = sum(size / per_token if size <= SHORT_RESULT else _RESULT_TOKENS for size in sizes)
+    results = sum(
+        len(text_of(item.message)) / per_token if stays_whole(item.message) else _RESULT_TOKENS
+        for item in unit.items[1:]
+    )
     return chars / per_token + 6 * len(unit.items) + results
 
 
@@ -178,7 +179,7 @@ class _Appraiser:
             mine = self._lines(item, target, youth)
             if number < 0:
                 continue
-            if len(text_of(item.message)) <= SHORT_RESULT:
+            if stays_whole(item.message):
                 said += sum(line.worth for line in mine)
                 continue
             lines += mine

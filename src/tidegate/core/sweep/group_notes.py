@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
 from tidegate.core.sweep.key_lines import is_envelope
-from tidegate.core.text.facts import find_error_lines, find_last_line
+from tidegate.core.text.facts import find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
@@ -29,11 +29,14 @@ _SHORT_HEADING: Final = "[Left out here: "
 _END: Final = "]"
 EARLIER: Final = "earlier work"
 ANSWERED: Final = " answered: "
+REFUSED: Final = "refused by the user"
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
 
+_WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
+_SCRIPT_CHARS: Final = 2_000
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
@@ -71,6 +74,9 @@ def find_subject(call: Call) -> str:
 def find_command(call: Call) -> str:
     """The command that a call runs, or ""."""
     arguments = parse_call_arguments(call)
+    script = arguments.get("input") if isinstance(arguments, dict) else arguments
+    if isinstance(script, str) and (wrapped := _WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
+        return wrapped[1].replace('\\"', '"')
     for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
         value = arguments.get(key)
         if isinstance(value, list):
@@ -85,6 +91,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     if answer is None:
         return "no result"
     text = clean_text(text_of(answer))
+    if is_refusal(text):
+        return f"{REFUSED}, {fold_line(find_last_line(text), _SAID_CHARS)}"
     result = result_of(answer)
     lines = text.count("\n") + 1
     size = f"{lines:,} lines" if lines > 1 else ""
@@ -107,10 +115,12 @@ def make_group_note(lines: Sequence[str]) -> Message:
     return user_message("\n".join([_HEADING, *lines, _END]), NOTE)
 
 
-def make_range_line(lines: Sequence[str]) -> str:
-    """One line in place of several."""
+def make_range_line(lines: Sequence[str], before: str) -> str:
+    """One line in place of several. It begins after the message `before`: others may have left without a line."""
     first = lines[0].split(" ", 2)[1].partition("..")[0]
     last = lines[-1].split(" ", 2)[1].rpartition("..")[2]
+    if before[:1] == "m" and before[1:].isdigit():
+        first = min(first, f"m{int(before[1:]) + 1}", key=lambda ident: int(ident[1:]))
     return f"- {first} {EARLIER}" if first == last else f"- {first}..{last} {EARLIER}"
 
 
@@ -142,7 +152,7 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
         if not match or match[2] == EARLIER or match[2].startswith(ANSWERED.lstrip()):
             continue
         tool, _, rest = match[2].partition(" ")
-        if tool.endswith(":"):  # nothing says what the call was about
+        if tool.endswith(":") or f": {REFUSED}" in rest:  # nothing says what the call was about, or it was not made
             continue
         access = classify_tool(tool)
         path = rest.partition(":")[0]

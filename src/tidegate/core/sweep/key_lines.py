@@ -28,6 +28,8 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
+_CONFLICT_BEGIN, _CONFLICT_END = "<<<<<<< ", ">>>>>>> "
+_CONFLICT_WORTH: Final = 4.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
 _SHORTEST: Final = 10
@@ -76,8 +78,17 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
     """
     found: list[KeyLine] = []
     behind = _BLANK
+    conflict = _CONFLICT_BEGIN in text and _CONFLICT_END in text
+    inside = False
     for place, line in enumerate(text.split("\n")):
         bare, scale, worths, leaves = _TRAITS[line]
+        if conflict and bare:
+            inside = inside or (bare.startswith(_CONFLICT_BEGIN) and bare not in seen and bare not in without)
+            if inside:
+                found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
+                inside = not bare.startswith(_CONFLICT_END)
+                behind = leaves
+                continue
         if scale and bare not in seen:
             if worths is _FAILED and not report:
                 worths = _OTHERS
@@ -86,6 +97,8 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
                 seen.add(bare)
                 found.append(KeyLine(place, clip_line(line), bare, worth))
         behind = leaves
+    if conflict:
+        seen.update(line.bare for line in found)
     return found
 
 

@@ -290,6 +290,32 @@ def _states_rule(sentence: str) -> bool:
     return not sentence.isascii() and _RULE_WITHOUT_WORDS.search(sentence) is not None
 
 
+_REFUSAL: Final = re.compile(
+    r"\b(?:tool use|request|call|command|edit|operation|permission|action)\b[^.\n]{0,60}"
+    r"\b(?:was|were|is|been|has been) (?:rejected|denied|declined|refused)\b"
+    r"|\buser (?:rejected|denied|declined|refused|cancelled|doesn't want|does not want|chose not)\b"
+    r"|\b(?:rejected|denied|declined|refused) by (?:the )?user\b",
+    re.I,
+)
+_REFUSAL_CHARS: Final = 400
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the result of a call says that the user did not allow it. It was not made; the rest are their words."""
+    return _REFUSAL.search(text, 0, _REFUSAL_CHARS) is not None
+
+
+_FAILURE: Final = re.compile(
+    r"\s*(?:<tool_use_error>|error\b|failed\b|failure\b|file does not exist|no such file|string to replace not found)",
+    re.I,
+)
+
+
+def begins_with_failure(text: str) -> bool:
+    """Whether the result of a call that changes a file says that it did not."""
+    return _FAILURE.match(text) is not None or is_refusal(text)
+
+
 def find_error_lines(text: str, limit: int = 8_000) -> list[str]:
     """Lines that report a failure, without stack frames."""
     lines = (line.strip() for line in head_and_tail(text, limit).split("\n"))
