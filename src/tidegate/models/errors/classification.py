@@ -20,7 +20,13 @@ from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.usage import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
-_STATUS_IN_TEXT: Final = re.compile(r"\b(?:http|status(?: code)?|error(?: code)?)\W{1,3}([45]\d\d)\b", re.IGNORECASE)
+_STATUS_IN_TEXT: Final = re.compile(
+    r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api)|code|error|exception)\b"
+    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with)\b[^\w\n]{0,4}){0,2})([45]\d\d)(?![\w,.]?\d|\w| ?tokens)"
+    r"|\b([45]\d\d)\b\W{1,3}(?:bad request|unauthori[sz]ed|payment required|forbidden|not found|request time|conflict"
+    r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",
+    re.IGNORECASE,
+)
 _FULL_WINDOW_SHARE: Final = 0.97
 """A cut and empty answer is an overflow if the prompt filled at least this fraction of the window."""
 
@@ -200,6 +206,8 @@ def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Provid
 
 
 def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
+    answered = status
+    status = status or _find_status(said)
     row = match_error(said.lines, status)
     if row is None and not said.sentences:
         row = match_error(said.codes_as_words, status)
@@ -208,10 +216,12 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
     if row is WRAPPER_ALONE and len(said.sentences) > 1:
         row = None
     if row is None:
-        return _classify_status(status or _find_status(said)), ErrorNumbers(), ""
+        return _classify_status(status), ErrorNumbers(), ""
     kind: ErrorKind = row.kind
     if status == 429 and kind == "server":
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
+    if kind == "transport" and answered is not None and answered >= 500 and answered != 504:
+        kind = "server"  # the line held, or there would be no status; what broke is behind the server
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = extract_numbers(kind, said)
@@ -223,7 +233,7 @@ def _find_status(said: ErrorBody) -> int | None:
     if said.status is not None:
         return said.status
     found = (_STATUS_IN_TEXT.search(line) for line in said.sentences)
-    return next((int(match[1]) for match in found if match is not None), None)
+    return next((int(match[1] or match[2]) for match in found if match is not None), None)
 
 
 def _classify_status(status: int | None) -> ErrorKind:

@@ -50,6 +50,13 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
         "host": r"\b(?:engine|backend|worker|replica|instance|node|pod|cluster|server|upstream|channel|account)s?\b",
+        "engine": r"\b(?:inference|generation|runner|engine|worker|backend(?!-)|replica|gpu|cuda|kernel|pod)\b",
+        "line": r"\b(?:connect(?:ion|ing)?|network|(?:web)?socket|wss?|tunnel|transport)s?\b",
+        "broken": r"(?:error|fail\w*|reset|refused|clos(?:ed|ing|ure)|abort\w*|tim(?:ed|e) ?out|lost|drop\w*"
+        r"|terminat\w+|broken|interrupt\w*|disconnect\w*|unreachable|cut\b|stall\w*|ended|unexpected\w*|limit)",
+        "failed": r"(?:unable to|fail\w*(?: to)?|could(?: not|n't)|cannot|can't|error(?: while)?|trouble)",
+        "reply": r"(?:response|stream|chunk|events?|sse|reply|answer|body)\b",
+        "setting": r"(?:parameter|argument|field|property|option|keyword|schema)s?\b",
         "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
         "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
         "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision(?! api)"
@@ -79,6 +86,11 @@ EARLY_PATTERNS: Final = (
         per(?:model|project|user|day|minute)\w*per(?:day|minute|project|model)""",
     ),
     ErrorPattern(
+        "auth",
+        "a firewall's page instead of an answer",
+        r"""you have been blocked|attention required!|enable javascript and cookies|just a moment\.\.\.|\bcaptcha\b""",
+    ),
+    ErrorPattern(
         "billing",
         "no money",
         r"""\b(?:insufficient_quota|exceeded_current_quota\w*|billing_\w+|payment_required|arrearage)\b
@@ -90,12 +102,17 @@ EARLY_PATTERNS: Final = (
         settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
         payment required
         in good standing
-        past invoices?|past[ -]due
+        past invoices?|past[ -]due|in arrears|out of (?:quota|funds|money|balance)
+        \bcredits?\b<40>(?:ran out|run out|zero|expired|not enough|too low|exceeded|no longer)
+        (?:out of|no|any|all|without|zero|lack\w*|enough|sufficient|low|negative) (?:\w+ )?(?:credits?|funds|balance)\b
+        (?:ran|run) out of(?: \w+){0,2} (?:credits?|funds|balance|quota)
+        payment (?:method|is required|failed|declined)|paid (?:plan|tier|account|subscription|users?)\b
+        subscription<30>(?:expired|lapsed|ended|not (?:found|active)|needed|paused)|need an?(?: \w+){0,2} subscription
         overdue
         recharge
         (?:requires?|needs?) an? [\w ]{0,20}subscription
         no quota\b|top[ -]?up\b|trial (?:has )?(?:ended|expired)|subscription (?:is )?(?:inactive|required|cancell?ed)
-        余额不足|欠费|充值""",
+        余额.{0,4}不足|欠费|充值|额度.{0,4}(?:不足|用尽|用完|耗尽)|套餐.{0,8}(?:过期|到期|不支持)""",
     ),
     ErrorPattern(
         "billing",
@@ -144,7 +161,7 @@ EARLY_PATTERNS: Final = (
         (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
         (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
         unknown variant `?(?:image|image_url|input_audio|file)
-        mime ?type|\bfile\b<40>format is not supported|illegal base64
+        (?<!response )(?<!response)mime ?type|\bfile\b<40>format is not supported|illegal base64
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
@@ -167,15 +184,20 @@ EARLY_PATTERNS: Final = (
         guardrail|moderation|\b(?:harmful|unsafe|toxic)\b
         \bblocked\b<40>(?:filter|safety|polic|classifier|provider|reason)|(?:filter|safety|classifier)\w*<40>\bblocked
         ^(?:refusal|safety|recitation|blocklist|spii|image_safety)$
-        violat<40>polic
+        violat<40>polic|(?:prompt|response|content|candidate|answer|output|completion)s?\b<30>\bblocked\b
         prohibited_content|blocked content|\bblock_?reason\b
-        敏感内容|违规""",
+        敏感|违规|审核|内容安全""",
     ),
     ErrorPattern(
         "server",
         "the memory of the machine, also where a shorter context is proposed",
         r"""\bmemory\b<60>(?:guard|ceiling|exceeded|insufficient|not enough|than is available|exhausted)
         (?:out of|insufficient|not enough|more(?: system)?|free) memory\b|\boom\b""",
+    ),
+    ErrorPattern(
+        "server",
+        "the model's own words could not be parsed; it may say it better at a second try",
+        r"failed to parse input at pos|malformed[_ ]function",
     ),
     ErrorPattern(
         "reasoning_state",
@@ -236,6 +258,15 @@ EARLY_PATTERNS: Final = (
         arguments?\b<80>(?:json format|be json)""",
     ),
     ErrorPattern(
+        "transport",
+        "an answer that could not be read",
+        r"""unexpected token\W{1,4}<|unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
+        json\.?(?:decode|parse)\w*error|expecting value: line|type ?validation ?(?:failed|error)|invalid ?response ?data
+        ^(?!<200>(?:target type|request))<200>missing field `\w+` at line \d
+        <failed> (?:pars|decod|deserial|read)\w*(?: \w+){0,3} <reply>|empty reply from server""",
+        frozenset({400, 422}),
+    ),
+    ErrorPattern(
         "invalid_history",
         "what was sent is not well-formed",
         r"""(?:not|in)[ -]?valid json(?! payload| response)|json string|could not parse the json
@@ -243,6 +274,7 @@ EARLY_PATTERNS: Final = (
         duplicate (?:item|id|tool)
         previous[_ ]response
         begins with '
+        cannot unmarshal<80>(?:messages|content)
         cache_control""",
     ),
     ErrorPattern(
