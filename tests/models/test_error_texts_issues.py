@@ -417,6 +417,100 @@ server - Failed to load the model Cannot read properties of undefined (reading '
 unknown 422 {"detail":[{"loc":["body","language",0],"msg":"value is not a valid enumeration member; permitted: 'af', 'az', 'bs', 'cs'","type":"type_error.enum"}]}
 server - {"detail":"Oops! Something went wrong on our end. Please try again in a few minutes. If the problem persists, please contact support by clicking the chat icon on cloud.llamaindex.ai providing this correlation ID: 32763f53"}
 billing - To increase your limit, subscribe to a Kiro subscription. Choose the right plan and log in to app.kiro.dev, pick the plan, and once active, you should be able to continue and use Q and Kiro services with the new limits.
+auth - Authentication Failed: Unable to authenticate with Anthropic. Your API key may be invalid or expired.
+refused - API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy (https://www.anthropic.com/legal/aup). This request triggered restrictions on violative cyber content and was blocked under Anthropic's Usage Policy.
+rate_limit - API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"You have exhausted your capacity on claude-opus-4-5-thinking. Quota will reset after 30m0s."}}
+rate_limit - Token refresh failed: 429
+transport - parse response: invalid character '(' looking for beginning of value
+server - unexpected status 502 Bad Gateway: Upstream service temporarily unavailable, url: https://xxxx/responses.
+unknown - openai.forward_failed error="upstream error: 400 message=Unsupported parameter: background"
+server 503 {"error":"no available OpenAI accounts","excluded_account_count":0}
+server 400 { "type": "error", "error": { "type": "upstream_error", "message": "Our servers are currently overloaded. Please try again later." } }
+unknown - ChatGoogleGenerativeAIError: Invalid argument provided to Gemini: 400 Request contains an invalid argument.
+unknown - Failed to communicate with the API! 400, message='Bad Request', url='http://192.168.1.168:11434/api/chat'
+invalid_history 500 Error code: 500 - {'error': {'code': 500, 'message': 'Message has tool role, but there was no previous assistant message with a tool call! at row 319, column 120:\n {%- if last_tool_call.name is none %}\n {{- raise_exception("Message has tool role, but there was no previous assistant message with a tool call!") }}'}}
+transport - Connection error: 503, message='Attempt to decode JSON with unexpected mimetype: ', url='http://localhost:11434/api/version'
+transport - GET http://localhost:3000/ollama/api/tags net::ERR_CONTENT_DECODING_FAILED 200 (OK)
+transport - Connection error: Cannot connect to host host.docker.internal:12345 ssl:default [Connect call failed ('172.17.0.1', 12345)]
+transport - Server connection failed
+invalid_history 422 {"detail":[{"type":"string_type","loc":["body","messages",0,"content"],"msg":"Input should be a valid string"}]}
+rate_limit - Reason: 429 Free allocated quota exceeded.: Error: 429 Free allocated quota exceeded.
+rate_limit - Internal error: Qwen OAuth free tier quota exceeded. Note: Qwen OAuth free tier will be discontinued on 2026-04-15.
+auth - Internal error: 401 invalid access token or token expired
+billing - API Error: Request rejected (429) · You have exceeded the monthly usage quota. It will reset at 2026-08-29 23:59:59 +0800 CST. We recommend upgrading your plan for more quota, or waiting for the reset. Request id: 021787385003028709
+transport - Error: Request failed: Request failed: error sending request for url (https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent?key=X)
+transport - Failed to generate session description: Request failed: Response body is not valid JSON
+server - Ran into this error: Server error: None. Please retry if you think this is a transient or recoverable error.
+unknown - ERROR goose::agents::truncate: Error: Request failed: Request failed with status: 400 Bad Request
+rate_bucket - litellm.RateLimitError: RateLimitError: GroqException - Error code: 429 - {'error': {'message': 'Rate limit reached for model `llama-3.2-90b-text-preview` in organization `org_01` on tokens per minute (TPM): Limit 7000, Used 0, Requested 7895. Please try again in 7.671428571s.', 'type': 'tokens', 'code': 'rate_limit_exceeded'}}
+unknown - httpx.HTTPStatusError: Client error '400 Bad Request' for url 'https://api.anthropic.com/v1/messages'
+billing - {"error":{"message":"LiteLLM User: engineer-1, exceeded budget for model=claude-opus-4-8","type":"budget_exceeded","param":null,"code":"429"}}
+billing - ExceededBudget: End User=ishaan3 over budget. Spend=0.0008869999999999999, Budget=0.0001
+model - openai.BadRequestError: Error code: 400 - {'object': 'error', 'message': 'Unknown model type: llama'}
+auth - Error 401: LLM API call failed
+server - API request failed: LLM call failed.
+auth - LLM API call failed: Sending to model (gemini-1.5-flash) failed: HTTP request returned status code 403: { "error": { "code": 403, "message": "Method doesn't allow unregistered callers (callers without established i (truncated...)
+unknown - LLM API call failedwith_structured_output is not implemented for this model
+rate_limit - Error in agent loop: litellm.RateLimitError: RateLimitError: OpenrouterException -
+auth - Error: System.Net.Http.HttpRequestException: Response status code does not indicate success: 401 (Unauthorized).
+invalid_history - stream error: unexpected status 400 Bad Request: {"code":20015,"message":"\"messages\" in request are illegal.","data":null}; retrying 1/5 in 196ms…
+unknown 400 {"detail":"Bad Request"}
+unknown - Request failed with status code 400, code: invalid_request_error, type: invalid_request_error
+invalid_history - Custom Chat API error (400 Bad Request): Failed to parse the request body as JSON: messages[111].tool_calls[0].?: key must be a string at line 1 column 327463
+reasoning_state - OAI Compatible API error: [400] Bad Request {"error":{"message":"The reasoning_content in the thinking mode must be passed back to the API.","type":"invalid_request_error","param":null,"code":"invalid_request_error"}} URL: https://api.deepseek.com/chat/completions
+unknown - api.deepseek.com/chat/completions:1 Failed to load resource: the server responded with a status of 400 ()
+model - 调用DeepSeek模型失败: 请求失败，状态码: 400, 响应: {"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}
+billing - APIStatusError: Error code: 402 - {'error': {'message': 'Insufficient Balance', 'type': 'unknown_error'}}
+rate_limit - Failed after 2 attempts. Last error: Rate limit reached for model `llama3-70b-8192` in organization `org_01hqm053avffh8w60ayqm1kr4a` on : Limit 500000, Used 500370, Requested 252. Please try again in 1m47.5854s. Visit https://console.groq.com/docs/rate-limits for more information.
+unknown 400 {'error': {'message': "'tools' : maximum number of items is 128", 'type': 'invalid_request_error'}}
+server - ⚠ Selected model is at capacity. Please try a different model.
+rate_limit 429 429 Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01kjh7p9n8f1qs6nz2bz77vy6b` service tier `on_demand` on tokens per day (TPD): Limit 100000, Used 97050, Requested 3619. Please try again in 9m38.016s. Need more tokens%3F Upgrade to Dev Tier today at https://console.groq.com/settings/billing
+bytes - Request too large (max 20MB). Double press esc to go back and try with a smaller file.
+unknown 400 {"error":{"message":"`reasoning_effort` is not supported with this model"}}
+bytes 413 413 request entity too large
+server - API Error (500 {"error":{"message":"Error from provider(sambanova,DeepSeek-V3.1: 500): Something went wrong! Unknown error when running prediction service.\nError: Error from provider(sambanova,DeepSeek-V3.1: 500): Something went wrong!"}})
+unknown - requests.exceptions.HTTPError: 400 Client Error: Bad Request for url: https://api-inference.huggingface.co/models/google/flan-t5-large
+server 424 {"error":"Request failed during generation: Server error: Unexpected <class 'RuntimeError'>: weight model.layers.0.self_attn.q_proj.weight does not exist","error_type":"generation"}
+rate_limit 429 {"error":"Model is overloaded","error_type":"overloaded"}
+server 500 {"error":"Incomplete generation","error_type":"incomplete_generation"}
+auth 401 You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY), or as the password field (with blank username) if you're accessing the API from your browser and are prompted for a username and password.
+model 404 This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?
+invalid_history 400 We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly.)
+rate_limit 503 The server is currently processing too many requests. Please try again later.
+server 500 The model produced invalid content. Consider modifying your prompt if you are seeing this error persistently.
+auth 400 API key expired. Please renew the API key.
+auth 403 Consumer 'projects/123456' has been suspended.
+invalid_history 400 Please use a valid role: user, model.
+rate_limit 429 {"object":"error","message":"Service tier capacity exceeded for this model.","type":"invalid_request_error","param":null,"code":null}
+model 404 {"message":"no Route matched with those values"}
+transport 504 {"message": "Endpoint request timed out"}
+auth 403 {"message":"Missing Authentication Token"}
+rate_limit 429 {"message":"Limit Exceeded"}
+rate_limit 429 error code: 1015
+auth 403 error code: 1020
+rate_limit 429 {"errors":[{"message":"AiError: AiError: 3040: Capacity temporarily exceeded, please try again.","code":3040}],"success":false,"result":{},"messages":[]}
+auth - {"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}
+model - {"errors":[{"code":7000,"message":"No route for that URI"}],"success":false}
+model - {"errors":[{"message":"No such model @cf/meta/llama-9 or task","code":5007}],"success":false}
+transport - Client network socket disconnected before secure TLS connection was established
+transport - Error: unable to verify the first certificate
+transport - Error [ERR_STREAM_PREMATURE_CLOSE]: Premature close
+transport - net/http: TLS handshake timeout
+transport - stream error: stream ID 5; INTERNAL_ERROR; received from peer
+transport - http2: server sent GOAWAY and closed the connection; LastStreamID=1999, ErrCode=NO_ERROR
+transport - requests.exceptions.ChunkedEncodingError: ('Connection broken: InvalidChunkLength(got length b'', 0 bytes read)', InvalidChunkLength(got length b'', 0 bytes read))
+transport - aiohttp.client_exceptions.ClientPayloadError: Response payload is not completed: <TransferEncodingError: 400, message='Not enough data to satisfy transfer length header.'>
+transport - botocore.exceptions.ReadTimeoutError: Read timeout on endpoint URL: "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-v2/invoke"
+transport - botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://bedrock-runtime.us-east-7.amazonaws.com/model/x/converse"
+transport - google.api_core.exceptions.RetryError: Timeout of 600.0s exceeded, last exception: 503 failed to connect to all addresses
+auth - google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found. To set up Application Default Credentials, see https://cloud.google.com/docs/authentication/external/set-up-adc
+auth - google.auth.exceptions.RefreshError: Reauthentication is needed. Please run `gcloud auth application-default login` to reauthenticate.
+auth - botocore.exceptions.NoCredentialsError: Unable to locate credentials
+transport - urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed connection without response'))
+transport - websockets.exceptions.ConnectionClosedError: received 1011 (internal error) keepalive ping timeout; then sent 1011 (internal error) keepalive ping timeout
+bytes - websockets.exceptions.ConnectionClosedError: sent 1009 (message too big) frame exceeds limit of 1048576 bytes; no close frame received
+auth - anthropic.AuthenticationError: "Could not resolve authentication method. Expected either api_key or auth_token to be set."
+auth - openai.OpenAIError: The api_key client option must be set either by passing api_key to the client or by setting the OPENAI_API_KEY environment variable
 """  # noqa: E501
 
 

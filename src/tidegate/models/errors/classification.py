@@ -21,12 +21,14 @@ from tidegate.wire.usage import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
 _STATUS_IN_TEXT: Final = re.compile(
-    r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api)|code|error|exception)\b"
+    r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api|failed|rejected)|code|(?<!encoding)error|exception)\b"
     r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with)\b[^\w\n]{0,4}){0,2})([45]\d\d)(?![\w,.]?\d|\w| ?tokens)"
     r"|\b([45]\d\d)\b\W{1,3}(?:bad request|unauthori[sz]ed|payment required|forbidden|not found|request time|conflict"
     r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",
     re.IGNORECASE,
 )
+_REFUSALS: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 422, 429})
+"""Statuses in a client's words that say more than its complaint about the connection: the server did answer."""
 _FULL_WINDOW_SHARE: Final = 0.97
 """A cut and empty answer is an overflow if the prompt filled at least this fraction of the window."""
 
@@ -222,6 +224,8 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
     if kind == "transport" and answered is not None and answered >= 500 and answered != 504:
         kind = "server"  # the line held, or there would be no status; what broke is behind the server
+    if kind == "transport" and answered is None and status in _REFUSALS:
+        return _classify_status(status), ErrorNumbers(), ""
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = extract_numbers(kind, said)

@@ -56,6 +56,7 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         r"|terminat\w+|broken|interrupt\w*|disconnect\w*|unreachable|cut\b|stall\w*|ended|unexpected\w*|limit)",
         "failed": r"(?:unable to|fail\w*(?: to)?|could(?: not|n't)|cannot|can't|error(?: while)?|trouble)",
         "reply": r"(?:response|stream|chunk|events?|sse|reply|answer|body)\b",
+        "model": r"(?:model|deployment|engine)\b(?!\.\w)",
         "setting": r"(?:parameter|argument|field|property|option|keyword|schema)s?\b",
         "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
         "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
@@ -161,7 +162,7 @@ EARLY_PATTERNS: Final = (
         (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
         (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
         unknown variant `?(?:image|image_url|input_audio|file)
-        (?<!response )(?<!response)mime ?type|\bfile\b<40>format is not supported|illegal base64
+        (?<!response )(?<!response)(?<!unexpected )mime ?type|\bfile\b<40>format is not supported|illegal base64
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
@@ -259,8 +260,10 @@ EARLY_PATTERNS: Final = (
     ),
     ErrorPattern(
         "transport",
-        "an answer that could not be read",
-        r"""unexpected token\W{1,4}<|unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
+        "an answer that could not be read, or broke off in the middle",
+        r"""unexpected token\W{1,4}<|looking for beginning of value|response(?: body)? (?:is )?(?:not |in)valid json
+        stream id \d+; |transferencoding|payload is not complete|keepalive ping|ended prematurely
+        unexpected mime ?type|unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
         json\.?(?:decode|parse)\w*error|expecting value: line|type ?validation ?(?:failed|error)|invalid ?response ?data
         ^(?!<200>(?:target type|request))<200>missing field `\w+` at line \d
         <failed> (?:pars|decod|deserial|read)\w*(?: \w+){0,3} <reply>|empty reply from server""",

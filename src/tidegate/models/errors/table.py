@@ -122,15 +122,15 @@ ERROR_TABLE: Final = (
         "model",
         "no such model here",
         r"""model[_ ]?not[_ ]?(?:found|exist|supported|available|loaded)
-        (?:model|deployment|engine)\b<120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
-        (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
-        (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
+        <model><120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
+        <model><120>is not (?:supported|available|valid|a valid)
+        <model><120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
         (?:unknown|invalid|unsupported|incorrect|wrong|no such|no|a valid|specified) models?\b(?! parameter)
         ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
         models? (?:is )?(?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
         no endpoints? found|deploymentnotfound|no healthy deployments?
-        model\b<60>not accessible|unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
+        no route for|model\b<60>not accessible|unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
         no (?:such |matching )?(?:models?|deployment|endpoint|route|handler)s?\b<40>(?:found|match|configured)
         try pulling|pull(?:ing)? (?:it|the model)|model\b<60>(?:must|needs to|has to) be \w+ed\b
         (?:\(endpoint\)|page|route) not found|(?:invalid|unknown) url\b|cannot (?:get|post) /
@@ -153,7 +153,7 @@ ERROR_TABLE: Final = (
         (?:country|region|territory|location)<40>not (?:supported|available|allowed)
         (?:not |un)(?:available|supported|allowed) in (?:your|this) (?:country|region|location)|geo-?(?:block|restrict)
         (?:<failed> (?:find|load|resolve|locate)|no|missing)\b<30>(?:\bsecret\b|credentials?|api[ _-]?key)
-        \bkey\b<40>(?:not (?:set|configured|provided|allowed)|must be set|blocked|leaked|revoked|suspended|restricted)
+        (?:\b|_)key\b<40>(?:not (?:set|configured|provided|allowed)|must be set|blocked|leaked|revoked|suspended)
         \bpermissions?\b|not (?:permitted|allowed|entitled) to\b|entitlement|(?:n't|not|no longer) have access
         re-?authenticat|(?:log|sign) ?in again|(?:refresh|access|bearer) token|invalid_grant|\boauth\b
         (?:unrecognizedclient|expiredtoken|invalidsignature|incompletesignature)|signature<30>not match
@@ -169,8 +169,8 @@ ERROR_TABLE: Final = (
     ErrorPattern(
         "unknown",
         "a setting that this model does not take: neither the history nor the server",
-        r"""extra inputs? (?:are|is) not permitted|extra_forbidden|additional properties are not allowed
-        schema violation|request schema|tool payload|malformed (?:input )?request|参数.{0,6}(?:错误|无效|非法|不正确)
+        r"""extra inputs? (?:are|is) not permitted|extra_forbidden|additional properties are not allowed|not implemented
+        schema violation|request schema|tool payload|malformed (?:input )?request|参数.{0,6}(?:错|无效|非法)
         \b(?:un(?:supported|known|recognized|expected)|invalid|illegal|incorrect)(?: \w+){0,2} <setting>
         <setting><60>(?:not (?:supported|permitted|allowed|recognized)|unsupported)
         does(?: not|n't) support(?: the)? (?:parameter|tools?|functions?|streaming|reasoning|thinking|system|json)\b""",
