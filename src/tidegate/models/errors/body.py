@@ -41,7 +41,8 @@ _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 _TAGS: Final = re.compile(
     r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
-_WORD_BREAK: Final = re.compile(r"[_-]+|(?<=[a-z])(?=[A-Z])")
+_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_BREAK: Final = re.compile(rf"[_-]+|{_CAPITAL.pattern}")
 _HTML: Final = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
 _DURATION_NUMBER: Final = r"(\d{1,7}(?:\.\d{1,9})?)\s?"
 _WAIT_SENTENCE: Final = re.compile(
@@ -69,9 +70,10 @@ class ErrorBody(msgspec.Struct):
         return [*self.sentences, *self.codes]
 
     @property
-    def codes_as_words(self) -> list[str]:
-        """`message_too_big` and `MessageTooBig` as "message too big"."""
-        return [_WORD_BREAK.sub(" ", code) for code in self.codes]
+    def lines_as_words(self) -> list[str]:
+        """`MessageTooBig` as "Message Too Big", and in a code `message_too_big` too: in a sentence it is a setting."""
+        codes = (_WORD_BREAK.sub(" ", code) for code in self.codes)
+        return [*(_CAPITAL.sub(" ", sentence) for sentence in self.sentences), *codes]
 
 
 def parse_error_body(body: object) -> ErrorBody:

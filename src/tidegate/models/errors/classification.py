@@ -22,11 +22,14 @@ from tidegate.wire.usage import read_usage
 MAX_SHOWN_CHARS: Final = 300
 _STATUS_IN_TEXT: Final = re.compile(
     r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api|failed|rejected)|code|(?<!encoding)error|exception)\b"
-    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with)\b[^\w\n]{0,4}){0,2})([45]\d\d)(?![\w,.]?\d|\w| ?tokens)"
+    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with)\b[^\w\n]{0,4}){0,2}|[a-z]{4}(?<!error): )"
+    r"([45]\d\d)(?![\w,.]?\d|\w| ?tokens| ?req)"
     r"|\b([45]\d\d)\b\W{1,3}(?:bad request|unauthori[sz]ed|payment required|forbidden|not found|request time|conflict"
     r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",
     re.IGNORECASE,
 )
+_SIZE_KINDS: Final = frozenset({"overflow", "rate_bucket", "output_cap", "bytes"})
+"""Kinds for which the names of settings in a sentence are no evidence."""
 _REFUSALS: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 422, 429})
 """Statuses in a client's words that say more than its complaint about the connection: the server did answer."""
 _FULL_WINDOW_SHARE: Final = 0.97
@@ -211,8 +214,9 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
     answered = status
     status = status or _find_status(said)
     row = match_error(said.lines, status)
-    if row is None and not said.sentences:
-        row = match_error(said.codes_as_words, status)
+    if row is None:
+        named = match_error(said.lines_as_words, status)  # names as programs write them
+        row = None if named is not None and said.sentences and named.kind in _SIZE_KINDS else named
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is WRAPPER_ALONE and len(said.sentences) > 1:

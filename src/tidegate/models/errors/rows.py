@@ -57,6 +57,7 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "failed": r"(?:unable to|fail\w*(?: to)?|could(?: not|n't)|cannot|can't|error(?: while)?|trouble)",
         "reply": r"(?:response|stream|chunk|events?|sse|reply|answer|body)\b",
         "model": r"(?:model|deployment|engine)\b(?!\.\w)",
+        "credential": r"(?:api[ _-]?key|credential|token|auth(?!ority))",
         "setting": r"(?:parameter|argument|field|property|option|keyword|schema)s?\b",
         "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
         "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
@@ -247,12 +248,12 @@ EARLY_PATTERNS: Final = (
         "invalid_history",
         "something empty or of a wrong form where something must stand",
         r"""non-?empty|non-?whitespace
-        (?:content|message|text) (?:is|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
+        (?:contents?|messages?|text|parts?) (?:is|are|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
         empty content|is blank\b
         at least one (?:parts?|message|content)
         contents? is not specified
         (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
-        expected a string, got null|either content or tool
+        expected a string, got null|either content or tool|(?:content|messages) (?:must|should) be an? (?:string|array)
         (?:element|content|part|text)s? (?:per|in each|of each) message|each message must
         \b(?:messages|contents)\b<20>(?:illegal|must be an array|must exist)|provide a messages
         messages do not contain|未.{0,6}接收到.{0,4}(?:prompt|messages)
@@ -263,7 +264,8 @@ EARLY_PATTERNS: Final = (
         "an answer that could not be read, or broke off in the middle",
         r"""unexpected token\W{1,4}<|looking for beginning of value|response(?: body)? (?:is )?(?:not |in)valid json
         stream id \d+; |transferencoding|payload is not complete|keepalive ping|ended prematurely
-        unexpected mime ?type|unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
+        validation errors? for \w*(?:completion|response)(?:chunk|stream\w*)?\b|unexpected mime ?type
+        unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
         json\.?(?:decode|parse)\w*error|expecting value: line|type ?validation ?(?:failed|error)|invalid ?response ?data
         ^(?!<200>(?:target type|request))<200>missing field `\w+` at line \d
         <failed> (?:pars|decod|deserial|read)\w*(?: \w+){0,3} <reply>|empty reply from server""",
@@ -327,7 +329,7 @@ EARLY_PATTERNS: Final = (
         per[ -](?:minute|second|hour|day)\b
         \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
         too many tokens(?:,? (?:please )?wait| processed| per)
-        too many (?:concurrent|people|users)|concurrent requests?|(?<!tool use )concurrency
+        too many (?:concurrent|people|users)|concurrent (?:request|session|connection|call)s?|(?<!tool use )concurrency
         increased too quickly|reached for this month
         usage[ _]?limit|hit your limit|exceeded your(?: \w+){0,3} usage
         (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b

@@ -86,7 +86,8 @@ ERROR_TABLE: Final = (
         requested [\d,]+ tokens?<20>\bmax|max_tokens_per_request
         \d tokens?\b<60>\bcontext (?:limit|window|length|size)\b<40>\b\d{4,}
         (?:reduce|compact|shorten|trim)\b<20>\brequest context
-        too many messages|(?:history|conversation|chat|thread|messages)\b<30>exceed\w*<30>\bmessages?\b""",
+        (?<!sent )too many messages(?!<30>wait)
+        (?:history|conversation|chat|thread|messages)\b<30>exceed\w*<30>\bmessages?\b""",
         NON_LENGTH_STATUSES,
     ),
     ErrorPattern(
@@ -126,14 +127,15 @@ ERROR_TABLE: Final = (
         <model><120>is not (?:supported|available|valid|a valid)
         <model><120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
         (?:unknown|invalid|unsupported|incorrect|wrong|no such|no|a valid|specified) models?\b(?! parameter)
-        ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b
+        ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b|model (?:name|id) is required
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
         models? (?:is )?(?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
-        no endpoints? found|deploymentnotfound|no healthy deployments?
-        no route for|model\b<60>not accessible|unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
+        no endpoints? found|\bmodels/\S+ is not found|deploymentnotfound|no healthy deployments?
+        no route for|(?:unknown|no|available) provider for|model\b<60>(?:not accessible|is disabled)
+        unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
         no (?:such |matching )?(?:models?|deployment|endpoint|route|handler)s?\b<40>(?:found|match|configured)
         try pulling|pull(?:ing)? (?:it|the model)|model\b<60>(?:must|needs to|has to) be \w+ed\b
-        (?:\(endpoint\)|page|route) not found|(?:invalid|unknown) url\b|cannot (?:get|post) /
+        (?:\(endpoint\)|page|route|^|["'|:] ?) ?["']?not ?found\b|(?:invalid|unknown) url\b|cannot (?:get|post) /
         (?:model|deployment)\b<120>(?:retired|sunset|end of life|not (?:currently )?(?:hosted|served|deployed|enabled))
         模型.{0,10}(?:不存在|未开通|下线|不可用|错误)|(?:无效|未知)的?模型
         not_found_error""",
@@ -141,9 +143,9 @@ ERROR_TABLE: Final = (
     ErrorPattern(
         "auth",
         "who asks is not known or not allowed",
-        r"""(?:invalid|incorrect|missing|expired|wrong|no|valid)<12> (?:x-)?(?:api[ _-]?key|credential|token|auth)\w*\b
-        api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
-        authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
+        r"""(?:invalid|incorrect|missing|expired|wrong|\bno|valid)<12> (?:x-)?<credential>\w*\b
+        api[_ -]?key<40>(?:invalid|n[o']t (?:valid|exist|found)|incorrect|expired|missing|required|disabled|provide)
+        authenticat(?:e|ion)\b|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
         permission[_ ]?(?:error|denied)|access ?denied
         security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|\bjwt\b
         please (?:log|sign) ?in\b
@@ -153,7 +155,7 @@ ERROR_TABLE: Final = (
         (?:country|region|territory|location)<40>not (?:supported|available|allowed)
         (?:not |un)(?:available|supported|allowed) in (?:your|this) (?:country|region|location)|geo-?(?:block|restrict)
         (?:<failed> (?:find|load|resolve|locate)|no|missing)\b<30>(?:\bsecret\b|credentials?|api[ _-]?key)
-        (?:\b|_)key\b<40>(?:not (?:set|configured|provided|allowed)|must be set|blocked|leaked|revoked|suspended)
+        (?:\b|_)key\b(?: \w+){0,5} (?:not (?:set|configured|allowed)|must be set|blocked|leaked|revoked|disabled)
         \bpermissions?\b|not (?:permitted|allowed|entitled) to\b|entitlement|(?:n't|not|no longer) have access
         re-?authenticat|(?:log|sign) ?in again|(?:refresh|access|bearer) token|invalid_grant|\boauth\b
         (?:unrecognizedclient|expiredtoken|invalidsignature|incompletesignature)|signature<30>not match
@@ -190,8 +192,9 @@ ERROR_TABLE: Final = (
         系统(?:繁忙|异常|错误)|服务.{0,6}(?:不可用|繁忙|维护|异常|错误)|负载.{0,6}饱和|内部错误|稍后.{0,2}试|无可用渠道
         internal[_ ](?:server[_ ])?error(?!\.algo)|server[_ ]error|server had an error
         \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
-        model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
-        \bcrashed\b|is unable to process your request|failed to load<20>\bmodel\b
+        model\b<60>(?:is|still|currently) loading|model loading|loading model|technical (?:difficult|issue|problem)
+        modelnotready|modelstreamerror|\bcrashed\b
+        modeltimeout|is unable to process your request|failed to load<20>\bmodel\b
         model runner|runner process
         failed_generation|tool_use_failed
         ^internal$""",
@@ -202,7 +205,9 @@ ERROR_TABLE: Final = (
         r"""<line>\W?<30><broken>|apiconnectionerror|connection ?error|max retries exceeded
         <failed> (?:connect|reach|resolv|contact|communicat|establish|fetch(?!<60>\b[45]\d\d\b))\w*
         check your(?: \w+)? (?:network|internet|connection|vpn|proxy|firewall)
-        no route to host|unreachable|getaddrinfo|service not known|nodename nor|\bdns\b|nxdomain|no such host|dial tcp
+        no route to host|unreachable|unknownhost|hostname<12>not (?:be )?found|\boffline\b|abnormal closure
+        getaddrinfo|cancell?ederror|closedresource|^\W*(?:typeerror: )?load failed|service not known
+        nodename nor|\bdns\b|nxdomain|no such host|dial tcp
         \b(?:ssl|tls)\b|sslerror|handshake|\bx509\b|self[- ]signed|\beof\b|\berrno\b|net::err|\beproto\b
         (?:read|write|connect|pool|protocol|encoding|connector\w*|\bos|clientos|payload|incompleteread)(?:error|timeout)\b
         proxyerror|disconnected|hung up|\baborted\b|aborterror|(?:request|operation) (?:was )?(?:cancell?ed|interrupted)
@@ -214,7 +219,7 @@ ERROR_TABLE: Final = (
         stream has been cancell?ed|^terminated$
         fetch failed|error (?:sending request|decoding response)|超时|连接.{0,4}(?:失败|中断)|网络.{0,4}(?:异常|错误)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
-        enotfound|eai_again|name resolution|certificate
+        enotfound|eai_again|name resolution|certificate|not connected|incompletemessage
         server disconnected|peer closed|\b(?:web)?socket\b<90>(?:closed|failed|connection limit)
         incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)|unexpected end of (?:json|file)""",
     ),
@@ -222,14 +227,16 @@ ERROR_TABLE: Final = (
         "rate_limit",
         "a limit, without saying of what",
         r"""\bquotas?\b|quotaexceeded|limits? (?:has been |have been |was |is )?(?:reached|exceeded|hit)|cool-?down
-        (?:reached|exceeded|hit|over)(?: \w+){1,4} limits?\b|(?:try again|retry|wait) (?:in|after|for|at) ~?\d""",
+        (?:reached|exceeded|hit|over)(?: \w+){1,4} limits?\b
+        sent too many|(?:try again|retry|wait) (?:in|after|for|at) ~?\d""",
         frozenset({400, 404, 413, 422, 500, 502, 503}),
     ),
     ErrorPattern(
         "server",
         "a gateway names the provider, or nothing is said but that it failed; a status that says more decides",
         r"""upstream|provider returned error|internal ?(?:server)? ?(?:error|exception)(?!\.algo)|modelerror
-        something went wrong|(?:unexpected|unknown|internal) error|an error (?:has |was )?(?:occurred|encount)(?! \()
+        something went wrong
+        (?:unexpected|unknown|internal) (?:error|response)|an error (?:has |was )?(?:occur|encount)(?!\w* \()
         temporar(?:y|ily)(?! failure in name)|(?:please|to|and) (?:re)?try\b|try (?:again|later)\b
         error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b|\boutage\b
         fail\w* to (?:generate|process|complete|handle|run|execute|get (?:a )?response)|\btransient\b
@@ -240,7 +247,7 @@ ERROR_TABLE: Final = (
     ErrorPattern(
         "billing",
         "money, in whatever words",
-        r"\bbilling\b|\bpayments?\b|\binvoices?\b|\bsubscri(?:be|ption)\b|\bwallet\b|\bcredits\b",
+        r"\b(?:billing|payments?|invoices?|subscribe|subscription|credits|upgrade your plan|premium requests?)\b",
     ),
 )
 
