@@ -570,6 +570,42 @@ model - Generation failed TypeError: Invalid URL.
 unknown - ChatCompletionStream error: error, status code: 400, message:
 server - Error 503: Server is busy
 server 500 {"error":{"message":"Internal server error","type":"server_error","param":null,"code":null}}
+auth 401 You must be a member of an organization to use the API
+auth 401 IP not authorized
+billing - The account associated with the API key has reached its maximum allowed monthly spending limit.
+server 503 Engine Overloaded
+auth 403 BadCScoreException: Your account is not authorized to access this model
+auth 400 {"__type":"IncompleteSignature","message":"The request signature does not conform to AWS standards."}
+server 500 {"__type":"InternalFailure","message":"The request processing has failed because of an unknown error, exception or failure."}
+unknown 400 {"__type":"InvalidAction","message":"The action or operation requested is invalid. Verify that the action is typed correctly."}
+auth 403 {"__type":"InvalidClientTokenId","message":"The X.509 certificate or AWS access key ID provided does not exist in our records."}
+billing 400 {"error":{"code":400,"message":"Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.","status":"FAILED_PRECONDITION"}}
+auth 403 {"error":{"code":403,"message":"Your API key doesn't have the required permissions.","status":"PERMISSION_DENIED"}}
+model 404 {"error":{"code":404,"message":"The requested resource wasn't found.","status":"NOT_FOUND"}}
+server 502 Your chosen model is down or we received an invalid response from it
+server 503 There is no available model provider that meets your routing requirements
+billing 412 Budget exhausted
+refused 446 Guardrail checks failed
+unknown 400 User query processing error: The provided input is not of the expected type or format. Please ensure the query adheres to the required structure and retry.
+model - No chat model selected
+model - {"error":{"message":"{\n  \"error\": {\n    \"code\": 404,\n    \"message\": \"models/default is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.\",\n    \"status\": \"NOT_FOUND\"\n  }\n}\n","code":404,"status":"Not Found"}}
+invalid_history - {"detail": "500: litellm.APIConnectionError: Unable to convert openai tool calls={'role': 'assistant', 'content': ' ', 'tool_calls': [{'id': 'call_f7d6b8c5', 'type': 'function', 'function': {'name': 'getJiraIssue', 'arguments': '{}{}'}}]} to gemini tool calls. Received error=Extra data: line 1 column 80 (char 79)"}
+unknown - HTTP 400: HTTP error from vertex: 400
+auth - {"error":{"message":"<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error 403 (Forbidden)!!1</title>\n  <style>\n    *{margin:0;padding:0}html,code{font:15px/22px arial,sans-serif}</style>"}}
+model - { "error": true, "message": "404 The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, please wait a moment and try again." }
+server - There was an error handling the response from Gemini 2.5 Pro Experimental. Please try to submit your message again, and if the error persists, let us know by reporting the issue using the buttons below.
+transport - UNABLE_TO_VERIFY_LEAF_SIGNATURE
+transport - ERR_TLS_CERT_ALTNAME_INVALID
+transport - Incomplete JSON segment at the end
+server - 'NoneType' object has no attribute 'choices'
+server - llama runner process has terminated: signal: killed
+server - llama_decode failed with ret = -3
+server - prediction failed
+media 400 Invalid file format. Only jpeg, png, gif and webp are supported.
+model - no such deployment
+model - Please select a model
+auth - This workspace has been disabled
+refused - The model refused to respond to this request.
 """  # noqa: E501
 
 

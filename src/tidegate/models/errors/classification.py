@@ -228,7 +228,7 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
     if kind == "transport" and answered is not None and answered >= 500 and answered != 504:
         kind = "server"  # the line held, or there would be no status; what broke is behind the server
-    if kind == "transport" and answered is None and status in _REFUSALS:
+    if kind == "transport" and status in (_REFUSALS if answered is None else STATUS_KINDS) and status != 408:
         return _classify_status(status), ErrorNumbers(), ""
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"

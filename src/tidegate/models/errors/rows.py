@@ -121,14 +121,15 @@ EARLY_PATTERNS: Final = (
         "a limit that the owner of the account set or pays for",
         r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget)[ _]?(?:limit|cap\b)
         reached your specified api usage limits
-        (?:budget|allowance) (?:has been |was )?(?:exceeded|reached)
+        (?:budget|allowance) (?:has been |was |is )?(?:exceeded|reached|exhausted|spent|used up)
         exceeded<30>(?:allowance|budget|monthly)
-        billing<20>(?:enabled|not active|inactive)
+        billing<20>(?:enabled|not active|inactive)|(?:enable|set ?up|add) billing
         extra usage
         long context beta is not
         free tier<40>exhausted|freetieronly|hit your<30>budget
         not available (?:with|on|in) (?:the |your )?(?:[\w-]+ ){0,3}plan\b
-        \b(?:plan|package|subscription)\b<10>expired|\bplan (?:does )?not (?:support|include|cover)
+        \b(?:plan|package|subscription|license)\b<10>expired|\bplan\b<20>run out
+        key limit exceeded|\bplan (?:does )?not (?:support|include|cover)
         setlimitexceeded|service has been paused""",
     ),
     ErrorPattern(
@@ -167,6 +168,7 @@ EARLY_PATTERNS: Final = (
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
+        (?:\b(?:jpe?g|png|webp|heic)\b<60>support|support<40>\b(?:jpe?g|png|webp|heic)\b|support file inputs?)
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
         frozenset({415}),
     ),
@@ -185,6 +187,7 @@ EARLY_PATTERNS: Final = (
         sensitive (?:content|information|words?)|new_sensitive
         guardrail|moderation|\b(?:harmful|unsafe|toxic)\b
         \bblocked\b<40>(?:filter|safety|polic|classifier|provider|reason)|(?:filter|safety|classifier)\w*<40>\bblocked
+        refus\w+ to (?:answer|respond|reply)|declined to (?:answer|respond)
         ^(?:refusal|safety|recitation|blocklist|spii|image_safety)$
         violat<40>polic|(?:prompt|response|content|candidate|answer|output|completion)s?\b<30>\bblocked\b
         prohibited_content|blocked content|\bblock_?reason\b
@@ -240,7 +243,7 @@ EARLY_PATTERNS: Final = (
         (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
         (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
         prefill(?! (?:\d+ )?tokens)
-        multiturn requests
+        multiturn requests|roles? must be (?:one of|either)|unexpected message|message role
         system message (?:must|should)
         jinja|chat template|raise_exception""",
     ),
@@ -251,7 +254,7 @@ EARLY_PATTERNS: Final = (
         (?:contents?|messages?|text|parts?) (?:is|are|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
         empty content|is blank\b
         at least one (?:parts?|message|content)
-        contents? is not specified
+        contents? is not specified|'?content'? is required
         (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
         expected a string, got null|either content or tool|(?:content|messages) (?:must|should) be an? (?:string|array)
         (?:element|content|part|text)s? (?:per|in each|of each) message|each message must
@@ -265,6 +268,7 @@ EARLY_PATTERNS: Final = (
         r"""unexpected token\W{1,4}<|looking for beginning of value|response(?: body)? (?:is )?(?:not |in)valid json
         stream id \d+; |transferencoding|payload is not complete|keepalive ping|ended prematurely
         validation errors? for \w*(?:completion|response)(?:chunk|stream\w*)?\b|unexpected mime ?type
+        nghttp2|incomplete json|unterminated string|(?:chunk|sse|stream|event)s? parse error
         unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
         json\.?(?:decode|parse)\w*error|expecting value: line|type ?validation ?(?:failed|error)|invalid ?response ?data
         ^(?!<200>(?:target type|request))<200>missing field `\w+` at line \d

@@ -13,6 +13,10 @@ WRAPPER_ALONE: Final = ErrorPattern(
     "a gateway says that the provider failed, and nothing else",
     r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$",
 )
+_DECISIVE_STATUSES: Final = frozenset(
+    {400, 401, 402, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 451, 499, 500, 502, 503, 504, 529}
+)
+"""Statuses that say more than a single word. Without one, a word about money or about a key is better than nothing."""
 ERROR_TABLE: Final = (
     *EARLY_PATTERNS,
     ErrorPattern(
@@ -129,7 +133,10 @@ ERROR_TABLE: Final = (
         (?:unknown|invalid|unsupported|incorrect|wrong|no such|no|a valid|specified) models?\b(?! parameter)
         ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b|model (?:name|id) is required
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
-        models? (?:is )?(?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
+        models? (?:is )?(?:loaded|unloaded|identifier)|no(?: \w+)? models? selected
+        model\b<40>not in the\b|select (?:a|another) model|<failed> find<12>\bmodel\b
+        no such (?:deployment|engine)|(?:unknown|invalid) (?:engine|deployment)
+        access to (?:the )?model\b|not allowed to use<20>model
         no endpoints? found|\bmodels/\S+ is not found|deploymentnotfound|no healthy deployments?
         no route for|(?:unknown|no|available) provider for|model\b<60>(?:not accessible|is disabled)
         unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
@@ -208,7 +215,8 @@ ERROR_TABLE: Final = (
         no route to host|unreachable|unknownhost|hostname<12>not (?:be )?found|\boffline\b|abnormal closure
         getaddrinfo|cancell?ederror|closedresource|^\W*(?:typeerror: )?load failed|service not known
         nodename nor|\bdns\b|nxdomain|no such host|dial tcp
-        \b(?:ssl|tls)\b|sslerror|handshake|\bx509\b|self[- ]signed|\beof\b|\berrno\b|net::err|\beproto\b
+        \b(?:ssl|tls)\b|sslerror|handshake|\bx509\b|self[- ]signed|\beof\b|\berrno\b|net::err
+        \beproto\b|self_signed|verify_leaf|_cert|tls_|\bepipe\b|first token
         (?:read|write|connect|pool|protocol|encoding|connector\w*|\bos|clientos|payload|incompleteread)(?:error|timeout)\b
         proxyerror|disconnected|hung up|\baborted\b|aborterror|(?:request|operation) (?:was )?(?:cancell?ed|interrupted)
         \bstream\b<30>(?:interrupt|abort|terminat|\bcut\b|stall|timed|idle|incomplete|reset\b|truncat|without|before)
@@ -228,7 +236,7 @@ ERROR_TABLE: Final = (
         "a limit, without saying of what",
         r"""\bquotas?\b|quotaexceeded|limits? (?:has been |have been |was |is )?(?:reached|exceeded|hit)|cool-?down
         (?:reached|exceeded|hit|over)(?: \w+){1,4} limits?\b
-        sent too many|(?:try again|retry|wait) (?:in|after|for|at) ~?\d""",
+        sent too many|(?:try again|retry|wait)(?: in| after| for| at)? ~?\d""",
         frozenset({400, 404, 413, 422, 500, 502, 503}),
     ),
     ErrorPattern(
@@ -239,15 +247,29 @@ ERROR_TABLE: Final = (
         (?:unexpected|unknown|internal) (?:error|response)|an error (?:has |was )?(?:occur|encount)(?!\w* \()
         temporar(?:y|ily)(?! failure in name)|(?:please|to|and) (?:re)?try\b|try (?:again|later)\b
         error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b|\boutage\b
-        fail\w* to (?:generate|process|complete|handle|run|execute|get (?:a )?response)|\btransient\b
+        exit(?:ed)? (?:status|code|with)|signal: |segmentation|core dumped|nonetype|keyerror|indexerror
+        (?:execution|prediction|decode|inference|engine)\w* (?:failed|error)
+        fail\w* to (?:allocate|generate|process|complete|handle|run|execute|get (?:a )?response)|\btransient\b
         (?:request|call|completion|generation|operation)s? failed|encountered an? (?:issue|error|exception|problem)""",
         frozenset({400, 401, 403, 404, 422}),
     ),
     WRAPPER_ALONE,
     ErrorPattern(
         "billing",
-        "money, in whatever words",
-        r"\b(?:billing|payments?|invoices?|subscribe|subscription|credits|upgrade your plan|premium requests?)\b",
+        "a word about money",
+        r"\b(?:budget|balance|funds|purchase|billing|payments?|invoices?|subscri\w+|credits|upgrade your plan)\b",
+    ),
+    ErrorPattern(
+        "auth",
+        "a word about keys and rights, and nothing else",
+        r"\b(?:auth\w*|credentials?|api.?keys?|(?:log|sign)(?:ged)?[ -]?in|access|denied|expired|account|workspace)\b",
+        _DECISIVE_STATUSES,
+    ),
+    ErrorPattern(
+        "transport",
+        "a word about the line, and nothing else",
+        r"\b(?:connect\w*|network|socket|streams?|streaming|tls|proxy|hosts?|fetch\w*|closed)\b",
+        _DECISIVE_STATUSES,
     ),
 )
 
