@@ -606,6 +606,32 @@ model - no such deployment
 model - Please select a model
 auth - This workspace has been disabled
 refused - The model refused to respond to this request.
+server 400 {"type":"error","error":{"type":"invalid_request_error","message":"Error from provider: Provider returned error"}}
+reasoning_state - The agent model failed to respond: 400 The `reasoning_content` in the thinking mode must be passed back to the API.
+invalid_history - LLM provider error: Error code: 400 - {'error': {'message': "an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: Shell:81", 'type': 'invalid_request_error'}}
+unknown 400 {"type":"error","error":{"type":"invalid_request_error","message":"tools.17.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12 (https://json-schema.org/draft/2020-12). Learn more about tool use at https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview."},"request_id":"req_011Ce2ZWqbB1mTx8WWqB4D8k"}
+server - Sorry, no response was returned.
+unknown - Error: API error from mistral (model: mistral-vibe-cli-latest): LLM backend error [mistral] status: 400 Bad Request reason: Bad Request request_id: N/A endpoint: https://api.mistral.ai model: mistral-vibe-cli-latest provider_message: N/A body_excerpt: payload_summary: {"model":"mistral-vibe-cli-latest","message_count":8,"approx_chars":23448,"temperature":0.2,"has_tools":true,"tool_choice":"auto"}
+billing - Streaming Request Failed with status 402 Payment Required
+server - Could not extract reply in 5 attempts. Try generating again
+server 503 Infrastructure is at maximum capacity, try again
+auth - Problem in node 'AI Agent with Langfuse' Node "AI Agent with Langfuse" does not have access to the credential
+billing - The service is receiving too many requests from you. You exceeded your current quota, please check your plan and billing details. For more information on this error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors
+auth - Failed to connect to LLM Provider: License validation failed
+unknown - Error in LLM node: 400 status code (no body)
+billing - InsufficientQuotaError: You exceeded your current quota, please check your plan and billing details.
+auth - [Gemini API] Error calling (Status: 403, Code: 403): You do not have a valid license of this product. Please contact your administrator to request a license. If you are not an enterprise user and believe you are receiving this message as an error, please try using the latest version and logging in again. (#3501)
+rate_limit 429 No capacity available for model gemini-3-flash-preview on the server
+rate_limit - Provider error 429: Antigravity rate limit exceeded: Resource has been exhausted (e.g. check quota).
+transport - All accounts exhausted. Last error: HTTP request failed at https://daily-cloudcode-pa.sandbox.googleapis.com/v1internal: error sending request for url (https://daily-cloudcode-pa.sandbox.googleapis.com/v1internal:generateContent)
+server - Our servers are experiencing high traffic right now, please try again in a minute.
+rate_limit - TerminalQuotaError: No capacity available for model gemini-3.5-flash on the server cause: { code: 429, message: 'No capacity available for model gemini-3.5-flash on the server', reason: 'MODEL_CAPACITY_EXHAUSTED' }
+transport - ■ stream disconnected before completion: error sending request for url (https://api.openai.com/v1/responses)
+model - Turn error: stream disconnected before completion: The model `gpt-5.3-codex` does not exist or you do not have access to it.
+auth - Falling back from WebSockets to HTTPS transport. Token data is not available.
+transport - Falling back from WebSockets to HTTPS transport. stream disconnected before completion: Operation timed out (os error 60)
+transport - stream disconnected before completion: No connection could be made because the target machine actively refused it. (os error 10061)
+transport - websocket closed by server before response.completed
 """  # noqa: E501
 
 

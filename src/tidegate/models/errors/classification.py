@@ -22,7 +22,7 @@ from tidegate.wire.usage import read_usage
 MAX_SHOWN_CHARS: Final = 300
 _STATUS_IN_TEXT: Final = re.compile(
     r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api|failed|rejected)|code|(?<!encoding)error|exception)\b"
-    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with)\b[^\w\n]{0,4}){0,2}|[a-z]{4}(?<!error): )"
+    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with|of)\b[^\w\n]{0,4}){0,2}|[a-z]{4}(?<!error): )"
     r"([45]\d\d)(?![\w,.]?\d|\w| ?tokens| ?req)"
     r"|\b([45]\d\d)\b\W{1,3}(?:bad request|unauthori[sz]ed|payment required|forbidden|not found|request time|conflict"
     r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",

@@ -102,7 +102,7 @@ EARLY_PATTERNS: Final = (
         (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
         (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
         settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
-        payment required
+        payment required|too many requests<90>your plan and billing
         in good standing
         past invoices?|past[ -]due|in arrears|out of (?:quota|funds|money|balance)
         \bcredits?\b<40>(?:ran out|run out|zero|expired|not enough|too low|exceeded|no longer)

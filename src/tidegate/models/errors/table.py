@@ -11,7 +11,7 @@ from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PAT
 WRAPPER_ALONE: Final = ErrorPattern(
     "server",
     "a gateway says that the provider failed, and nothing else",
-    r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$",
+    r"^(?:\d{3} |error from provider(?: \([^)]{0,40}\))?: )*(?:upstream request failed|provider returned error)\W*$",
 )
 _DECISIVE_STATUSES: Final = frozenset(
     {400, 401, 402, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 451, 499, 500, 502, 503, 504, 529}
@@ -156,7 +156,7 @@ ERROR_TABLE: Final = (
         permission[_ ]?(?:error|denied)|access ?denied
         security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|\bjwt\b
         please (?:log|sign) ?in\b
-        organization (?:has been disabled|must be verified)
+        organization (?:has been disabled|must be verified)|licen[sc]e\b<20>(?:valid|required)|token data
         account (?:\w+ ){0,3}(?:disabled|deactivated|banned|on hold|locked|inactive|suspended|closed|not exist)\b
         (?:unsupported|invalid)(?: \w+)? token type
         (?:country|region|territory|location)<40>not (?:supported|available|allowed)
@@ -269,6 +269,12 @@ ERROR_TABLE: Final = (
         "transport",
         "a word about the line, and nothing else",
         r"\b(?:connect\w*|network|socket|streams?|streaming|tls|proxy|hosts?|fetch\w*|closed)\b",
+        _DECISIVE_STATUSES,
+    ),
+    ErrorPattern(
+        "server",
+        "a word about a failure, and nothing else",
+        r"\b(?:fail(?:ed|ure|s)?|unable|could(?: not|n't)|cannot|sorry|oops|problem|trouble|try (?:again|\w+ing))\b",
         _DECISIVE_STATUSES,
     ),
 )
