@@ -1,11 +1,14 @@
-"""Rounds of texts from issue trackers and from the tests of other agents, labelled before the table read them.
+"""Rounds of texts from issue trackers, documents and the tests of other agents, labelled before the table read them.
 
 In the first eight rounds it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 17, 47 of 55, 24 of 25 and 19 of 24 at
-first sight; in the fourth to the seventh, either of two kinds was accepted for some texts. In the next nine,
-with one kind for each text and many words of clients and proxies, it read 29 of 38, 31 of 34, 38 of 42, 25 of 36, 17 of
-21, 30 of 36, 18 of 20, 32 of 38 and 27 of 30 (eight texts about a broken answer or a busy server were judged anew).
-The table was widened after each round. Most of what it missed was read as `unknown`. In the later rounds no text about
-length was missed, and nothing was taken for length that is not.
+first sight; in the fourth to the seventh, either of two kinds was accepted for some texts. Then came twelve rounds with
+one kind for each text, of texts that looked unlike the known ones, many in the words of clients and proxies: 29 of 38,
+31 of 34, 38 of 42, 25 of 36, 17 of 21, 30 of 36, 18 of 20, 32 of 38, 27 of 30, 18 of 22, 20 of 24 and 20 of 26. The
+table was widened after each of them. In the last two rounds every text that a search found was taken, and the table was
+not touched in between: 17 of 17 and 23 of 24 (the one that was missed speaks of a server and was read as a broken line;
+it is not among the texts below). Five texts about a busy server or a broken answer were judged anew. Most of what the
+table missed was read as `unknown`. In none of the fourteen rounds was a text about length missed, and nothing was taken
+for length that is not. Twelve errors of runtimes and libraries were added without a round.
 """
 
 import pytest
@@ -632,6 +635,46 @@ auth - Falling back from WebSockets to HTTPS transport. Token data is not availa
 transport - Falling back from WebSockets to HTTPS transport. stream disconnected before completion: Operation timed out (os error 60)
 transport - stream disconnected before completion: No connection could be made because the target machine actively refused it. (os error 10061)
 transport - websocket closed by server before response.completed
+refused 500 {"error":{"message":"Bedrock guardrail failed: I cannot respond to requests containing personally identifiable information (PII). Please remove these references from your prompt.","type":"None","param":"None","code":"500"}}
+refused - fastapi.exceptions.HTTPException: 400: {'error': 'Violated guardrail policy', 'bedrock_guardrail_response': 'Sorry, the model cannot answer this question.'}
+invalid_history - botocore.errorfactory.ValidationException: An error occurred (ValidationException) when calling the ConverseStream operation: The model returned the following errors: messages.0.content.3.type: Field required
+media - ParamValidationError: Parameter validation failed: Missing required parameter in messages[4].content[0].toolResult.content[0].image: "format" Missing required parameter in messages[4].content[0].toolResult.content[0].image: "source" Unknown parameter in messages[4].content[0].toolResult.content[0].image: "type", must be one of: format, source, error
+refused - 400 litellm.BadRequestError: litellm.ContentPolicyViolationError: Azure Exception - Error code: 400
+refused - System.ClientModel.ClientResultException: HTTP 400 (content_filter) Parameter: prompt The response was filtered due to the prompt triggering Azure OpenAI's content management policy.
+billing - API Error: 403 {"type":"error","error":{"type":"permission_error","message":"this model requires a subscription, upgrade for access:
+rate_limit 429 "you (ae2055838) have reached your session usage limit, upgrade for higher limits: https://ollama.com/upgrade"
+billing - Error: 403 Forbidden: this model requires a subscription, upgrade for access: https://ollama.com/upgrade
+server - Ollama error 503 Service Unavailable: {"error":"Server overloaded, please retry shortly (ref: aaa65c70-cfa0-446b-86f1-4ab0e2deb9e4)"}
+server - [TURBO DEBUG] client.chat error: ResponseError('Service Temporarily Unavailable')
+server 500 {"error":{"message":"{'error': 'Failed to add model to db. Check your server logs for more details.'}","type":"auth_error","param":null,"code":"500"}}
+unknown - ERROR  Failed to create chat completions Response { status: 400, statusText: 'Bad Request', headers: Headers { 'content-type': 'text/plain; charset=utf-8' }, bodyUsed: false, ok: false, redirected: false, type: 'basic', url: 'https://api.individual.githubcopilot.com/chat/completions' }
+server - upstream response failed (passthrough): Our servers are currently overloaded. Please try again later.
+server - Account 18: upstream error 500, switching account 1/10
+auth - Error running agent: Error code: 403 - {'message': 'The security token included in the request is expired'}
+auth - litellm.AuthenticationError: BedrockException Invalid Authentication - {"message":"The security token included in the request is invalid."}
+unknown - Error: BadRequestError: Error code: 400 - {'error': {'message': "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.", 'type': 'invalid_request_error', 'param': 'temperature', 'code': 'unsupported_value'}}
+invalid_history 400 {"message":"No tool call found for function call output with call_id call_fzgWZ1EPkpput9oVVXN0B3wB.","type":"invalid_request_error","param":"input","code":null}
+unknown - API returned unexpected status code: 400: Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.
+reasoning_state 429 429 {"error":{"message":"All 2 attempts failed. Last error: HTTP 400 Bad Request: {\n  \"error\": {\n    \"code\": 400,\n    \"message\": \"{\\\"type\\\":\\\"error\\\",\\\"error\\\":{\\\"type\\\":\\\"invalid_request_error\\\",\\\"message\\\":\\\"messages.5.content.0.thinking.signature: Field required\\\"},\\\"request_id\\\":\\\"req_vrtx_0\\\"}\",\n    \"status\": \"INVALID_ARGUMENT\"\n  }\n}\n","type":"overloaded_error"},"type":"error"}
+server - API Error: 529 [1305][该模型当前访问量过大，请您稍后再试][20260630173529f394d74ee3f44c6b]. This is a server-side issue, usually temporary — try again in a moment. If it persists, check your inference gateway (172.21.0.18:8317).
+billing - 429 {"type":"error","error":{"type":"1113","message":"Insufficient balance or no resource package. Please recharge."},"request_id":"20251028202409b36a1e53561f4f30"} Retrying in 29 seconds… (attempt 7/10)
+refused - API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy (https://www.anthropic.com/legal/aup). Please double press esc to edit your last message or start a new session for Claude Code to assist with a different task.
+auth 401 {"type":"authentication_error","message":"invalid x-api-key"}
+server - API Error: Repeated 529 Overloaded errors
+model - Error: HTTP 404 Not Found from http://114.55.254.105:11434/api/generate This may mean that you forgot to add '/v1' to the end of your 'apiBase' in config.json.
+unknown 400 "registry.ollama.ai/library/qwen2.5-coder:1.5b-base does not support tools"
+model - AI请求HTTP状态错误 (async): 404 - 404 page not found
+unknown - AI请求HTTP状态错误 (async): 400 - {"error":{"message":"invalid reasoning value: 'minimal' (must be \"high\", \"medium\", \"low\", or \"none\")","type":"invalid_request_error","param":null,"code":null}}
+transport - Error listing models: FetchError: request to http://127.0.0.1:1234/v1/models failed, reason: connect ECONNREFUSED 127.0.0.1:1234
+model - Ollama call failed with status code 404
+transport - request to http://127.0.0.1:11434/api/chat failed, reason: socket hang up
+invalid_history 400 "Unexpected tool call id 8c9c8f6e3 in tool results"
+invalid_history - litellm.BadRequestError: MistralException - {"object":"error","message":"Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant","type":"invalid_request_message_order","param":null,"code":"3230"}. Received Model Group=devstral-2512 Available Model Group Fallbacks=None
+invalid_history 400 400 Tool call id was  but must be a-z, A-Z, 0-9, with a length of 9. Tool call id was  but must be a-z, A-Z, 0-9, with a length of 9.
+server - ollama._types.ResponseError: (status code: 502)
+server - HTTP Request: POST http://127.0.0.1:11434/v1/chat/completions "HTTP/1.1 502 Bad Gateway" Error code: 502
+server - failed: Server error '500 Internal Server Error' for url 'http://localhost:4000/v1/completions'
+server - OpenAI Compatible request failed (502)
 """  # noqa: E501
 
 
