@@ -4,11 +4,11 @@ In the first eight rounds it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 
 first sight; in the fourth to the seventh, either of two kinds was accepted for some texts. Then came twelve rounds with
 one kind for each text, of texts that looked unlike the known ones, many in the words of clients and proxies: 29 of 38,
 31 of 34, 38 of 42, 25 of 36, 17 of 21, 30 of 36, 18 of 20, 32 of 38, 27 of 30, 18 of 22, 20 of 24 and 20 of 26. The
-table was widened after each of them. In the last two rounds every text that a search found was taken, and the table was
-not touched in between: 17 of 17 and 23 of 24 (the one that was missed speaks of a server and was read as a broken line;
-it is not among the texts below). Five texts about a busy server or a broken answer were judged anew. Most of what the
-table missed was read as `unknown`. In none of the fourteen rounds was a text about length missed, and nothing was taken
-for length that is not. Twelve errors of runtimes and libraries were added without a round.
+table was widened after each of them. In the last three rounds every text that a search found was taken, and the table
+was not touched in between: 17 of 17, 23 of 24 and 8 of 9 (of the two that were missed, one speaks of a server and was
+read as a broken line; it is not among the texts below). Five texts about a busy server or a broken answer were judged
+anew. Most of what the table missed was read as `unknown`. In none of the fifteen rounds was a text about length missed,
+and nothing was taken for length that is not. Twelve errors of runtimes and libraries were added without a round.
 """
 
 import pytest
@@ -675,6 +675,15 @@ server - ollama._types.ResponseError: (status code: 502)
 server - HTTP Request: POST http://127.0.0.1:11434/v1/chat/completions "HTTP/1.1 502 Bad Gateway" Error code: 502
 server - failed: Server error '500 Internal Server Error' for url 'http://localhost:4000/v1/completions'
 server - OpenAI Compatible request failed (502)
+rate_limit - API Error: Server is temporarily limiting requests (not your usage limit) · Rate limited
+server - Error: 500 {"type":"error","error":{"type":"api_error","message":"Internal server error"},"request_id":"req_011Cc7LQ7y3HyWFQieAswfSE"}
+rate_limit - Error: 429 {"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your account's rate limit. Please try again later."},"request_id":"req_011CcR9mkMvXdaiWP4739PSN"}
+transport - Error: Request was aborted.
+billing - Error: 429 {"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."},"request_id":"req_011CZFckVZ78CWgABc6mWqAw"}
+rate_limit - Sorry, you've hit a rate limit that restricts the number of Copilot model requests you can make within a specific time period. Please try again in 2 hours. Please review our Terms of Service (https://docs.github.com/site-policy/github-terms/github-terms-of-service). (Request ID: AF08:1CC094:79C2BF:8F5AB7:69C609B2)
+invalid_history - litellm.exceptions.BadRequestError: litellm.BadRequestError: Invalid Message passed in {'role': 'system', 'content': 'You are Research Agent'}
+model - litellm.BadRequestError: LLM Provider NOT provided. Pass in the LLM provider you are trying to call. You passed model=glm-4-plus Pass model as E.g. For 'Huggingface' inference endpoints pass in `completion(model='huggingface/starcoder',..)`
+invalid_history - litellm.BadRequestError: BadRequestError: OpenrouterException - {"error":{"message":"Provider returned error","code":422,"metadata":{"raw":"{\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\",\"messages\",5,\"content\"],\"msg\":\"Field required\",\"input\":{\"role\":\"assistant\"}}]}"}}}
 """  # noqa: E501
 
 

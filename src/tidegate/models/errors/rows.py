@@ -5,7 +5,8 @@ The order matters. A text often mentions two things (a rate limit mentions token
 loses something. Each row is compared with the provider's sentences and codes, line by line, ignoring case.
 
 Every line of a row is one regular expression, in which `<40>` stands for a gap of up to 40 characters and `<input>`,
-`<context>`, `<over>`, `<out>` for the words below. The numbers that may be read are in `numbers`.
+`<context>`, `<over>`, `<out>` for the words below. The numbers that may be read are in `numbers`. The last rows of the
+table are single words, for errors without a status of which nothing else is known; none of them is about length.
 """
 
 from collections.abc import Mapping
@@ -243,7 +244,7 @@ EARLY_PATTERNS: Final = (
         (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
         (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
         prefill(?! (?:\d+ )?tokens)
-        multiturn requests|roles? must be (?:one of|either)|unexpected message|message role
+        multiturn requests|roles? must be (?:one of|either)|(?:unexpected|invalid) message\b|message role
         system message (?:must|should)
         jinja|chat template|raise_exception""",
     ),

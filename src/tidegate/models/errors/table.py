@@ -258,6 +258,7 @@ ERROR_TABLE: Final = (
         "billing",
         "a word about money",
         r"\b(?:budget|balance|funds|purchase|billing|payments?|invoices?|subscri\w+|credits|upgrade your plan)\b",
+        _DECISIVE_STATUSES,
     ),
     ErrorPattern(
         "auth",
