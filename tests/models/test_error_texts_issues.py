@@ -1,10 +1,15 @@
-"""Eight rounds of texts from issue trackers and from the tests of other agents, labelled before the table read them.
+"""Rounds of texts from issue trackers, documents and the tests of other agents, labelled before the table read them.
 
-At first sight it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 17, 47 of 55, 24 of 25 and 19 of 24; in the fourth
-to the seventh round, either of two kinds was accepted for some texts. So about one unseen text in ten is read wrongly,
-most of them as `unknown`. One text about length was missed, and nothing was taken for length that is not. What was
-wrong: a provider's words inside a gateway's, names in the style of an SDK, a status written as a text, the place of a
-fault in a field, and short words for a spent plan. They led to the rules that are tested here.
+In the first eight rounds it read 56 of 61, 14 of 18, 14 of 19, 14 of 14, 15 of 17, 47 of 55, 24 of 25 and 19 of 24 at
+first sight; in the fourth to the seventh, either of two kinds was accepted for some texts. Then came twelve rounds with
+one kind for each text, of texts that looked unlike the known ones, many in the words of clients and proxies: 29 of 38,
+31 of 34, 38 of 42, 25 of 36, 16 of 20, 30 of 36, 18 of 20, 32 of 38, 27 of 30, 18 of 22, 20 of 24 and 20 of 26. The
+table was widened after each of them. In the last three rounds the texts that a search found were taken as they came,
+without those whose kind is a matter of taste, and the table was not touched in between: 17 of 17 (five of these had
+been seen before), 23 of 24 and 8 of 9. One of the two that were missed speaks of a server and was read as a broken
+line; it is not among the texts below. Four texts about a busy server or a broken answer were judged anew. Most of what
+the table missed was read as `unknown`. In none of the fifteen rounds was a text about length missed, and nothing was
+taken for length that is not. Nineteen errors of runtimes and libraries were added without a round.
 """
 
 import pytest
@@ -246,6 +251,440 @@ server 503 {"error": {"type": "service_unavailable"}}
 transport 504 {"error": {"type": "request_timeout"}}
 bytes 413 {"error": {"type": "request_too_large"}}
 model 404 {"error": {"type": "model_not_found"}}
+invalid_history 502 502 All variants failed with errors: glm-5.2: All model providers failed to infer with errors: ollama1: Inference stream closed due to error from openai server: Invalid status code: 400 Bad Request: {"error":{"code":"1214","message":"The messages parameter is illegal. Please check the documentation."}}
+transport - Type validation failed: Value: {"id":"","object":"","created":0,"model":"","system_fingerprint":null,"choices":null,"usage":null}. Error message: [ { "code": "invalid_union", "errors": [ [ { "expected": "array", "code": "invalid_type", "path": [ "choices" ], "message": "Invalid input: expected array, received null" } ] ], "path": [], "message": "Invalid input" } ]
+invalid_history 400 {"error":{"message":"litellm.BadRequestError: OpenAIException - Inference failed: request param validation error, Value error, message[3].content[2] has invalid field(s): text, ***.Request failed with status: 400 BAD_REQUEST. (request id: 5793e940)No fallback model group found for original model_group=zhipu/glm-5.","type":null,"param":null,"code":"400"}}
+unknown - Internal error: Error from provider: Extra inputs are not permitted, field: 'promptCacheKey', value: 'ses_0d8928679ffemGuTWEPPI0mr52'
+unknown 400 Error from provider (Console Go): Upstream request failed: [1210] This model always engages in thinking and cannot be disabled; please use low, high, or max
+transport - openai.error.APIConnectionError: Error communicating with OpenAI: HTTPSConnectionPool(host='api.openai.com', port=443): Max retries exceeded with url: /v1/embeddings (Caused by SSLError(SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch, certificate is not valid for 'api.openai.com'. (_ssl.c:997)")))
+transport - Failed with Cannot connect to host api.openai.com:443 ssl:True [SSLCertVerificationError: (1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate (_ssl.c:1002)')]
+model 400 {"error":{"message":"model \"gpt-5.3-codex\" is not accessible via the /chat/completions endpoint","code":"unsupported_api_for_model"}}
+billing 403 403 "Your newly created team doesn't have any credits or licenses yet. You can purchase those on https://console.x.ai/team/481c7584-ab46-4974-b86b-a4978384e229."
+billing 403 {"code":"***","error":"You have run out of credits or need a Grok subscription. Add credits at https://grok.com/?_s=usage or upgrade at https://grok.com/supergrok."}
+billing 429 429 "Your team 16f2151a-40f4-4a80-8ad0-cae00c27e8dd has either used all available credits or reached its monthly spending limit. To continue making API requests, please purchase more credits or raise your spending limit."
+unknown 400 Model grok-4.6 does not support parameter presencePenalty.
+auth - Status: 400, Code: unknown, Type: unknown, Message: 400 "Incorrect API key provided: sk***gA. You can obtain an API key from https://console.x.ai."
+model 404 litellm.NotFoundError: NotFoundError: XaiException - Error code: 404 - {'code': 'Some requested entity was not found', 'error': 'No handler found on route. Please double check your URL and consult https://api.x.ai/docs for more information.'}
+unknown 400 Failed to process events: POST "https://api.x.ai/v1/chat/completions": 400 Bad Request "Argument not supported on this model: reasoningEffort"
+invalid_history - An error occurred (ValidationException) when calling the ConverseStream operation: 1 validation error detected: Value 'tool' at 'messages.3.member.role' failed to satisfy constraint: Member must satisfy enum value set: [user, assistant]
+unknown - ValidationException: An error occurred (ValidationException) when calling the InvokeModel operation: Malformed input request: 2 schema violations found, please reformat your input and try again.
+unknown 400 {'object': 'error', 'message': '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', 'type': 'BadRequestError', 'param': None, 'code': 400}
+unknown - [API Error: OpenAI API error: 400 status code (no body)]
+unknown 400 {"error":{"code":"invalid_parameter_error","message":"bad request","param":null,"type":"invalid_request_error"},"request_id":"45faee1c-1ae0-9323-bd21-b298303e84ad"}
+overflow - openai.error.APIError: Invalid response object from API: '{"object":"error","message":"max_tokens must be at least 1, got -53.","type":"invalid_request_error","param":null,"code":null}' (HTTP response code was 400)
+billing - The AI provider rejected the request because the API key is out of quota or the account is in arrears. Please top up / check the billing status of your API key and try again.
+model 400 400 deepseek-r1t-chimera:free is not a valid model ID
+invalid_history 400 400 InvokeModelWithResponseStream: operation error Bedrock Runtime: InvokeModelWithResponseStream, https response error StatusCode: 400, RequestID: ccaeb5ef-e33b-45a2-9940-4700f13bb144, ValidationException: messages: text content blocks must be non-empty
+unknown 400 "供应商模型响应异常，请检查请求参数是否正确"
+server 500 "llama runner process has terminated: %!w(<nil>)"
+server 500 "an error was encountered while running the model: unexpected EOF"
+transport - Unable to connect to local Ollama instance. Ollama may not be running.
+auth 401 Error response 401 while fetching https://api.mistral.ai/v1/chat/completions: {"detail":"Unauthorized"}
+auth 404 "We couldn't find a secret with the name \"MISTRAL_API_KEY\". To add this secret, you can:\n  - Create a personal secret at https://hub.continue.dev/settings/secrets\n  - Purchase the Models Add-On for easy access to the best models at a flat monthly fee"
+unknown 422 {"error":{"message":" (request id: 2024040714324820864326815777479)","type":"upstream_error","param":"422","code":"bad_response_status_code"}}
+invalid_history 422 {"error":{"message":"Error from provider: {\"detail\":[{\"type\":\"string_type\",\"loc\":[\"body\",\"messages\",0,\"system\",\"content\",\"str\"],\"msg\":\"Input should be a valid string\",\"input\":[{\"type\":\"text\",\"text\":\"You are Claude Code\"}]}]}"}}
+transport - Connection failed. If the problem persists, please check your internet connection or VPN
+transport - Connection failed. If the problem persists, please check your internet connection or VPN Network disconnected [unknown] (Request ID: f28f0846-92ec-4f57-99ac-0e540a0f4641)
+transport - Post "http://orcl.d.eiyou.fun:7193/my": proxyconnect tcp: dial tcp :0: connect: connection refused
+reasoning_state - API Error: 400 Upstream provider CEREBRAS returned HTTP 400. Category: invalid_request_error Mapped message: Invalid request sent to provider. Upstream error: {"message":"messages.2.assistant.reasoning_content: property 'messages.2.assistant.reasoning_content' is unsupported","type":"invalid_request_error","param":"validation_error","code":"wrong_api_format"}
+unknown 400 Error: 400 Extra inputs are not permitted, field: 'stream_options'
+unknown 400 400 provider API error (status 400)
+unknown 400 {"errors":[{"code":"400","message":"Received: 'Bad Request, status code 400' when invoking REST Client method: 'fr.bpce.continueplugin.plugin.client.GenerativeAiApi#generateTexts'"}]}
+billing 500 "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"You have reached your specified API usage limits. You will regain access on 2026-04-01 at 00:00 UTC.\"},\"request_id\":\"req_011CZCTSYJjmTAnNfeCyZ2gA\"}"
+output_cap 400 {"type":"invalid_request_error","message":"max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for claude-3-haiku-20240307"}
+server 500 {"error":{"code":"http_error","message":"Internal server error during gemini_generate_content"}}
+server - [Gemini API] Error calling (Status: 500, Code: 500): Internal error encountered.
+rate_limit - Rate limit reached. ClientError: got status: 429 Too Many Requests. {"error":{"message":"{\n \"error\": {\n \"code\": 429,\n \"message\": \"You exceeded your current quota, please check your plan and billing details.\",\n \"status\": \"RESOURCE_EXHAUSTED\",\n \"details\": [ { \"@type\": \"type.googleapis.com/google.rpc.QuotaFailure\", \"violations\": [ { \"quotaMetric\": \"generativelanguage.googleapis.com/generate_content_free_tier_requests\" } ] } ] } }","code":429,"status":"Too Many Requests"}}
+server - Failed to load the model Error loading model. (Exit code: 18446744073709515000). Unknown error. Try a different model and/or config.
+server 500 "llama runner process has terminated: CUDA error"
+transport - Invalid response body while trying to fetch https://openrouter.ai/api/v1/chat/completions: Parse Error: Expected HTTP/
+model 404 No endpoints found that support tool use. Try disabling "skills". To learn more about provider routing, visit: https://openrouter.ai/docs/guides/routing/provider-selection
+server - Server error, please report the following request id: c1abab9a-6b87-42bf-b218-176f71929c9c
+server - Unexpected API Response: The language model did not provide any assistant messages. This may indicate an issue with the API or the model's output.
+server - Invalid API Response: The provider returned an empty or unparsable response. This is a provider-side issue where the model failed to generate valid output or returned tool calls that Cline cannot process. Retrying the request may help resolve this issue.
+model - Request Failed: 400 {"error":{"message":"Model is not supported for this request.","code":"model_not_supported","param":"model","type":"invalid_request_error"}}
+model - API Error: 400 provider not found: provider '' not found in registry
+reasoning_state - LLM provider error: Error code: 400 - {'error': {'message': 'Provider returned error', 'code': 400, 'metadata': {'raw': '{"error":{"message":"thinking is enabled but reasoning_content is missing in assistant tool call message at index 17","type":"invalid_request_error"}}', 'provider_name': 'Moonshot AI', 'is_byok': True}}, 'user_id': 'user_1'}
+server - Provider is overloaded [retrying in 8 s attempt #3]
+server - Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.
+server 503 {"error":{"type":"Service Unavailable","code":"server_selection_failed","message":"No available servers: No available decode workers (all circuits open or unhealthy)"}}
+auth 403 {"error":{"code":"403","message":"Access denied due to Virtual Network/Firewall rules."}}
+auth 403 {"code":"403","message":"A Virtual Network is configured for this resource. Please use the correct endpoint for making requests. Check https://aka.ms/cogsvc-vnet for more details."}
+auth - 401 Access denied due to invalid subscription key or wrong API endpoint.
+model - OpenAI rejected the request. Error details: Status: 404, Code: 404, Type: unknown, Message: 404 Resource not found. Please verify your settings and try again.
+auth - AuthenticationError: 401 status code (no body)
+model 500 500: AzureException NotFoundError - Error code: 404 - {'error': {'code': 'DeploymentNotFound', 'message': 'The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, please wait a moment and try again.'}}
+model - openai.NotFoundError: Error code: 404 - {'status': 'failure', 'message': 'vertex error: Publisher Model `projects/truefoundry-devtest/locations/global/publishers/google/models/gemma4` was not found or your project does not have access to it. Please ensure you are using a valid model version.'}
+auth 403 API Error: 403 The security token included in the request is invalid.
+auth - {"message":"User: arn:aws:sts::1111111111:assumed-role/user_role is not authorized to perform: bedrock:InvokeModelWithResponseStream on resource: arn:aws:bedrock:::foundation-model/anthropic.claude-opus-4-6-v1 with an explicit deny in a service control policy: arn:aws:organizations::0000000000:p"}
+model - An error occurred (ValidationException) when calling the ConverseStream operation: Invocation of model ID amazon.nova-pro-v1:0 with on-demand throughput isn’t supported. Retry your request with the ID or ARN of an inference profile that contains this model.
+model - BedrockException - {"message":"You don't have access to the model with the specified model ID."}
+auth 502 Bedrock streaming failed: Model access is denied due to IAM user or service role is not authorized to perform the required AWS Marketplace actions (`aws-marketplace:ViewSubscriptions`, `aws-marketplace:Subscribe`) to enable access to this model.
+auth - {"error":{"message":"litellm.APIConnectionError: BedrockException - {\"message\":\"Model access is denied due to IAM user or service role is not authorized to perform the required AWS Marketplace actions (aws-marketplace:ViewSubscriptions, aws-marketplace:Subscribe) to enable access to this model. Your AWS Marketplace subscription for this model cannot be completed at this time. If you recently fixed this issue, try again after 5 minutes.\"}."}}
+billing - {"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}
+transport - API Error: Stream idle timeout - partial response received
+transport - Ollama API stream ended without a final response
+unknown - LLM request failed: provider rejected the request schema or tool payload.
+transport - openai.InternalServerError: Error code: 504 - {'error': 'litellm.Timeout: APITimeoutError - Request timed out. Error_str: Request timed out. - timeout value=60.0, time taken=60.01 seconds\n\nDeployment Info: request_timeout: None\ntimeout: 300.0. Received Model Group=mistral-small-3.1-24b'}
+transport - aiohttp.client_exceptions.ClientConnectorDNSError: Cannot connect to host api.openai.com:443 ssl:default [Temporary failure in name resolution]
+transport - HTTPSConnectionPool(host='api.anthropic.com', port=443): Max retries exceeded with url: /v1/messages (Caused by NameResolutionError("<urllib3.connection.HTTPSConnection object at 0x00000222511C2ED0>: Failed to resolve 'api.anthropic.com' ([Errno 11002] getaddrinfo failed)"))
+transport - The pending stream has been canceled (caused by: getaddrinfo ENOTFOUND bedrock-runtime.us-east-1.amazonaws.com)
+bytes - [GoogleGenerativeAI Error]: Error fetching from https://generativelanguage.googleapis.com/v1/models/gemini-pro-vision:streamGenerateContent?alt=sse: [400 Bad Request] Request payload size exceeds the limit: 4194304 bytes.
+media 400 { error: { message: 'openai error: Unable to process input image. Please retry or report in https://developers.generativeai.google/guide/troubleshooting', type: null, param: null, code: 400 }, provider: 'openai' }
+media 400 vertex-ai error: unable to submit request because it has an empty mimeType parameter in fileData
+bytes 413 The data value transmitted exceeds the capacity limit.
+auth 401 该令牌状态不可用
+auth 401 {"error":{"code":"1001","message":"Authentication parameter not received in Header, unable to authenticate"}}
+auth - {"error":{"code":"1110","message":"Your account is currently inactive. Please check your account information"}}
+auth - {"error":{"code":"1112","message":"Your account has been locked, please contact customer service to unlock"}}
+billing 429 {"error":{"code":"1113","message":"Your account is in arrears, please recharge and try again"}}
+server - {"error":{"code":"1120","message":"Unable to successfully access your account, please try again later"}}
+unknown 400 {"error":{"code":"1210","message":"Incorrect API call parameters, please check the documentation"}}
+transport - {"error":{"code":"1234","message":"Network error, error id: 202606261, please contact customer service"}}
+refused 400 {"error":{"code":"1300","message":"API call blocked by policy"}}
+refused 400 {"error":{"code":"1301","message":"System detected potentially unsafe or sensitive content in input or generation. Please avoid using prompts that may generate sensitive content. Thank you for your cooperation."}}
+rate_limit 429 {"error":{"code":"1302","message":"High concurrency usage of this API, please reduce concurrency or contact customer service to increase limits"}}
+model 503 Incorrect model ID. Please request to view the model page or you do not have permission to use this model
+rate_limit 503 Rate limited by provider – contact support to request higher concurrency or try again later.
+billing 403 {"error":{"code":"insufficient_user_quota","message":"Your account balance is insufficient. Please recharge your account to continue using the API."}}
+auth 403 Account suspended.
+auth 403 Forbidden – key(a1b2c3) allowed only from approved IP ranges.
+server - { "error" : { "code" : "500001", "type" : "INVOKE_MODEL_ERROR", "message": "服务接口异常,请联系管理员" } }
+unknown 400 parameter.enable_thinking must be set to false for non-streaming calls
+invalid_history 400 Either "prompt" or "messages" must exist and cannot both be none
+unknown 400 Required parameter(s) missing or invalid, please check the request parameters.
+rate_limit 429 You exceeded your current requests list.
+auth 401 invalid access token or token expired
+model - { "name": "UnknownError", "data": { "message": "Model not found: kilo/kilo-auto/free." } }
+auth 403 {"type":"error","error":{"type":"FreeTierError","message":"Error from provider (Console): OpenCode's free tier can only be used from within OpenCode"}}
+billing - { "name": "APIError", "data": { "message": "Add credits to continue, or switch to a free model", "statusCode": 402, "isRetryable": false } }
+overflow - KiloCode completion error: 400 This endpoint's maximum context length is 131072 tokens. However, you requested about 134615 tokens (119886 of text input, 4729 of tool input, 10000 in the output). Please reduce the length of either one, or use the context-compression plugin to compress your prompt
+rate_limit - Cloud Code Assist API error (429): Individual quota reached. Contact your administrator to enable overages
+model - 404 Client Error: Not Found for url: https://router.huggingface.co/nebius/v1/chat/completions (Request ID: Root=1-683d55ae-4365e822229e0a423f164d56;0912aa19)
+model - this model is not valid for chat completion!
+model - Upstream provider NIM returned HTTP 404. Category: api_error Mapped message: Provider API request failed. Upstream error: {"status":404,"title":"Not Found","detail":"Function '12345678-b123-12a3-1221-123456789123': Not found for account 'Ab1EzDFj7NoQ'"}
+server - [huggingchat/deepseek-ai/DeepSeek-V4-Flash] [500]: HuggingChat returned HTTP 500: An error occurred (reset after 3s)
+unknown - Upstream provider NIM returned HTTP 400. Category: BadRequestError Mapped message: Invalid request sent to provider. Upstream error: {"message":"chat_template is not supported for Mistral tokenizers.","type":"BadRequestError","param":null,"code":400}
+invalid_history - litellm.exceptions.APIConnectionError: litellm.APIConnectionError: Ollama_chatException - {"error":"json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"}
+unknown 400 json: cannot unmarshal object into Go struct field ChatRequest.format of type string (status code: 400)
+auth - API Error: 403 <!DOCTYPE html><html lang="en-US"><head><title>Just a moment...</title><meta http-equiv="Content-Type" content="text/html; charset=UTF-8"></head><body><div class="main-content"><noscript>Enable JavaScript and cookies to continue</noscript></div></body></html>
+auth - Error: HTTP code 403 from API (<!DOCTYPE html> <html class="no-js" lang="en-US"> <head> <title>Attention Required! | Cloudflare</title> </head> <body> <h1 data-translate="block_headline">Sorry, you have been blocked</h1> <h2 class="cf-subheadline"><span data-translate="unable_to_access">You are unable to access</span> api.openai.com</h2> <p>This website is using a security service to protect itself from online attacks.</p></body></html>)
+auth - botocore.exceptions.CredentialRetrievalError: Error when retrieving credentials from custom-process: profile [my-sso-profile] expired 41s ago. Refresh it on the HOST
+auth - An error occurred (UnrecognizedClientException) when calling the InvokeModel operation: The security token included in the request is invalid.
+auth - ExpiredTokenException: The security token included in the request is expired
+rate_limit - litellm.acompletion(model=None) Exception No deployments available for selected model, Try again in 1 seconds. Passed model=anthropic.claude-v2:1. pre-call-checks=True, allowed_model_region=n/a
+transport - httpx.ConnectError: All connection attempts failed
+transport - Connection error: Ollama is not reachable at http://localhost:11434 — start it with 'ollama serve', or point AgentOS at the host that runs it.
+model - Ollama model 'llama3.1:8b' is not available at http://localhost:11434 — pull it first: ollama pull llama3.1:8b. (HTTP 404: {"error":"model \"x\" not found, try pulling it first"})
+transport - httpx.ReadTimeout: Timeout on reading data from socket
+server - Response stopped due to malformed function call.
+refused - [GoogleGenerativeAI Error]: Candidate was blocked due to SAFETY
+refused - The `response.parts` quick accessor only works for a single candidate, but none were returned. Check the `response.prompt_feedback` to see if the prompt was blocked.
+unknown 400 Error code: 400 - [{'error': {'code': 400, 'message': "Function calling with a response mime type: 'application/json' is unsupported", 'status': 'INVALID_ARGUMENT'}}]
+rate_limit - API call failed after 3 retries: HTTP 429: The engine is currently overloaded, please try again later
+server 403 {"error":{"type":"upstream_unavailable","code":"upstream_unavailable","message":"The upstream service is temporarily unavailable. Please retry later."}}
+server - Service temporarily unavailable. Please try again shortly.
+server - Sorry, something went wrong
+auth 400 {"code":"invalid_request","message":"The model is unavailable in your region"}
+server - Codex error: {"type":"error","error":{"type":"server_error","code":"server_error","message":"An error occurred while processing your request. You can retry your request, or contact us through our help center at help.openai.com if the error persists."}}
+unknown - Execution failed: CAPIError: 400 400 Bad Request (Request ID: EAC9:137083:51D28A:5AE4AD:69BD78A0)
+model - ✗ Execution failed: CAPIError: 400 The requested model is not supported
+server - Request failed due to a transient API error. Retrying
+transport - CAPIError: 503 HTTP/2 GOAWAY connection terminated
+server - Failed to fetch models from CAPI { status: 500, statusText: '' }
+server - Failed to get response from the AI model; retried 5 times; Last error: Unknown error
+server - completion request failed. request_id: 969fbc8d-04d1-46b7-b3c7-54b2ea2a3bdf, code: internal_server_error, message: Error processing completion request: 969fbc8d-04d1-46b7-b3c7-54b2ea2a3bdf
+server - cloud language model completion failed after 3 retries with status 500 Internal Server Error: 500
+unknown - Invalid request format to language model provider's API.
+unknown - Received an error from the Anthropic API: tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'
+transport - Error interacting with language model missing field `parts` at line 1 column 45
+invalid_history 400 {"error": {"code": 400, "message": "* CountTokensRequest.contents[71].parts: contents.parts must not be empty.\n", "status": "INVALID_ARGUMENT"}}
+server - vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.
+server - vllm.engine.async_llm_engine.AsyncEngineDeadError: Background loop has errored already.
+rate_limit - { "status": 429, "headers": { "alt-svc": "h3=\":443\"; ma=2592000", "content-type": "application/json; charset=UTF-8", "date": "Mon, 21 Apr 2025 10:37:22 GMT", "server": "scaffolding on HTTPServer2" } }
+rate_limit - [ERROR] 429 [object Object]
+server 500 {"error":{"code":500,"message":"Failed to parse input at pos 12: </tool_call>","type":"server_error"}}
+invalid_history 500 litellm.InternalServerError: InternalServerError: Custom_openaiException - Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error at line 1, column 131: syntax error while parsing value - unexpected end of input; expected '[', '{', or a literal. Received Model Group=qwen3.6-35b
+server 500 {"code":500,"message":"[json.exception.parse_error.101] parse error at line 1, column 1: attempting to parse an empty input; check that your input string or stream contains the expected JSON","type":"server_error"}
+server 500 Invalid input batch.
+transport - curl: (52) Empty reply from server
+model - https://ark.cn-beijing.volces.com/api/v3/chat/completions not found, verify your API base.
+rate_limit - You have reached the limit. Request ID: d8a9e87f-2cbb-4cc5-8085-c3336cd8bf98
+rate_limit - quota exhausted on AmazonQ
+unknown 400 {"message":"Improperly formed request.","reason":null}
+billing - AmazonQUsageLimitError: Monthly limit reached. Request ID: 9303dc41-aae8-46e6-ac9c-8d40e40f0c89
+rate_limit - Too many requests, please wait before trying again. (Request ID: cc3f4ba7-0ee4-4495-90fe-ea1074df6482)
+auth 401 The API key or AK/SK in the request is missing or invalid. requestId: 0217376826112645e448f49077d22100a9a368df148da66a04e7d
+model 404 The request targeted an endpoint that does not exist or is invalid. Request id: 02172282444093840571e3ce5f26177b37c29bf9d076c3b40a73e
+model - The model or endpoint doubao-embedding-large-text-240915 does not exist or you do not have access to it
+server - Error in channel handler: Error: Received load-error
+server - Failed to load the model Cannot read properties of undefined (reading 'find')
+unknown 422 {"detail":[{"loc":["body","language",0],"msg":"value is not a valid enumeration member; permitted: 'af', 'az', 'bs', 'cs'","type":"type_error.enum"}]}
+server - {"detail":"Oops! Something went wrong on our end. Please try again in a few minutes. If the problem persists, please contact support by clicking the chat icon on cloud.llamaindex.ai providing this correlation ID: 32763f53"}
+billing - To increase your limit, subscribe to a Kiro subscription. Choose the right plan and log in to app.kiro.dev, pick the plan, and once active, you should be able to continue and use Q and Kiro services with the new limits.
+auth - Authentication Failed: Unable to authenticate with Anthropic. Your API key may be invalid or expired.
+refused - API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy (https://www.anthropic.com/legal/aup). This request triggered restrictions on violative cyber content and was blocked under Anthropic's Usage Policy.
+rate_limit - API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"You have exhausted your capacity on claude-opus-4-5-thinking. Quota will reset after 30m0s."}}
+rate_limit - Token refresh failed: 429
+transport - parse response: invalid character '(' looking for beginning of value
+server - unexpected status 502 Bad Gateway: Upstream service temporarily unavailable, url: https://xxxx/responses.
+unknown - openai.forward_failed error="upstream error: 400 message=Unsupported parameter: background"
+server 503 {"error":"no available OpenAI accounts","excluded_account_count":0}
+server 400 { "type": "error", "error": { "type": "upstream_error", "message": "Our servers are currently overloaded. Please try again later." } }
+unknown - ChatGoogleGenerativeAIError: Invalid argument provided to Gemini: 400 Request contains an invalid argument.
+unknown - Failed to communicate with the API! 400, message='Bad Request', url='http://192.168.1.168:11434/api/chat'
+invalid_history 500 Error code: 500 - {'error': {'code': 500, 'message': 'Message has tool role, but there was no previous assistant message with a tool call! at row 319, column 120:\n {%- if last_tool_call.name is none %}\n {{- raise_exception("Message has tool role, but there was no previous assistant message with a tool call!") }}'}}
+transport - Connection error: 503, message='Attempt to decode JSON with unexpected mimetype: ', url='http://localhost:11434/api/version'
+transport - GET http://localhost:3000/ollama/api/tags net::ERR_CONTENT_DECODING_FAILED 200 (OK)
+transport - Connection error: Cannot connect to host host.docker.internal:12345 ssl:default [Connect call failed ('172.17.0.1', 12345)]
+transport - Server connection failed
+invalid_history 422 {"detail":[{"type":"string_type","loc":["body","messages",0,"content"],"msg":"Input should be a valid string"}]}
+rate_limit - Reason: 429 Free allocated quota exceeded.: Error: 429 Free allocated quota exceeded.
+rate_limit - Internal error: Qwen OAuth free tier quota exceeded. Note: Qwen OAuth free tier will be discontinued on 2026-04-15.
+auth - Internal error: 401 invalid access token or token expired
+billing - API Error: Request rejected (429) · You have exceeded the monthly usage quota. It will reset at 2026-08-29 23:59:59 +0800 CST. We recommend upgrading your plan for more quota, or waiting for the reset. Request id: 021787385003028709
+transport - Error: Request failed: Request failed: error sending request for url (https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent?key=X)
+transport - Failed to generate session description: Request failed: Response body is not valid JSON
+server - Ran into this error: Server error: None. Please retry if you think this is a transient or recoverable error.
+unknown - ERROR goose::agents::truncate: Error: Request failed: Request failed with status: 400 Bad Request
+rate_bucket - litellm.RateLimitError: RateLimitError: GroqException - Error code: 429 - {'error': {'message': 'Rate limit reached for model `llama-3.2-90b-text-preview` in organization `org_01` on tokens per minute (TPM): Limit 7000, Used 0, Requested 7895. Please try again in 7.671428571s.', 'type': 'tokens', 'code': 'rate_limit_exceeded'}}
+unknown - httpx.HTTPStatusError: Client error '400 Bad Request' for url 'https://api.anthropic.com/v1/messages'
+billing - {"error":{"message":"LiteLLM User: engineer-1, exceeded budget for model=claude-opus-4-8","type":"budget_exceeded","param":null,"code":"429"}}
+billing - ExceededBudget: End User=ishaan3 over budget. Spend=0.0008869999999999999, Budget=0.0001
+model - openai.BadRequestError: Error code: 400 - {'object': 'error', 'message': 'Unknown model type: llama'}
+auth - Error 401: LLM API call failed
+server - API request failed: LLM call failed.
+auth - LLM API call failed: Sending to model (gemini-1.5-flash) failed: HTTP request returned status code 403: { "error": { "code": 403, "message": "Method doesn't allow unregistered callers (callers without established i (truncated...)
+unknown - LLM API call failedwith_structured_output is not implemented for this model
+rate_limit - Error in agent loop: litellm.RateLimitError: RateLimitError: OpenrouterException -
+auth - Error: System.Net.Http.HttpRequestException: Response status code does not indicate success: 401 (Unauthorized).
+invalid_history - stream error: unexpected status 400 Bad Request: {"code":20015,"message":"\"messages\" in request are illegal.","data":null}; retrying 1/5 in 196ms…
+unknown 400 {"detail":"Bad Request"}
+unknown - Request failed with status code 400, code: invalid_request_error, type: invalid_request_error
+invalid_history - Custom Chat API error (400 Bad Request): Failed to parse the request body as JSON: messages[111].tool_calls[0].?: key must be a string at line 1 column 327463
+reasoning_state - OAI Compatible API error: [400] Bad Request {"error":{"message":"The reasoning_content in the thinking mode must be passed back to the API.","type":"invalid_request_error","param":null,"code":"invalid_request_error"}} URL: https://api.deepseek.com/chat/completions
+unknown - api.deepseek.com/chat/completions:1 Failed to load resource: the server responded with a status of 400 ()
+model - 调用DeepSeek模型失败: 请求失败，状态码: 400, 响应: {"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}
+billing - APIStatusError: Error code: 402 - {'error': {'message': 'Insufficient Balance', 'type': 'unknown_error'}}
+rate_limit - Failed after 2 attempts. Last error: Rate limit reached for model `llama3-70b-8192` in organization `org_01hqm053avffh8w60ayqm1kr4a` on : Limit 500000, Used 500370, Requested 252. Please try again in 1m47.5854s. Visit https://console.groq.com/docs/rate-limits for more information.
+unknown 400 {'error': {'message': "'tools' : maximum number of items is 128", 'type': 'invalid_request_error'}}
+server - ⚠ Selected model is at capacity. Please try a different model.
+rate_limit 429 429 Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01kjh7p9n8f1qs6nz2bz77vy6b` service tier `on_demand` on tokens per day (TPD): Limit 100000, Used 97050, Requested 3619. Please try again in 9m38.016s. Need more tokens%3F Upgrade to Dev Tier today at https://console.groq.com/settings/billing
+bytes - Request too large (max 20MB). Double press esc to go back and try with a smaller file.
+unknown 400 {"error":{"message":"`reasoning_effort` is not supported with this model"}}
+bytes 413 413 request entity too large
+server - API Error (500 {"error":{"message":"Error from provider(sambanova,DeepSeek-V3.1: 500): Something went wrong! Unknown error when running prediction service.\nError: Error from provider(sambanova,DeepSeek-V3.1: 500): Something went wrong!"}})
+unknown - requests.exceptions.HTTPError: 400 Client Error: Bad Request for url: https://api-inference.huggingface.co/models/google/flan-t5-large
+server 424 {"error":"Request failed during generation: Server error: Unexpected <class 'RuntimeError'>: weight model.layers.0.self_attn.q_proj.weight does not exist","error_type":"generation"}
+rate_limit 429 {"error":"Model is overloaded","error_type":"overloaded"}
+server 500 {"error":"Incomplete generation","error_type":"incomplete_generation"}
+auth 401 You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY), or as the password field (with blank username) if you're accessing the API from your browser and are prompted for a username and password.
+model 404 This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?
+invalid_history 400 We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly.)
+rate_limit 503 The server is currently processing too many requests. Please try again later.
+server 500 The model produced invalid content. Consider modifying your prompt if you are seeing this error persistently.
+auth 400 API key expired. Please renew the API key.
+auth 403 Consumer 'projects/123456' has been suspended.
+invalid_history 400 Please use a valid role: user, model.
+rate_limit 429 {"object":"error","message":"Service tier capacity exceeded for this model.","type":"invalid_request_error","param":null,"code":null}
+model 404 {"message":"no Route matched with those values"}
+transport 504 {"message": "Endpoint request timed out"}
+auth 403 {"message":"Missing Authentication Token"}
+rate_limit 429 {"message":"Limit Exceeded"}
+rate_limit 429 error code: 1015
+auth 403 error code: 1020
+rate_limit 429 {"errors":[{"message":"AiError: AiError: 3040: Capacity temporarily exceeded, please try again.","code":3040}],"success":false,"result":{},"messages":[]}
+auth - {"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}
+model - {"errors":[{"code":7000,"message":"No route for that URI"}],"success":false}
+model - {"errors":[{"message":"No such model @cf/meta/llama-9 or task","code":5007}],"success":false}
+transport - Client network socket disconnected before secure TLS connection was established
+transport - Error: unable to verify the first certificate
+transport - Error [ERR_STREAM_PREMATURE_CLOSE]: Premature close
+transport - net/http: TLS handshake timeout
+transport - stream error: stream ID 5; INTERNAL_ERROR; received from peer
+transport - http2: server sent GOAWAY and closed the connection; LastStreamID=1999, ErrCode=NO_ERROR
+transport - requests.exceptions.ChunkedEncodingError: ('Connection broken: InvalidChunkLength(got length b'', 0 bytes read)', InvalidChunkLength(got length b'', 0 bytes read))
+transport - aiohttp.client_exceptions.ClientPayloadError: Response payload is not completed: <TransferEncodingError: 400, message='Not enough data to satisfy transfer length header.'>
+transport - botocore.exceptions.ReadTimeoutError: Read timeout on endpoint URL: "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-v2/invoke"
+transport - botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://bedrock-runtime.us-east-7.amazonaws.com/model/x/converse"
+transport - google.api_core.exceptions.RetryError: Timeout of 600.0s exceeded, last exception: 503 failed to connect to all addresses
+auth - google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found. To set up Application Default Credentials, see https://cloud.google.com/docs/authentication/external/set-up-adc
+auth - google.auth.exceptions.RefreshError: Reauthentication is needed. Please run `gcloud auth application-default login` to reauthenticate.
+auth - botocore.exceptions.NoCredentialsError: Unable to locate credentials
+transport - urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed connection without response'))
+transport - websockets.exceptions.ConnectionClosedError: received 1011 (internal error) keepalive ping timeout; then sent 1011 (internal error) keepalive ping timeout
+bytes - websockets.exceptions.ConnectionClosedError: sent 1009 (message too big) frame exceeds limit of 1048576 bytes; no close frame received
+auth - anthropic.AuthenticationError: "Could not resolve authentication method. Expected either api_key or auth_token to be set."
+auth - openai.OpenAIError: The api_key client option must be set either by passing api_key to the client or by setting the OPENAI_API_KEY environment variable
+unknown - failed to send message: POST "http://127.0.0.1:45983/session/ses_7804c9534ffep6oEz0sfzrT8eF/message": 400 Bad Request {"name":"ProviderInitError","data":{"providerID":"deepseek"}}
+auth - Reason: Anthropic API error: [403] Forbidden <!doctype html> <html class="no-js" lang="en-US"> <head> <title>Access denied | opencode.ai used Cloudflare to restrict access | opencode.ai | Cloudflare</title> </head>
+server - OpenRouter AI_APICallError: Provider returned error name=UnknownError Server error
+unknown - { "type": "provider.unknown", "message": "" }
+transport - json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+transport - OpenAI completion error: Connection error.
+unknown - OpenAI completion error: 400 status code (no body)
+auth - { error: undefined, errorType: 'InvalidProviderAPIKey' }
+auth - Invalid API key. Please check your API key and try again. You can do this by clicking on the model logo in the left corner of the textbox and selecting "Set Token" for the current selected endpoint.
+model - No models found for Gemini.
+auth - { message: 'Error: llmApiError', details: '{\n "error": {\n "code": 400,\n "message": "API key not valid. Please pass a valid API key.",\n "status": "INVALID_ARGUMENT" } }' }
+server - The task was stopped due to an error. Try again.
+model - Error during LLM call: litellm.NotFoundError: NotFoundError: OpenAIException - 404 page not found
+transport - Invalid response from LLM call - None or empty.
+transport - PluginInvokeError: {"args":{},"error_type":"RuntimeError","message":"get xinference model extra parameter failed, url: http://192.168.50.150:9997/v1/models/f593, error: HTTPConnectionPool(host='192.168.50.150', port=9997): Max retries exceeded with url: /v1/models/f593 (Caused by ConnectTimeoutError(...))"}
+server - no available node, plugin not found
+model - [bedrock] Error: PluginInvokeError: {"args":{"description":"[models] Error: Model name is required for non-converse API models"},"error_type":"InvokeError","message":"[models] Error: Model name is required for non-converse API models"}
+transport - Failed to transform agent message: PluginInvokeError: {"args":{},"error_type":"JSONDecodeError","message":"Expecting value: line 1 column 2 (char 1)"}
+overflow 400 too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5334. Try using a shorter prompt, or enabling prompt truncating. See https://docs.cohere.com/reference/generate for more details.
+overflow 400 {"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 171073 tokens."}
+media 400 Failed to download image from https://example.com/a.png.
+media 400 {"error":{"message":"Too many images provided. This model supports up to 5 images","type":"invalid_request_error"}}
+auth 403 {"error":{"code":403,"message":"Vertex AI API has not been used in project 123 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/aiplatform.googleapis.com/overview?project=123 then retry.","status":"PERMISSION_DENIED"}}
+billing 403 {"error":{"code":403,"message":"This API method requires billing to be enabled. Please enable billing on project #123 by visiting https://console.developers.google.com/billing/enable?project=123 then retry.","status":"PERMISSION_DENIED"}}
+auth 400 {"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}
+invalid_history 400 {"error":{"code":400,"message":"Please ensure that multiturn requests alternate between user and model.","status":"INVALID_ARGUMENT"}}
+rate_limit 429 {"error":{"message":"Rate limit exceeded: free-models-per-min. ","code":429,"metadata":{"headers":{"X-RateLimit-Limit":"20"}}}}
+refused 403 {"error":{"message":"openai/gpt-5 requires moderation on OpenRouter. Your input was flagged for \"harassment\".","code":403}}
+model 400 {"error":{"message":"foo/bar is not a valid model ID","code":400}}
+server 502 {"error":{"message":"Provider disconnected","code":502}}
+transport - A server with the specified hostname could not be found.
+transport - The Internet connection appears to be offline.
+transport - java.net.UnknownHostException: api.openai.com
+transport - tls: failed to verify certificate: x509: certificate signed by unknown authority
+model - google.api_core.exceptions.NotFound: 404 models/gemini-9 is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.
+rate_limit - You've sent too many messages. Please wait.
+unknown - Claude Web API error (400) with no response body
+rate_limit - Generation failed: Anthropic API error 429: {"error":{"message":"[claude/claude-opus-4-6] [429]: Error (reset after 5s)"}}
+invalid_history 400 messages.3.content.1.tool_use.name: String should have at least 1 character
+invalid_history 400 Invalid input[4].name: empty string. Expected a string with minimum length 1
+unknown - API Error: 400 [400]: Improperly formed request.
+auth - 401 Missing API key
+auth - Failed to start device flow: 401
+unknown - Reason: {"code":0,"message":"","metadata":{}}: Error: {"code":0,"message":"","metadata":{}}
+model - ccreq: dccf9435.copilotmd | notFound | glm-4.6 | 599ms Reason: "Not Found" Copilot Request id: 6ff7fbde-c75f-4c44-a282-041bd0fe0681
+model - Reason: {"detail":"Not Found"}: Error: {"detail":"Not Found"}
+server - Reason: Server error. Stream terminated: Error: Server error. Stream terminated
+model - Failed to get response from the AI model; retried 5 times (total retry wait time: 13.82 seconds) Last error: 502 Model not found
+unknown - {'type': 'bool_type', 'loc': ('body', 'tools', 0, 'function', 'strict'), 'msg': 'Input should be a valid boolean', 'input': None}
+reasoning_state 400 {"error":{"message":"Invalid 'input[2].id': 'reasoning_content'. Expected an ID that begins with 'rs'.","type":"invalid_request_error","param":"input[2].id","code":"invalid_value"}}
+transport - pydantic_core._pydantic_core.ValidationError: 4 validation errors for ChatCompletion id Input should be a valid string [type=string_type, input_value=None, input_type=NoneType]
+server - could not load model: rpc error: code = Unavailable desc = error reading from server: EOF
+server - Error invoking remote method 'chat:sendMessage': Error: Server connection lost. The model server may have crashed or stopped. Try restarting the session.
+server - AI failed to generate valid memory: Memory generation failed: LLM request failed: 502 Bad Gateway (failed after 3 attempts)
+model - Generation failed TypeError: Invalid URL.
+unknown - ChatCompletionStream error: error, status code: 400, message:
+server - Error 503: Server is busy
+server 500 {"error":{"message":"Internal server error","type":"server_error","param":null,"code":null}}
+auth 401 You must be a member of an organization to use the API
+auth 401 IP not authorized
+billing - The account associated with the API key has reached its maximum allowed monthly spending limit.
+server 503 Engine Overloaded
+auth 403 BadCScoreException: Your account is not authorized to access this model
+auth 400 {"__type":"IncompleteSignature","message":"The request signature does not conform to AWS standards."}
+server 500 {"__type":"InternalFailure","message":"The request processing has failed because of an unknown error, exception or failure."}
+unknown 400 {"__type":"InvalidAction","message":"The action or operation requested is invalid. Verify that the action is typed correctly."}
+auth 403 {"__type":"InvalidClientTokenId","message":"The X.509 certificate or AWS access key ID provided does not exist in our records."}
+billing 400 {"error":{"code":400,"message":"Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.","status":"FAILED_PRECONDITION"}}
+auth 403 {"error":{"code":403,"message":"Your API key doesn't have the required permissions.","status":"PERMISSION_DENIED"}}
+model 404 {"error":{"code":404,"message":"The requested resource wasn't found.","status":"NOT_FOUND"}}
+server 502 Your chosen model is down or we received an invalid response from it
+server 503 There is no available model provider that meets your routing requirements
+billing 412 Budget exhausted
+refused 446 Guardrail checks failed
+unknown 400 User query processing error: The provided input is not of the expected type or format. Please ensure the query adheres to the required structure and retry.
+model - No chat model selected
+model - {"error":{"message":"{\n  \"error\": {\n    \"code\": 404,\n    \"message\": \"models/default is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.\",\n    \"status\": \"NOT_FOUND\"\n  }\n}\n","code":404,"status":"Not Found"}}
+invalid_history - {"detail": "500: litellm.APIConnectionError: Unable to convert openai tool calls={'role': 'assistant', 'content': ' ', 'tool_calls': [{'id': 'call_f7d6b8c5', 'type': 'function', 'function': {'name': 'getJiraIssue', 'arguments': '{}{}'}}]} to gemini tool calls. Received error=Extra data: line 1 column 80 (char 79)"}
+unknown - HTTP 400: HTTP error from vertex: 400
+auth - {"error":{"message":"<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error 403 (Forbidden)!!1</title>\n  <style>\n    *{margin:0;padding:0}html,code{font:15px/22px arial,sans-serif}</style>"}}
+model - { "error": true, "message": "404 The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, please wait a moment and try again." }
+server - There was an error handling the response from Gemini 2.5 Pro Experimental. Please try to submit your message again, and if the error persists, let us know by reporting the issue using the buttons below.
+transport - UNABLE_TO_VERIFY_LEAF_SIGNATURE
+transport - ERR_TLS_CERT_ALTNAME_INVALID
+transport - Incomplete JSON segment at the end
+server - 'NoneType' object has no attribute 'choices'
+server - llama runner process has terminated: signal: killed
+server - llama_decode failed with ret = -3
+server - prediction failed
+media 400 Invalid file format. Only jpeg, png, gif and webp are supported.
+model - no such deployment
+model - Please select a model
+auth - This workspace has been disabled
+refused - The model refused to respond to this request.
+server 400 {"type":"error","error":{"type":"invalid_request_error","message":"Error from provider: Provider returned error"}}
+reasoning_state - The agent model failed to respond: 400 The `reasoning_content` in the thinking mode must be passed back to the API.
+invalid_history - LLM provider error: Error code: 400 - {'error': {'message': "an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: Shell:81", 'type': 'invalid_request_error'}}
+unknown 400 {"type":"error","error":{"type":"invalid_request_error","message":"tools.17.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12 (https://json-schema.org/draft/2020-12). Learn more about tool use at https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview."},"request_id":"req_011Ce2ZWqbB1mTx8WWqB4D8k"}
+server - Sorry, no response was returned.
+unknown - Error: API error from mistral (model: mistral-vibe-cli-latest): LLM backend error [mistral] status: 400 Bad Request reason: Bad Request request_id: N/A endpoint: https://api.mistral.ai model: mistral-vibe-cli-latest provider_message: N/A body_excerpt: payload_summary: {"model":"mistral-vibe-cli-latest","message_count":8,"approx_chars":23448,"temperature":0.2,"has_tools":true,"tool_choice":"auto"}
+billing - Streaming Request Failed with status 402 Payment Required
+server - Could not extract reply in 5 attempts. Try generating again
+server 503 Infrastructure is at maximum capacity, try again
+auth - Problem in node 'AI Agent with Langfuse' Node "AI Agent with Langfuse" does not have access to the credential
+billing - The service is receiving too many requests from you. You exceeded your current quota, please check your plan and billing details. For more information on this error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors
+auth - Failed to connect to LLM Provider: License validation failed
+unknown - Error in LLM node: 400 status code (no body)
+billing - InsufficientQuotaError: You exceeded your current quota, please check your plan and billing details.
+auth - [Gemini API] Error calling (Status: 403, Code: 403): You do not have a valid license of this product. Please contact your administrator to request a license. If you are not an enterprise user and believe you are receiving this message as an error, please try using the latest version and logging in again. (#3501)
+rate_limit 429 No capacity available for model gemini-3-flash-preview on the server
+rate_limit - Provider error 429: Antigravity rate limit exceeded: Resource has been exhausted (e.g. check quota).
+transport - All accounts exhausted. Last error: HTTP request failed at https://daily-cloudcode-pa.sandbox.googleapis.com/v1internal: error sending request for url (https://daily-cloudcode-pa.sandbox.googleapis.com/v1internal:generateContent)
+server - Our servers are experiencing high traffic right now, please try again in a minute.
+rate_limit - TerminalQuotaError: No capacity available for model gemini-3.5-flash on the server cause: { code: 429, message: 'No capacity available for model gemini-3.5-flash on the server', reason: 'MODEL_CAPACITY_EXHAUSTED' }
+transport - ■ stream disconnected before completion: error sending request for url (https://api.openai.com/v1/responses)
+model - Turn error: stream disconnected before completion: The model `gpt-5.3-codex` does not exist or you do not have access to it.
+auth - Falling back from WebSockets to HTTPS transport. Token data is not available.
+transport - Falling back from WebSockets to HTTPS transport. stream disconnected before completion: Operation timed out (os error 60)
+transport - stream disconnected before completion: No connection could be made because the target machine actively refused it. (os error 10061)
+transport - websocket closed by server before response.completed
+refused 500 {"error":{"message":"Bedrock guardrail failed: I cannot respond to requests containing personally identifiable information (PII). Please remove these references from your prompt.","type":"None","param":"None","code":"500"}}
+refused - fastapi.exceptions.HTTPException: 400: {'error': 'Violated guardrail policy', 'bedrock_guardrail_response': 'Sorry, the model cannot answer this question.'}
+invalid_history - botocore.errorfactory.ValidationException: An error occurred (ValidationException) when calling the ConverseStream operation: The model returned the following errors: messages.0.content.3.type: Field required
+media - ParamValidationError: Parameter validation failed: Missing required parameter in messages[4].content[0].toolResult.content[0].image: "format" Missing required parameter in messages[4].content[0].toolResult.content[0].image: "source" Unknown parameter in messages[4].content[0].toolResult.content[0].image: "type", must be one of: format, source, error
+refused - 400 litellm.BadRequestError: litellm.ContentPolicyViolationError: Azure Exception - Error code: 400
+refused - System.ClientModel.ClientResultException: HTTP 400 (content_filter) Parameter: prompt The response was filtered due to the prompt triggering Azure OpenAI's content management policy.
+billing - API Error: 403 {"type":"error","error":{"type":"permission_error","message":"this model requires a subscription, upgrade for access:
+rate_limit 429 "you (ae2055838) have reached your session usage limit, upgrade for higher limits: https://ollama.com/upgrade"
+billing - Error: 403 Forbidden: this model requires a subscription, upgrade for access: https://ollama.com/upgrade
+server - Ollama error 503 Service Unavailable: {"error":"Server overloaded, please retry shortly (ref: aaa65c70-cfa0-446b-86f1-4ab0e2deb9e4)"}
+server - [TURBO DEBUG] client.chat error: ResponseError('Service Temporarily Unavailable')
+server 500 {"error":{"message":"{'error': 'Failed to add model to db. Check your server logs for more details.'}","type":"auth_error","param":null,"code":"500"}}
+unknown - ERROR  Failed to create chat completions Response { status: 400, statusText: 'Bad Request', headers: Headers { 'content-type': 'text/plain; charset=utf-8' }, bodyUsed: false, ok: false, redirected: false, type: 'basic', url: 'https://api.individual.githubcopilot.com/chat/completions' }
+server - upstream response failed (passthrough): Our servers are currently overloaded. Please try again later.
+server - Account 18: upstream error 500, switching account 1/10
+auth - Error running agent: Error code: 403 - {'message': 'The security token included in the request is expired'}
+auth - litellm.AuthenticationError: BedrockException Invalid Authentication - {"message":"The security token included in the request is invalid."}
+unknown - Error: BadRequestError: Error code: 400 - {'error': {'message': "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.", 'type': 'invalid_request_error', 'param': 'temperature', 'code': 'unsupported_value'}}
+invalid_history 400 {"message":"No tool call found for function call output with call_id call_fzgWZ1EPkpput9oVVXN0B3wB.","type":"invalid_request_error","param":"input","code":null}
+unknown - API returned unexpected status code: 400: Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.
+reasoning_state 429 429 {"error":{"message":"All 2 attempts failed. Last error: HTTP 400 Bad Request: {\n  \"error\": {\n    \"code\": 400,\n    \"message\": \"{\\\"type\\\":\\\"error\\\",\\\"error\\\":{\\\"type\\\":\\\"invalid_request_error\\\",\\\"message\\\":\\\"messages.5.content.0.thinking.signature: Field required\\\"},\\\"request_id\\\":\\\"req_vrtx_0\\\"}\",\n    \"status\": \"INVALID_ARGUMENT\"\n  }\n}\n","type":"overloaded_error"},"type":"error"}
+server - API Error: 529 [1305][该模型当前访问量过大，请您稍后再试][20260630173529f394d74ee3f44c6b]. This is a server-side issue, usually temporary — try again in a moment. If it persists, check your inference gateway (172.21.0.18:8317).
+billing - 429 {"type":"error","error":{"type":"1113","message":"Insufficient balance or no resource package. Please recharge."},"request_id":"20251028202409b36a1e53561f4f30"} Retrying in 29 seconds… (attempt 7/10)
+refused - API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy (https://www.anthropic.com/legal/aup). Please double press esc to edit your last message or start a new session for Claude Code to assist with a different task.
+auth 401 {"type":"authentication_error","message":"invalid x-api-key"}
+server - API Error: Repeated 529 Overloaded errors
+model - Error: HTTP 404 Not Found from http://114.55.254.105:11434/api/generate This may mean that you forgot to add '/v1' to the end of your 'apiBase' in config.json.
+unknown 400 "registry.ollama.ai/library/qwen2.5-coder:1.5b-base does not support tools"
+model - AI请求HTTP状态错误 (async): 404 - 404 page not found
+unknown - AI请求HTTP状态错误 (async): 400 - {"error":{"message":"invalid reasoning value: 'minimal' (must be \"high\", \"medium\", \"low\", or \"none\")","type":"invalid_request_error","param":null,"code":null}}
+transport - Error listing models: FetchError: request to http://127.0.0.1:1234/v1/models failed, reason: connect ECONNREFUSED 127.0.0.1:1234
+model - Ollama call failed with status code 404
+transport - request to http://127.0.0.1:11434/api/chat failed, reason: socket hang up
+invalid_history 400 "Unexpected tool call id 8c9c8f6e3 in tool results"
+invalid_history - litellm.BadRequestError: MistralException - {"object":"error","message":"Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant","type":"invalid_request_message_order","param":null,"code":"3230"}. Received Model Group=devstral-2512 Available Model Group Fallbacks=None
+invalid_history 400 400 Tool call id was  but must be a-z, A-Z, 0-9, with a length of 9. Tool call id was  but must be a-z, A-Z, 0-9, with a length of 9.
+server - ollama._types.ResponseError: (status code: 502)
+server - HTTP Request: POST http://127.0.0.1:11434/v1/chat/completions "HTTP/1.1 502 Bad Gateway" Error code: 502
+server - failed: Server error '500 Internal Server Error' for url 'http://localhost:4000/v1/completions'
+server - OpenAI Compatible request failed (502)
+rate_limit - API Error: Server is temporarily limiting requests (not your usage limit) · Rate limited
+server - Error: 500 {"type":"error","error":{"type":"api_error","message":"Internal server error"},"request_id":"req_011Cc7LQ7y3HyWFQieAswfSE"}
+rate_limit - Error: 429 {"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your account's rate limit. Please try again later."},"request_id":"req_011CcR9mkMvXdaiWP4739PSN"}
+transport - Error: Request was aborted.
+billing - Error: 429 {"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."},"request_id":"req_011CZFckVZ78CWgABc6mWqAw"}
+rate_limit - Sorry, you've hit a rate limit that restricts the number of Copilot model requests you can make within a specific time period. Please try again in 2 hours. Please review our Terms of Service (https://docs.github.com/site-policy/github-terms/github-terms-of-service). (Request ID: AF08:1CC094:79C2BF:8F5AB7:69C609B2)
+invalid_history - litellm.exceptions.BadRequestError: litellm.BadRequestError: Invalid Message passed in {'role': 'system', 'content': 'You are Research Agent'}
+model - litellm.BadRequestError: LLM Provider NOT provided. Pass in the LLM provider you are trying to call. You passed model=glm-4-plus Pass model as E.g. For 'Huggingface' inference endpoints pass in `completion(model='huggingface/starcoder',..)`
+invalid_history - litellm.BadRequestError: BadRequestError: OpenrouterException - {"error":{"message":"Provider returned error","code":422,"metadata":{"raw":"{\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\",\"messages\",5,\"content\"],\"msg\":\"Field required\",\"input\":{\"role\":\"assistant\"}}]}"}}}
 """  # noqa: E501
 
 

@@ -370,6 +370,19 @@ def test_the_usual_wrapping_changes_nothing() -> None:
             assert classify_response(text.status, body).kind == text.kind, text.text
 
 
+def test_names_of_programs_are_read_as_words_but_never_as_a_length() -> None:
+    assert classify_response(None, "{ errorType: 'InvalidProviderAPIKey' }").kind == "auth"
+    assert classify_response(None, "{ missing: 'MaxInputTokens' }").kind == "unknown"
+    assert classify_response(400, {"error": {"type": "MessageTooBig"}}).kind == "bytes"
+
+
+def test_a_single_word_decides_only_where_no_status_does() -> None:
+    for words, kind in (("The wallet and the balance", "billing"), ("A proxy, again", "transport")):
+        assert classify_response(None, words).kind == kind
+        assert classify_response(400, words).kind == "unknown"
+        assert classify_response(500, words).kind == "server"
+
+
 def test_numbers_of_an_unsettled_kind() -> None:
     assert ErrorNumbers(window=8192, output=9000).resolve_kind("overflow") == "output_cap"
     assert ErrorNumbers(window=8192).resolve_kind("output_cap") == "output_cap"

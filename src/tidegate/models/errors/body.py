@@ -33,7 +33,7 @@ _NESTED_KEYS: Final = (
 ).split()
 _CODE_KEYS: Final = (
     "code type status reason name error_type errorType __type error_code errCode status_code httpStatusCode"
-    " quotaId quotaMetric blockReason exception finish_reason finishReason stop_reason"
+    " statusCode quotaId quotaMetric blockReason exception finish_reason finishReason stop_reason"
 ).split()
 _COUNT_KEYS: Final = ("n_ctx", "n_prompt_tokens")
 _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
@@ -41,7 +41,8 @@ _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 _TAGS: Final = re.compile(
     r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
-_WORD_BREAK: Final = re.compile(r"[_-]+|(?<=[a-z])(?=[A-Z])")
+_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_BREAK: Final = re.compile(rf"[_-]+|{_CAPITAL.pattern}")
 _HTML: Final = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
 _DURATION_NUMBER: Final = r"(\d{1,7}(?:\.\d{1,9})?)\s?"
 _WAIT_SENTENCE: Final = re.compile(
@@ -69,9 +70,10 @@ class ErrorBody(msgspec.Struct):
         return [*self.sentences, *self.codes]
 
     @property
-    def codes_as_words(self) -> list[str]:
-        """`message_too_big` and `MessageTooBig` as "message too big"."""
-        return [_WORD_BREAK.sub(" ", code) for code in self.codes]
+    def lines_as_words(self) -> list[str]:
+        """`MessageTooBig` as "Message Too Big", and in a code `message_too_big` too: in a sentence it is a setting."""
+        codes = (_WORD_BREAK.sub(" ", code) for code in self.codes)
+        return [*(_CAPITAL.sub(" ", sentence) for sentence in self.sentences), *codes]
 
 
 def parse_error_body(body: object) -> ErrorBody:
@@ -131,10 +133,7 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
     for key in _SENTENCE_KEYS:
         if isinstance(text := fields.get(key), str):
             _read_text(text, said, depth)
-    if isinstance(param := fields.get("param"), str) and " " in param:
-        _read_text(param, said, depth)  # usually the name of a parameter; one gateway puts its message here
-    elif isinstance(param, str) and "[" in param:
-        _append_unique(said.codes, param[:200], _MAX_LINES)  # a place in the history
+    _read_place(fields, said, depth)
     for key in _CODE_KEYS:
         code = fields.get(key)
         if isinstance(code, str):
@@ -150,6 +149,16 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
     for key in _WAIT_KEYS:
         if said.retry_after is None:
             said.retry_after = _seconds(fields.get(key))
+
+
+def _read_place(fields: Mapping[object, object], said: ErrorBody, depth: int) -> None:
+    """Read which part of the request is at fault, in one text (`input[3].content`) or step by step."""
+    if isinstance(param := fields.get("param"), str) and " " in param:
+        _read_text(param, said, depth)  # usually the name of a parameter; one gateway puts its message here
+    elif isinstance(param, str) and "[" in param:
+        _append_unique(said.codes, param[:200], _MAX_LINES)
+    if isinstance(steps := fields.get("loc"), list | tuple):
+        _append_unique(said.codes, ".".join(str(step) for step in steps[:8] if step != "body")[:200], _MAX_LINES)
 
 
 def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | None:

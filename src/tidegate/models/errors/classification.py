@@ -20,7 +20,18 @@ from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.usage import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
-_STATUS_IN_TEXT: Final = re.compile(r"\b(?:http|status(?: code)?|error(?: code)?)\W{1,3}([45]\d\d)\b", re.IGNORECASE)
+_STATUS_IN_TEXT: Final = re.compile(
+    r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api|failed|rejected)|code|(?<!encoding)error|exception)\b"
+    r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with|of)\b[^\w\n]{0,4}){0,2}|[a-z]{4}(?<!error): )"
+    r"([45]\d\d)(?![\w,.]?\d|\w| ?tokens| ?req)"
+    r"|\b([45]\d\d)\b\W{1,3}(?:bad request|unauthori[sz]ed|payment required|forbidden|not found|request time|conflict"
+    r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",
+    re.IGNORECASE,
+)
+_SIZE_KINDS: Final = frozenset({"overflow", "rate_bucket", "output_cap", "bytes"})
+"""Kinds for which the names of settings in a sentence are no evidence."""
+_REFUSALS: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 422, 429})
+"""Statuses in a client's words that say more than its complaint about the connection: the server did answer."""
 _FULL_WINDOW_SHARE: Final = 0.97
 """A cut and empty answer is an overflow if the prompt filled at least this fraction of the window."""
 
@@ -200,18 +211,25 @@ def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Provid
 
 
 def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
+    answered = status
+    status = status or _find_status(said)
     row = match_error(said.lines, status)
-    if row is None and not said.sentences:
-        row = match_error(said.codes_as_words, status)
+    if row is None:
+        named = match_error(said.lines_as_words, status)  # names as programs write them
+        row = None if named is not None and said.sentences and named.kind in _SIZE_KINDS else named
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is WRAPPER_ALONE and len(said.sentences) > 1:
         row = None
     if row is None:
-        return _classify_status(status or _find_status(said)), ErrorNumbers(), ""
+        return _classify_status(status), ErrorNumbers(), ""
     kind: ErrorKind = row.kind
     if status == 429 and kind == "server":
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
+    if kind == "transport" and answered is not None and answered >= 500 and answered != 504:
+        kind = "server"  # the line held, or there would be no status; what broke is behind the server
+    if kind == "transport" and status in (_REFUSALS if answered is None else STATUS_KINDS) and status != 408:
+        return _classify_status(status), ErrorNumbers(), ""
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = extract_numbers(kind, said)
@@ -223,7 +241,7 @@ def _find_status(said: ErrorBody) -> int | None:
     if said.status is not None:
         return said.status
     found = (_STATUS_IN_TEXT.search(line) for line in said.sentences)
-    return next((int(match[1]) for match in found if match is not None), None)
+    return next((int(match[1] or match[2]) for match in found if match is not None), None)
 
 
 def _classify_status(status: int | None) -> ErrorKind:

@@ -5,7 +5,8 @@ The order matters. A text often mentions two things (a rate limit mentions token
 loses something. Each row is compared with the provider's sentences and codes, line by line, ignoring case.
 
 Every line of a row is one regular expression, in which `<40>` stands for a gap of up to 40 characters and `<input>`,
-`<context>`, `<over>`, `<out>` for the words below. The numbers that may be read are in `numbers`.
+`<context>`, `<over>`, `<out>` for the words below. The numbers that may be read are in `numbers`. The last rows of the
+table are single words, for errors without a status of which nothing else is known; none of them is about length.
 """
 
 from collections.abc import Mapping
@@ -50,6 +51,15 @@ PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
         "host": r"\b(?:engine|backend|worker|replica|instance|node|pod|cluster|server|upstream|channel|account)s?\b",
+        "engine": r"\b(?:inference|generation|runner|engine|worker|backend(?!-)|replica|gpu|cuda|kernel|pod)\b",
+        "line": r"\b(?:connect(?:ion|ing)?|network|(?:web)?socket|wss?|tunnel|transport)s?\b",
+        "broken": r"(?:error|fail\w*|reset|refused|clos(?:ed|ing|ure)|abort\w*|tim(?:ed|e) ?out|lost|drop\w*"
+        r"|terminat\w+|broken|interrupt\w*|disconnect\w*|unreachable|cut\b|stall\w*|ended|unexpected\w*|limit)",
+        "failed": r"(?:unable to|fail\w*(?: to)?|could(?: not|n't)|cannot|can't|error(?: while)?|trouble)",
+        "reply": r"(?:response|stream|chunk|events?|sse|reply|answer|body)\b",
+        "model": r"(?:model|deployment|engine)\b(?!\.\w)",
+        "credential": r"(?:api[ _-]?key|credential|token|auth(?!ority))",
+        "setting": r"(?:parameter|argument|field|property|option|keyword|schema)s?\b",
         "size": r"(?:\d[\d,.]* ?(?:bytes|[kmg]i?b)\b|\bbytes\b)",
         "body": r"\b(?:request|payload|body|entity|frame|packet|websocket|message|upload|inline|files?|attachments?)\b",
         "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision(?! api)"
@@ -79,6 +89,11 @@ EARLY_PATTERNS: Final = (
         per(?:model|project|user|day|minute)\w*per(?:day|minute|project|model)""",
     ),
     ErrorPattern(
+        "auth",
+        "a firewall's page instead of an answer",
+        r"""you have been blocked|attention required!|enable javascript and cookies|just a moment\.\.\.|\bcaptcha\b""",
+    ),
+    ErrorPattern(
         "billing",
         "no money",
         r"""\b(?:insufficient_quota|exceeded_current_quota\w*|billing_\w+|payment_required|arrearage)\b
@@ -88,28 +103,34 @@ EARLY_PATTERNS: Final = (
         (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
         (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
         settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
-        payment required
+        payment required|too many requests<90>your plan and billing
         in good standing
-        past invoices?|past[ -]due
+        past invoices?|past[ -]due|in arrears|out of (?:quota|funds|money|balance)
+        \bcredits?\b<40>(?:ran out|run out|zero|expired|not enough|too low|exceeded|no longer)
+        (?:out of|no|any|all|without|zero|lack\w*|enough|sufficient|low|negative) (?:\w+ )?(?:credits?|funds|balance)\b
+        (?:ran|run) out of(?: \w+){0,2} (?:credits?|funds|balance|quota)
+        payment (?:method|is required|failed|declined)|paid (?:plan|tier|account|subscription|users?)\b
+        subscription<30>(?:expired|lapsed|ended|not (?:found|active)|needed|paused)|need an?(?: \w+){0,2} subscription
         overdue
         recharge
         (?:requires?|needs?) an? [\w ]{0,20}subscription
         no quota\b|top[ -]?up\b|trial (?:has )?(?:ended|expired)|subscription (?:is )?(?:inactive|required|cancell?ed)
-        余额不足|欠费|充值""",
+        余额.{0,4}不足|欠费|充值|额度.{0,4}(?:不足|用尽|用完|耗尽)|套餐.{0,8}(?:过期|到期|不支持)""",
     ),
     ErrorPattern(
         "billing",
         "a limit that the owner of the account set or pays for",
         r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget)[ _]?(?:limit|cap\b)
         reached your specified api usage limits
-        (?:budget|allowance) (?:has been |was )?(?:exceeded|reached)
+        (?:budget|allowance) (?:has been |was |is )?(?:exceeded|reached|exhausted|spent|used up)
         exceeded<30>(?:allowance|budget|monthly)
-        billing<20>(?:enabled|not active|inactive)
+        billing<20>(?:enabled|not active|inactive)|(?:enable|set ?up|add) billing
         extra usage
         long context beta is not
         free tier<40>exhausted|freetieronly|hit your<30>budget
         not available (?:with|on|in) (?:the |your )?(?:[\w-]+ ){0,3}plan\b
-        \b(?:plan|package|subscription)\b<10>expired|\bplan (?:does )?not (?:support|include|cover)
+        \b(?:plan|package|subscription|license)\b<10>expired|\bplan\b<20>run out
+        key limit exceeded|\bplan (?:does )?not (?:support|include|cover)
         setlimitexceeded|service has been paused""",
     ),
     ErrorPattern(
@@ -144,10 +165,11 @@ EARLY_PATTERNS: Final = (
         (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
         (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
         unknown variant `?(?:image|image_url|input_audio|file)
-        mime ?type|\bfile\b<40>format is not supported|illegal base64
+        (?<!response )(?<!response)(?<!unexpected )mime ?type|\bfile\b<40>format is not supported|illegal base64
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
+        (?:\b(?:jpe?g|png|webp|heic)\b<60>support|support<40>\b(?:jpe?g|png|webp|heic)\b|support file inputs?)
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
         frozenset({415}),
     ),
@@ -166,16 +188,22 @@ EARLY_PATTERNS: Final = (
         sensitive (?:content|information|words?)|new_sensitive
         guardrail|moderation|\b(?:harmful|unsafe|toxic)\b
         \bblocked\b<40>(?:filter|safety|polic|classifier|provider|reason)|(?:filter|safety|classifier)\w*<40>\bblocked
+        refus\w+ to (?:answer|respond|reply)|declined to (?:answer|respond)
         ^(?:refusal|safety|recitation|blocklist|spii|image_safety)$
-        violat<40>polic
+        violat<40>polic|(?:prompt|response|content|candidate|answer|output|completion)s?\b<30>\bblocked\b
         prohibited_content|blocked content|\bblock_?reason\b
-        敏感内容|违规""",
+        敏感|违规|审核|内容安全""",
     ),
     ErrorPattern(
         "server",
         "the memory of the machine, also where a shorter context is proposed",
         r"""\bmemory\b<60>(?:guard|ceiling|exceeded|insufficient|not enough|than is available|exhausted)
         (?:out of|insufficient|not enough|more(?: system)?|free) memory\b|\boom\b""",
+    ),
+    ErrorPattern(
+        "server",
+        "the model's own words could not be parsed; it may say it better at a second try",
+        r"failed to parse input at pos|malformed[_ ]function",
     ),
     ErrorPattern(
         "reasoning_state",
@@ -216,7 +244,7 @@ EARLY_PATTERNS: Final = (
         (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
         (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
         prefill(?! (?:\d+ )?tokens)
-        multiturn requests
+        multiturn requests|roles? must be (?:one of|either)|(?:unexpected|invalid) message\b|message role
         system message (?:must|should)
         jinja|chat template|raise_exception""",
     ),
@@ -224,16 +252,29 @@ EARLY_PATTERNS: Final = (
         "invalid_history",
         "something empty or of a wrong form where something must stand",
         r"""non-?empty|non-?whitespace
-        (?:content|message|text) (?:is|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
+        (?:contents?|messages?|text|parts?) (?:is|are|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
         empty content|is blank\b
         at least one (?:parts?|message|content)
-        contents? is not specified
+        contents? is not specified|'?content'? is required
         (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
-        expected a string, got null|either content or tool
+        expected a string, got null|either content or tool|(?:content|messages) (?:must|should) be an? (?:string|array)
         (?:element|content|part|text)s? (?:per|in each|of each) message|each message must
         \b(?:messages|contents)\b<20>(?:illegal|must be an array|must exist)|provide a messages
         messages do not contain|未.{0,6}接收到.{0,4}(?:prompt|messages)
         arguments?\b<80>(?:json format|be json)""",
+    ),
+    ErrorPattern(
+        "transport",
+        "an answer that could not be read, or broke off in the middle",
+        r"""unexpected token\W{1,4}<|looking for beginning of value|response(?: body)? (?:is )?(?:not |in)valid json
+        stream id \d+; |transferencoding|payload is not complete|keepalive ping|ended prematurely
+        validation errors? for \w*(?:completion|response)(?:chunk|stream\w*)?\b|unexpected mime ?type
+        nghttp2|incomplete json|unterminated string|(?:chunk|sse|stream|event)s? parse error
+        unexpected (?:token|character|end|non-whitespace)<60>\bjson\b
+        json\.?(?:decode|parse)\w*error|expecting value: line|type ?validation ?(?:failed|error)|invalid ?response ?data
+        ^(?!<200>(?:target type|request))<200>missing field `\w+` at line \d
+        <failed> (?:pars|decod|deserial|read)\w*(?: \w+){0,3} <reply>|empty reply from server""",
+        frozenset({400, 422}),
     ),
     ErrorPattern(
         "invalid_history",
@@ -243,6 +284,7 @@ EARLY_PATTERNS: Final = (
         duplicate (?:item|id|tool)
         previous[_ ]response
         begins with '
+        cannot unmarshal<80>(?:messages|content)
         cache_control""",
     ),
     ErrorPattern(
@@ -292,7 +334,7 @@ EARLY_PATTERNS: Final = (
         per[ -](?:minute|second|hour|day)\b
         \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
         too many tokens(?:,? (?:please )?wait| processed| per)
-        too many (?:concurrent|people|users)|concurrent requests?|(?<!tool use )concurrency
+        too many (?:concurrent|people|users)|concurrent (?:request|session|connection|call)s?|(?<!tool use )concurrency
         increased too quickly|reached for this month
         usage[ _]?limit|hit your limit|exceeded your(?: \w+){0,3} usage
         (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b

@@ -11,8 +11,12 @@ from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PAT
 WRAPPER_ALONE: Final = ErrorPattern(
     "server",
     "a gateway says that the provider failed, and nothing else",
-    r"^(?:\d{3} )?(?:upstream request failed|provider returned error)\W*$",
+    r"^(?:\d{3} |error from provider(?: \([^)]{0,40}\))?: )*(?:upstream request failed|provider returned error)\W*$",
 )
+_DECISIVE_STATUSES: Final = frozenset(
+    {400, 401, 402, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 451, 499, 500, 502, 503, 504, 529}
+)
+"""Statuses that say more than a single word. Without one, a word about money or about a key is better than nothing."""
 ERROR_TABLE: Final = (
     *EARLY_PATTERNS,
     ErrorPattern(
@@ -86,7 +90,8 @@ ERROR_TABLE: Final = (
         requested [\d,]+ tokens?<20>\bmax|max_tokens_per_request
         \d tokens?\b<60>\bcontext (?:limit|window|length|size)\b<40>\b\d{4,}
         (?:reduce|compact|shorten|trim)\b<20>\brequest context
-        too many messages|(?:history|conversation|chat|thread|messages)\b<30>exceed\w*<30>\bmessages?\b""",
+        (?<!sent )too many messages(?!<30>wait)
+        (?:history|conversation|chat|thread|messages)\b<30>exceed\w*<30>\bmessages?\b""",
         NON_LENGTH_STATUSES,
     ),
     ErrorPattern(
@@ -122,32 +127,63 @@ ERROR_TABLE: Final = (
         "model",
         "no such model here",
         r"""model[_ ]?not[_ ]?(?:found|exist|supported|available|loaded)
-        (?:model|deployment|engine)\b<120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
-        (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
-        (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
-        (?:unknown|invalid|unsupported|no such|no|a valid|specified) models?\b(?! parameter)
-        ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b
+        <model><120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
+        <model><120>is not (?:supported|available|valid|a valid)
+        <model><120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
+        (?:unknown|invalid|unsupported|incorrect|wrong|no such|no|a valid|specified) models?\b(?! parameter)
+        ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b|model (?:name|id) is required
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
-        models? (?:is )?(?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
-        no endpoints? found|deploymentnotfound|no healthy deployments?
+        models? (?:is )?(?:loaded|unloaded|identifier)|no(?: \w+)? models? selected
+        model\b<40>not in the\b|select (?:a|another) model|<failed> find<12>\bmodel\b
+        no such (?:deployment|engine)|(?:unknown|invalid) (?:engine|deployment)
+        access to (?:the )?model\b|not allowed to use<20>model
+        no endpoints? found|\bmodels/\S+ is not found|deploymentnotfound|no healthy deployments?
+        no route for|(?:unknown|no|available) provider for|model\b<60>(?:not accessible|is disabled)
+        unsupported_api_for_model|(?:resource|entity)[_ ]?not[_ ]?found
+        no (?:such |matching )?(?:models?|deployment|endpoint|route|handler)s?\b<40>(?:found|match|configured)
+        try pulling|pull(?:ing)? (?:it|the model)|model\b<60>(?:must|needs to|has to) be \w+ed\b
+        (?:\(endpoint\)|page|route|^|["'|:] ?) ?["']?not ?found\b|(?:invalid|unknown) url\b|cannot (?:get|post) /
         (?:model|deployment)\b<120>(?:retired|sunset|end of life|not (?:currently )?(?:hosted|served|deployed|enabled))
-        模型.{0,10}(?:不存在|未开通|下线|不可用)
+        模型.{0,10}(?:不存在|未开通|下线|不可用|错误)|(?:无效|未知)的?模型
         not_found_error""",
     ),
     ErrorPattern(
         "auth",
         "who asks is not known or not allowed",
-        r"""(?:invalid|incorrect|missing|expired|wrong|no|valid)<12> (?:x-)?(?:api[ _-]?key|credential|token|auth)\w*\b
-        api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
-        authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
+        r"""(?:invalid|incorrect|missing|expired|wrong|\bno|valid)<12> (?:x-)?<credential>\w*\b
+        api[_ -]?key<40>(?:invalid|n[o']t (?:valid|exist|found)|incorrect|expired|missing|required|disabled|provide)
+        authenticat(?:e|ion)\b|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
         permission[_ ]?(?:error|denied)|access ?denied
         security token|(?:session|credentials?|token)\b<20>(?:expired|revoked)|\bjwt\b
-        please (?:log|sign) ?in\b|not (?:logged|signed) in
-        organization (?:has been disabled|must be verified)
-        account (?:has been |was |is )?(?:disabled|deactivated|banned|on hold)
+        please (?:log|sign) ?in\b
+        organization (?:has been disabled|must be verified)|licen[sc]e\b<20>(?:valid|required)|token data
+        account (?:\w+ ){0,3}(?:disabled|deactivated|banned|on hold|locked|inactive|suspended|closed|not exist)\b
         (?:unsupported|invalid)(?: \w+)? token type
-        location is not supported|(?:country|region|territory)<40>not supported
-        令牌""",
+        (?:country|region|territory|location)<40>not (?:supported|available|allowed)
+        (?:not |un)(?:available|supported|allowed) in (?:your|this) (?:country|region|location)|geo-?(?:block|restrict)
+        (?:<failed> (?:find|load|resolve|locate)|no|missing)\b<30>(?:\bsecret\b|credentials?|api[ _-]?key)
+        (?:\b|_)key\b(?: \w+){0,5} (?:not (?:set|configured|allowed)|must be set|blocked|leaked|revoked|disabled)
+        \bpermissions?\b|not (?:permitted|allowed|entitled) to\b|entitlement|(?:n't|not|no longer) have access
+        re-?authenticat|(?:log|sign) ?in again|(?:refresh|access|bearer) token|invalid_grant|\boauth\b
+        (?:unrecognizedclient|expiredtoken|invalidsignature|incompletesignature)|signature<30>not match
+        credentials?(?:retrieval)?error|ip (?:address )?<30>(?:not allowed|blocked|denied)|allow-?list|white-?list
+        api has not been used|service_disabled|not (?:logged|signed) in
+        令牌|无权|未授权|鉴权|认证失败|密钥""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "a place in the history is named, whatever is wrong with it",
+        r"(?<![\w.])'?\"?(?:\w+request\.)?(?:messages?|input|contents)(?:\.\d+|\.?\[\d+\]|['\"\\]{1,3}, ?\d+\b)",
+    ),
+    ErrorPattern(
+        "unknown",
+        "a setting that this model does not take: neither the history nor the server",
+        r"""extra inputs? (?:are|is) not permitted|extra_forbidden|additional properties are not allowed|not implemented
+        schema violation|request schema|tool payload|malformed (?:input )?request|参数.{0,6}(?:错|无效|非法)
+        \b(?:un(?:supported|known|recognized|expected)|invalid|illegal|incorrect)(?: \w+){0,2} <setting>
+        <setting><60>(?:not (?:supported|permitted|allowed|recognized)|unsupported)
+        does(?: not|n't) support(?: the)? (?:parameter|tools?|functions?|streaming|reasoning|thinking|system|json)\b""",
+        frozenset({500, 502, 503, 504}),
     ),
     ErrorPattern(
         "server",
@@ -156,45 +192,91 @@ ERROR_TABLE: Final = (
         \bdegraded\b|cannot be invoked|under maintenance|cold start|warming up|scal(?:ing|ed) (?:up|to zero)
         <host><40>(?:unhealthy|not (?:yet )?ready|not available|is down|died|lost|restarting)
         no (?:healthy|available|ready)(?: \w+){0,2} <host>
-        something went wrong|unexpected error|internal error|\bbusy\b
-        \bno_kv_space\b
-        系统繁忙|服务.{0,6}(?:不可用|繁忙|维护|异常)|负载.{0,6}饱和
-        internal[_ ]?(?:server[_ ]?)?error(?!\.algo)|server[_ ]error|server had an error
+        \bbusy\b|<engine><40>(?:fail\w*|died|dead\b|crash\w*|terminat\w+|stopped|exited|killed|not running)
+        \bno_kv_space\b|health ?check|(?:provider|server)-side (?:issue|error|problem)
+        engine ?(?:core)?(?: is)? ?dead|(?:loop|engine) has errored
+        did(?: not|n't) (?:provide|return|produce|generate)\b|empty(?: or \w+)? (?:<reply>|completion|output)|load-error
+        系统(?:繁忙|异常|错误)|服务.{0,6}(?:不可用|繁忙|维护|异常|错误)|负载.{0,6}饱和|内部错误|稍后.{0,2}试|无可用渠道
+        internal[_ ](?:server[_ ])?error(?!\.algo)|server[_ ]error|server had an error
         \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
-        temporar(?:y|ily)(?! failure in name)|try again later
-        model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
-        \bcrashed\b|is unable to process your request|failed to load<20>\bmodel\b
-        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b
-        model runner|runner process|engine (?:is )?dead
+        model\b<60>(?:is|still|currently) loading|model loading|loading model|technical (?:difficult|issue|problem)
+        modelnotready|modelstreamerror|\bcrashed\b
+        modeltimeout|is unable to process your request|failed to load<20>\bmodel\b
+        model runner|runner process
         failed_generation|tool_use_failed
         ^internal$""",
     ),
     ErrorPattern(
         "transport",
         "the line, not the provider",
-        r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
+        r"""<line>\W?<30><broken>|apiconnectionerror|connection ?error|max retries exceeded
+        <failed> (?:connect|reach|resolv|contact|communicat|establish|fetch(?!<60>\b[45]\d\d\b))\w*
+        check your(?: \w+)? (?:network|internet|connection|vpn|proxy|firewall)
+        no route to host|unreachable|unknownhost|hostname<12>not (?:be )?found|\boffline\b|abnormal closure
+        getaddrinfo|cancell?ederror|closedresource|^\W*(?:typeerror: )?load failed|service not known
+        nodename nor|\bdns\b|nxdomain|no such host|dial tcp
+        \b(?:ssl|tls)\b|sslerror|handshake|\bx509\b|self[- ]signed|\beof\b|\berrno\b|net::err
+        \beproto\b|self_signed|verify_leaf|_cert|tls_|\bepipe\b|first token
+        (?:read|write|connect|pool|protocol|encoding|connector\w*|\bos|clientos|payload|incompleteread)(?:error|timeout)\b
+        proxyerror|disconnected|hung up|\baborted\b|aborterror|(?:request|operation) (?:was )?(?:cancell?ed|interrupted)
+        \bstream\b<30>(?:interrupt|abort|terminat|\bcut\b|stall|timed|idle|incomplete|reset\b|truncat|without|before)
+        (?:invalid|malformed|unreadable|incomplete|truncated|corrupt\w*|unexpected end of)(?: \w+){0,2} <reply>
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
-        timed? ?out|deadline|context cancell?ed
+        timed? ?out|deadline|context cancell?ed|took too long|n't respond|not respond|no (?:data|response) received
         premature[ _]close|connection (?:was|is) (?:\w+ )?(?:closed|aborted)|forcibly closed|wsa(?:send|recv)\b
         stream has been cancell?ed|^terminated$
-        fetch failed|error (?:sending request|decoding response)
+        fetch failed|error (?:sending request|decoding response)|超时|连接.{0,4}(?:失败|中断)|网络.{0,4}(?:异常|错误)
         other side closed|und_err\w*|err_http2\w*|\bgoaway\b|connection (?:lost|dropped|terminated)
-        enotfound|eai_again|name resolution|certificate
+        enotfound|eai_again|name resolution|certificate|not connected|incompletemessage
         server disconnected|peer closed|\b(?:web)?socket\b<90>(?:closed|failed|connection limit)
-        incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)
-        unexpected end of (?:json|file|stream)|invalid json response|premature end""",
+        incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)|unexpected end of (?:json|file)""",
+    ),
+    ErrorPattern(
+        "rate_limit",
+        "a limit, without saying of what",
+        r"""\bquotas?\b|quotaexceeded|limits? (?:has been |have been |was |is )?(?:reached|exceeded|hit)|cool-?down
+        (?:reached|exceeded|hit|over)(?: \w+){1,4} limits?\b
+        sent too many|(?:try again|retry|wait)(?: in| after| for| at)? ~?\d""",
+        frozenset({400, 404, 413, 422, 500, 502, 503}),
     ),
     ErrorPattern(
         "server",
-        "a gateway names the provider; with 400 or 422 the words after it count",
-        "upstream|provider returned error",
-        frozenset({400, 422}),
+        "a gateway names the provider, or nothing is said but that it failed; a status that says more decides",
+        r"""upstream|provider returned error|internal ?(?:server)? ?(?:error|exception)(?!\.algo)|modelerror
+        something went wrong
+        (?:unexpected|unknown|internal) (?:error|response)|an error (?:has |was )?(?:occur|encount)(?!\w* \()
+        temporar(?:y|ily)(?! failure in name)|(?:please|to|and) (?:re)?try\b|try (?:again|later)\b
+        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request\b|\boutage\b
+        exit(?:ed)? (?:status|code|with)|signal: |segmentation|core dumped|nonetype|keyerror|indexerror
+        (?:execution|prediction|decode|inference|engine)\w* (?:failed|error)
+        fail\w* to (?:allocate|generate|process|complete|handle|run|execute|get (?:a )?response)|\btransient\b
+        (?:request|call|completion|generation|operation)s? failed|encountered an? (?:issue|error|exception|problem)""",
+        frozenset({400, 401, 403, 404, 422}),
     ),
     WRAPPER_ALONE,
     ErrorPattern(
-        "invalid_history",
-        "a place in the history is named, whatever is wrong with it",
-        r"""(?<![\w.])'?"?(?:messages|input|contents)(?:\.\d+|\[\d+\]|\.\[\d+\])""",
+        "billing",
+        "a word about money",
+        r"\b(?:budget|balance|funds|purchase|billing|payments?|invoices?|subscri\w+|credits|upgrade your plan)\b",
+        _DECISIVE_STATUSES,
+    ),
+    ErrorPattern(
+        "auth",
+        "a word about keys and rights, and nothing else",
+        r"\b(?:auth\w*|credentials?|api.?keys?|(?:log|sign)(?:ged)?[ -]?in|access|denied|expired|account|workspace)\b",
+        _DECISIVE_STATUSES,
+    ),
+    ErrorPattern(
+        "transport",
+        "a word about the line, and nothing else",
+        r"\b(?:connect\w*|network|socket|streams?|streaming|tls|proxy|hosts?|fetch\w*|closed)\b",
+        _DECISIVE_STATUSES,
+    ),
+    ErrorPattern(
+        "server",
+        "a word about a failure, and nothing else",
+        r"\b(?:fail(?:ed|ure|s)?|unable|could(?: not|n't)|cannot|sorry|oops|problem|trouble|try (?:again|\w+ing))\b",
+        _DECISIVE_STATUSES,
     ),
 )
 
@@ -227,11 +309,15 @@ STOP_KINDS: Final[Mapping[str, ErrorKind]] = MappingProxyType(
 """Stop reasons that report a failure. An answer that was merely cut or refused is not a failure."""
 
 _WORD_MARK: Final = re.compile(r"<(\w+)>")
+_ENDPOINT: Final = re.compile(
+    r"(?:https?|wss?)://[^\s\"'<>]{0,200}?/(?:v\d|api|\w+-api|openai)\b[^\s\"'<>,;]{0,200}(?<![:.)])"
+)
+"""The address of the request, in a client's words. A name in it ("gemini-pro-vision") says nothing about the fault."""
 
 
 def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None:
     """Return the first row, in the order of the table, that matches any of the lines."""
-    said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
+    said = [_ENDPOINT.sub("(endpoint)", line.replace("’", "'").replace("\\n", " ")) for line in lines]
     for row in ERROR_TABLE:
         if status not in row.excluded_statuses and any(map(compile_patterns(row.patterns).search, said)):
             return row
