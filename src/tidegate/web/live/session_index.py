@@ -134,7 +134,7 @@ class SessionIndex:
         self._own_place: dict[int, int] = {}
         self._measured: list[Measured] = []
         self._changed_seq = 0
-        """The last record that changed the view or what is sent with it. A note of a turn, for example, does not."""
+        """The last record other than a note that changed nothing of what is sent, such as the note of a turn."""
         self._categories = CategoryCounter()
         self._model_note = ""
         self._model = parse_model_note("")
@@ -158,9 +158,9 @@ class SessionIndex:
         before = self._view.tokens
         self.totals.feed(event)
         self.requests.feed(event)
-        state = self._describe_view()
+        state = self._describe_view() if isinstance(what, NoteAdded) else None
         self._fold(event, log)
-        if self._describe_view() != state:
+        if state is None or self._describe_view() != state:
             self._changed_seq = event.seq
         self._follow_said(event)
         self._follow_view()
