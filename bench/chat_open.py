@@ -158,6 +158,13 @@ def in_terminal(folder: Path) -> dict[str, float]:
 
 
 def child(folder: Path) -> int:
+    from contextlib import ExitStack
+
+    from tidegate.cli.chat import postpone_collection
+
+    loading = ExitStack()
+    postpone_collection(loading)  # as the command does
+
     from textual.geometry import Size
 
     import tidegate.tui.app as chat
@@ -209,6 +216,7 @@ def child(folder: Path) -> int:
 
     provider = ScriptedProvider("openai_chat", [], model="gpt-4o")
     app = Timed(data, opening, folder, provider_for=lambda _: provider)
+    loading.close()
     app.run(size=(80, 24))
     assert app.size == Size(80, 24)
     app.agent_thread.close()

@@ -17,6 +17,7 @@ from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, ste
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
+from tidegate.datafolder.session_names import read_session_title
 from tidegate.gateway.settings import Upstream
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
 
@@ -195,6 +196,30 @@ def test_side_requests_pass_through_and_are_not_logged(tmp_path: Path) -> None:
                 assert session_names(running) == ["opencode-s1"]
                 said = [text_of(e.message) for e in events_of(running, "opencode-s1") if isinstance(e, MessageAdded)]
         assert not any("title" in text for text in said)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("ids", "name"),
+    [
+        ({"session-id": "7", "thread-id": "7", "user-agent": "codex_exec/0.166.0"}, "codex-7"),
+        ({"session_id": "7", "user-agent": "codex_cli_rs/0.40.0"}, "codex-7"),
+        ({"x-session-id": "ses_7", "session-id": "ses_7", "originator": "opencode"}, "opencode-ses_7"),
+        ({"session_id": "7", "user-agent": "OpenAI/JS 6.26.0"}, "pi-7"),
+    ],
+)
+def test_a_session_is_named_for_its_client(ids: dict[str, str], name: str, tmp_path: Path) -> None:
+    """The ids that clients send with the Responses API are alike."""
+
+    async def run() -> None:
+        async with Fake("openai_responses", [step_answer(0)]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("openai_responses", running.url, http, ids)
+                client.say("<system-reminder>Be <b>brief</b>.</system-reminder>\n<env>Linux</env> Why is it slow?")
+                await client.turn("result")
+                assert session_names(running) == [name]
+                assert read_session_title(running.data, name) == "Why is it slow?"
 
     asyncio.run(run())
 

@@ -166,6 +166,11 @@ def test_a_running_tool_shows_its_time_and_how_to_cancel_it(tmp_path: Path) -> N
             await stage.press("escape")
             await stage.sees("Interrupted.")
             assert "sleep 600 · 12 s" not in stage.text()
+            await stage.say("Go on.")
+            await stage.sees("Done.")
+            assert "shell  sleep 600  interrupted" in stage.text()
+            assert "repaired  1 call had no result" in stage.text()
+            assert "compacted  repair" not in stage.text()
 
     played(play)
 

@@ -7,6 +7,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,6 +215,36 @@ def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
         status = await screen.ended()
         assert status == 130
         assert "\x1b" not in screen.text
+        assert "loading" not in screen.text
 
     server = desk.serve([shell, "It did.", Hang(ScriptedAnswer(text=LONG), 2048)], act)
     assert "it ran" in json.dumps(asked(server)[1]["messages"])
+
+
+def test_garbage_is_collected_again_once_the_chat_has_begun(tmp_path: Path) -> None:
+    """While the chat loads there is none. The input ends only after that: a chat that collects none would not end."""
+    code = """
+import gc, os, sys, threading, time
+reading, writing = os.pipe()
+os.dup2(reading, 0)
+
+def end_input():
+    while not (gc.get_freeze_count() and gc.isenabled()):
+        time.sleep(0.01)
+    os.close(writing)
+
+threading.Thread(target=end_input, daemon=True).start()
+from tidegate.cli.main import main
+sys.exit(main(["chat", "--plain", "--session", "s", "--data", "data"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Session s is kept." in done.stdout

@@ -135,6 +135,30 @@ def test_an_exchange_that_the_client_does_not_see_is_added_by_tidegate(tmp_path:
     asyncio.run(run())
 
 
+def test_every_turn_of_a_conversation_is_in_the_chart(tmp_path: Path) -> None:
+    """Each request is measured, also where the note of a turn is between the user's message and the answer."""
+
+    async def run() -> None:
+        async with (
+            Fake("openai_chat", [f"answer {number}" for number in range(4)]) as fake,
+            run_gateway(tmp_path, upstream_of(fake)) as running,
+            open_http() as http,
+        ):
+            client = ScriptedClient("openai_chat", running.url, http, {"x-tidegate-session": "s"})
+            for number in range(4):
+                client.say(f"question {number}")
+                await client.turn()
+            log = running.data.open_log("s")
+            index = read_index(log)
+            requests = index.requests.requests
+            assert len(requests) == 4
+            assert [measured.messages for each in requests if (measured := index.measured(each))] == [1, 3, 5, 7]
+            for each in requests:
+                assert sum(index.parts_of(each)) == index.total_of(each) > 0
+
+    asyncio.run(run())
+
+
 def test_an_index_read_in_pieces_is_the_same() -> None:
     for log in (branching_log()[0], lived().log):
         whole, pieces = read_index(log), read_index(log, 7)

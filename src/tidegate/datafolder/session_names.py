@@ -17,6 +17,9 @@ _LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
 """No vowels, so that no words arise, and no letter that looks like a digit."""
 _MAX_TITLE_CHARS: Final = 120
 _MAX_READ_CHARS: Final = 4_000
+_MAX_BLOCK_CHARS: Final = 200_000
+_CLIENT_BLOCKS: Final = re.compile(r"(?:\s*<([A-Za-z][\w-]*)>.*?</\1>)+", re.DOTALL)
+"""Blocks such as <system-reminder>, which clients put in front of the words of their user."""
 _MAX_SCANNED_EVENTS: Final = 12
 """Events at the beginning of a log that are searched for its first message."""
 
@@ -31,12 +34,20 @@ def make_session_name(like: str) -> str:
 def read_session_title(contents: FolderContents, name: str) -> str:
     """Return the first request of a session in one line, without secrets; "" if it has none. An unreadable log returns
     its error."""
+    first = ""
     try:
         for event in islice(contents.open_log(name).read(), _MAX_SCANNED_EVENTS):
             if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
-                # Masked before it is cut: a part of a key would not be recognized.
-                text = contents.mask(clean_text(text_of(event.payload.message)[:_MAX_READ_CHARS]))
-                return " ".join(text.split())[:_MAX_TITLE_CHARS]
+                text = text_of(event.payload.message)[:_MAX_BLOCK_CHARS]
+                blocks = _CLIENT_BLOCKS.match(text)
+                if own := text[blocks.end() :].strip() if blocks else text:
+                    return _make_title(contents, own)
+                first = first or _make_title(contents, text)
     except TidegateError as bad:
         return str(bad)
-    return ""
+    return first
+
+
+def _make_title(contents: FolderContents, text: str) -> str:
+    # Masked before it is cut: a part of a key would not be recognized.
+    return " ".join(contents.mask(clean_text(text[:_MAX_READ_CHARS])).split())[:_MAX_TITLE_CHARS]

@@ -123,11 +123,13 @@ def _read_own_ids(headers: Mapping[str, str]) -> _OwnIds:
 
     if main := read("x-claude-code-session-id"):
         return _OwnIds("claude", main, read("x-claude-code-agent-id"), read("x-claude-code-parent-agent-id"))
-    if main := read("session-id", "session_id"):
-        thread = read("thread-id", "conversation_id")
-        return _OwnIds("codex", main, thread if thread != main else "")
-    main = read("x-session-id")
-    return _OwnIds("opencode", main) if main else _OwnIds()
+    if main := read("x-session-id"):
+        return _OwnIds("opencode", main)  # with the Responses API it also sends the headers of Codex
+    thread = read("thread-id", "conversation_id")
+    if not thread and (main := read("session_id")) and not headers.get("user-agent", "").startswith("codex"):
+        return _OwnIds("pi", main)
+    main = read("session-id", "session_id")
+    return _OwnIds("codex", main, thread if thread != main else "") if main else _OwnIds()
 
 
 def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:

@@ -35,12 +35,19 @@ class LossTally(NamedTuple):
     shortened: int = 0
 
     def __str__(self) -> str:
-        facts = (
-            f"of {format_count(self.checked, 'fact')}, {self.present:,} are still in the view,"
-            f" {self.recoverable:,} can be recalled,"
-            f" the ledger keeps {self.kept:,} and leaves out {self.left_out:,}"
+        places = (
+            (self.present, "still in the view"),
+            (self.kept, "in the ledger"),
+            (self.recoverable, "within reach of recall"),
+            (self.left_out, "only in the log"),
         )
-        return f"{facts}; {self.shortened:,} shortened messages name their id" if self.shortened else facts
+        found = [f"{count:,} {'is' if count == 1 else 'are'} {place}" for count, place in places if count]
+        text = ", ".join([f"of {format_count(self.checked, 'fact')}", *found]) if found else "no facts are missing"
+        return (
+            f"{text}; {format_count(self.shortened, 'message')} shortened, with the id for recall"
+            if self.shortened
+            else text
+        )
 
 
 def readable_text_of(message: Message) -> str:

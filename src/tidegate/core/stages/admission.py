@@ -10,6 +10,7 @@ from tidegate.core.messages import Image, Part, Result, Text, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, make_spill
 from tidegate.core.text.clip import ClipMode, ClippedText, clip_bytes, clip_chars, clip_lines, clip_tokens
 from tidegate.core.text.json_shrink import cut_json_array
+from tidegate.core.text.plural import format_count
 from tidegate.core.turns import tool_names_by_call
 from tidegate.core.view import Item, View
 
@@ -66,7 +67,9 @@ def cap_result(
         parts = _limit_result(item, result, limits, budget, tool, json_arrays)
         if parts is not None:
             edits.append(Replace(item.message.id, (Result(result.call_id, parts, result.error),)))
-    return Outcome(tuple(edits), why=f"{len(edits)} new results over the limit") if edits else NO_OUTCOME
+    return (
+        Outcome(tuple(edits), why=f"{format_count(len(edits), 'new result')} over the limit") if edits else NO_OUTCOME
+    )
 
 
 def _limit_result(
@@ -167,7 +170,11 @@ def spill_result(
         parts: tuple[Text, ...] = (Text(preview), Text(notice)) if preview else (Text(notice),)
         edits.append(Replace(item.message.id, _result(result, parts)))
         effects.append(effect)
-    return Outcome(tuple(edits), effects=tuple(effects), why=f"{len(edits)} results too large") if edits else NO_OUTCOME
+    return (
+        Outcome(tuple(edits), effects=tuple(effects), why=f"{format_count(len(edits), 'result')} too large")
+        if edits
+        else NO_OUTCOME
+    )
 
 
 def _is_too_large(text: str, tokens: int, chars: int, budget: Budget) -> bool:

@@ -73,7 +73,7 @@ def guard_history(
         _clip_request(draft, request, max(target - rest - count_recall_note(budget), target // 2), budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
-    why = f"{view.tokens:,} tokens of history, {target:,} fit"
+    why = f"the history has {view.tokens:,} tokens, and {target:,} fit"
     notes = _describe_dropped(draft, units, target - draft.tokens - count_recall_note(budget), budget)
     edits = add_recall_note(
         view, (*draft.edits(), *notes), budget, target - draft.tokens - sum(n.tokens for n in notes)

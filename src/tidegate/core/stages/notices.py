@@ -11,6 +11,7 @@ from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_reque
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
 from tidegate.core.text.clip import clip_tokens
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.tool_calls import find_file_names
 from tidegate.core.turns import Group, tool_names_by_call
 from tidegate.core.view import View
@@ -135,4 +136,8 @@ def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
     if not found:
         return NO_OUTCOME
     text = HINT_PREFIX + "; ".join(list(found.values())[:most]) + "]"
-    return Outcome((Insert(user_message(text, NOTE), asked.id),), why=f"{len(found)} files named that left", grows=True)
+    return Outcome(
+        (Insert(user_message(text, NOTE), asked.id),),
+        why=f"the request names {format_count(len(found), 'file')} that left the view",
+        grows=True,
+    )

@@ -8,6 +8,7 @@ drops a result without a call from the view (the log keeps it). A complete histo
 from tidegate.core.edits import Drop, Edit, Insert
 from tidegate.core.messages import INTERRUPTED, Message, Result, Text
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.text.plural import format_count
 from tidegate.core.turns import split_groups
 from tidegate.core.view import View
 
@@ -27,4 +28,6 @@ def repair_view(view: View) -> Outcome:
             edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after_id=last_ids[caller]))
     if not edits:
         return NO_OUTCOME
-    return Outcome(tuple(edits), why=f"{open_calls} calls had no result, {len(view.orphans)} results had no call")
+    calls = f"{format_count(open_calls, 'call')} had no result" if open_calls else ""
+    results = f"{format_count(len(view.orphans), 'result')} had no call" if view.orphans else ""
+    return Outcome(tuple(edits), why=" and ".join(filter(None, (calls, results))))

@@ -21,6 +21,7 @@ from tidegate.core.messages import (
 from tidegate.core.outcome import NO_OUTCOME, Outcome, SummaryRequest
 from tidegate.core.stages.guard import make_cleared_stub
 from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.text.plural import format_count
 from tidegate.core.turns import Group, split_groups, split_turns, tool_names_by_call
 from tidegate.core.view import Item, View
 
@@ -47,7 +48,7 @@ def clear_results(
             parts = (Result(result.call_id, (Text(placeholder),), result.error),)
         if budget.count(Message("tool", parts)) < item.tokens:
             edits.append(Replace(item.message.id, parts))
-    return Outcome(tuple(edits), why=f"{len(edits)} old results cleared") if edits else NO_OUTCOME
+    return Outcome(tuple(edits), why=f"{format_count(len(edits), 'old result')} cleared") if edits else NO_OUTCOME
 
 
 def cap_results(
@@ -67,7 +68,11 @@ def cap_results(
         cut = clip_chars(text, chars, mode="head_tail", notice=notice).text
         images = tuple(part for part in result.parts if isinstance(part, Image))
         edits.append(Replace(item.message.id, (Result(result.call_id, (Text(cut), *images), result.error),)))
-    return Outcome(tuple(edits), why=f"{len(edits)} results over {chars:,} characters") if edits else NO_OUTCOME
+    return (
+        Outcome(tuple(edits), why=f"{format_count(len(edits), 'result')} over {chars:,} characters")
+        if edits
+        else NO_OUTCOME
+    )
 
 
 def _current(view: View) -> frozenset[str]:
@@ -96,7 +101,11 @@ def cap_texts(
         parts = tuple(_cap_part(part, chars, tokens, budget) for part in message.parts)
         if parts != message.parts:
             edits.append(Replace(message.id, parts))
-    return Outcome(tuple(edits), why=f"{len(edits)} oversized messages cut") if edits else NO_OUTCOME
+    return (
+        Outcome(tuple(edits), why=f"{format_count(len(edits), 'message')} too long for the view")
+        if edits
+        else NO_OUTCOME
+    )
 
 
 def _cap_part(part: Part, chars: int, tokens: int, budget: Budget) -> Part:
@@ -143,7 +152,7 @@ def archive_results(
                 requests.append(_tool_request(group, item, input_chars, output_chars))
             else:
                 edits.append(_tool_summary(group, item, heuristic_chars))
-    return Outcome(tuple(edits), tuple(requests), why=f"{view.tool_result_count} visible results, cutoff {cutoff}")
+    return Outcome(tuple(edits), tuple(requests), why=_describe_surplus(view, cutoff))
 
 
 def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
@@ -202,4 +211,8 @@ def digest_results(
             said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
             lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
     edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
-    return Outcome(tuple(edits), why=f"{view.tool_result_count} visible results, cutoff {cutoff}")
+    return Outcome(tuple(edits), why=_describe_surplus(view, cutoff))
+
+
+def _describe_surplus(view: View, cutoff: int) -> str:
+    return f"the view has {format_count(view.tool_result_count, 'tool result')}; the limit is {cutoff:,}"

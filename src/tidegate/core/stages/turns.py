@@ -8,6 +8,7 @@ from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
+from tidegate.core.text.plural import format_count
 from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import Item, View
 
@@ -52,7 +53,9 @@ def drop_turns(
         return NO_OUTCOME
     items = tuple(item for turn in gone for item in turn.items)
     effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
-    return Outcome((Drop(collect_ids(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
+    return Outcome(
+        (Drop(collect_ids(gone)),), effects=effects, why=f"the oldest {len(gone)} of {format_count(len(turns), 'turn')}"
+    )
 
 
 def _fits(history: int, tokens: int, budget: Budget) -> bool:
@@ -83,8 +86,12 @@ def text_only_turns(
     edits: list[Edit] = [Drop(collect_ids(gone))] if gone else []
     for turn in kept if current else kept[:-1]:
         edits.extend(_text_only(turn, turn is turns[-1], running))
-    leave = f"{len(gone)} turns leave, " if gone else ""
-    return Outcome(tuple(edits), why=f"{leave}{len(kept)} turns to request and reply") if edits else NO_OUTCOME
+    leave = f"{format_count(len(gone), 'old turn')} out of the view; " if gone else ""
+    return (
+        Outcome(tuple(edits), why=f"{leave}{format_count(len(kept), 'turn')} cut to request and reply")
+        if edits
+        else NO_OUTCOME
+    )
 
 
 def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
@@ -157,7 +164,9 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
     if note:
         edits.append(Insert(user_message(note, NOTE), gone[-1].last_id))
     edits.extend(make_reminder_edits(view, budget, gone, reminder))
-    return Outcome(tuple(edits), why=f"{sum(len(group.items) for group in gone)} old messages leave")
+    return Outcome(
+        tuple(edits), why=f"{format_count(sum(len(group.items) for group in gone), 'old message')} out of the view"
+    )
 
 
 def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:

@@ -7,6 +7,8 @@ the view is full again.
 
 from typing import Final, NamedTuple
 
+from tidegate.core.text.plural import format_count
+
 
 class CachePrices(NamedTuple):
     """Prices of a cached token (`read`) and of one that is written to the cache. `lifetime` is in seconds.
@@ -61,6 +63,6 @@ class SweepCost(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"down to {self.level:,} tokens; {self.rewritten:,} tokens are written to the cache again, for about"
-            f" {self.calls:,.0f} calls until {self.full:,} are reached; {self.prices}"
+            f"down to {self.level:,} tokens, of which {self.rewritten:,} are written to the cache again;"
+            f" {self.full:,} are reached after about {format_count(round(self.calls), 'call')}; {self.prices}"
         )

@@ -192,7 +192,7 @@ class BlockRenderer:
         if block.kind == "thinking":
             return "thought", self._clip_start(block.text), ""
         if block.kind == "edit":
-            return "compacted", line(block.title), ""
+            return block.label, line(block.title), ""
         if block.kind == "attached":
             return "attached", line(block.title), ""
         if block.kind == "result":

@@ -12,7 +12,7 @@ import msgspec
 
 from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
+from tidegate.core.messages import INTERRUPTED, MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
 from tidegate.session.denials import parse_denial
 
 BlockKind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
@@ -29,7 +29,7 @@ _NOTE_TEXTS = {
 
 class TranscriptBlock(msgspec.Struct):
     """`key` is unique in the session. `result` is None while a call has no result. `denied_by` says who or what denied
-    a call; a note with it and a `call_id` belongs to the card of that call."""
+    a call; a note with it and a `call_id` belongs to the card of that call. `label` is the name of an edit's card."""
 
     key: str
     kind: BlockKind
@@ -39,6 +39,8 @@ class TranscriptBlock(msgspec.Struct):
     is_error: bool = False
     call_id: str = ""
     denied_by: str = ""
+    is_interrupted: bool = False
+    label: str = ""
 
     @property
     def belongs_to_call(self) -> bool:
@@ -48,14 +50,16 @@ class TranscriptBlock(msgspec.Struct):
     def merge(self, other: "TranscriptBlock") -> None:
         """Take over the result of this call, or its denial."""
         if other.kind == "result":
-            self.result, self.is_error = other.result, other.is_error
+            self.result, self.is_error, self.is_interrupted = other.result, other.is_error, other.is_interrupted
         else:
             self.denied_by = other.denied_by
 
     @property
     def failure(self) -> str:
         """Why a call has no proper result, in a few words; empty if it has one or none yet."""
-        return f"denied by {self.denied_by}" if self.denied_by else "failed" if self.is_error else ""
+        if self.denied_by:
+            return f"denied by {self.denied_by}"
+        return "interrupted" if self.is_interrupted else "failed" if self.is_error else ""
 
     @property
     def is_card(self) -> bool:
@@ -67,7 +71,7 @@ def build_blocks(event: Event) -> list[TranscriptBlock]:
     if isinstance(payload, MessageAdded):
         return _message_blocks(payload.message, event.seq)
     if isinstance(payload, ViewEdited):
-        return [_edit_block(payload, event.seq)]
+        return _edit_blocks(payload, event.seq)
     if isinstance(payload, NoteAdded):
         return _note_blocks(payload, event.seq)
     return []
@@ -101,7 +105,14 @@ def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | N
             return TranscriptBlock(key, "attached", "", f"{media}{size}")
         case Result(call_id=ident, error=error):
             return TranscriptBlock(
-                key, "result", "", "result", result=_result_text(part), is_error=error, call_id=ident
+                key,
+                "result",
+                "",
+                "result",
+                result=_result_text(part),
+                is_error=error,
+                call_id=ident,
+                is_interrupted=message.kind == INTERRUPTED,
             )
     return None
 
@@ -128,7 +139,21 @@ def _result_text(result: Result) -> str:
     return "\n".join(part.text if isinstance(part, Text) else f"[{part.media}]" for part in result.parts)
 
 
-def _edit_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
+def _edit_blocks(edited: ViewEdited, seq: int) -> list[TranscriptBlock]:
+    """Return the card of an edit, or for a repair also the results that it put in, which belong to their calls."""
+    if edited.stage != "repair":
+        return [_compaction_block(edited, seq)]
+    added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
+    results = [
+        block
+        for place, message in enumerate(added)
+        for index, part in enumerate(message.parts)
+        if (block := _part_block(part, message, f"e{seq}.{place}.{index}")) is not None
+    ]
+    return [*results, TranscriptBlock(f"e{seq}", "edit", f"why: {edited.why}", edited.why, label="repaired")]
+
+
+def _compaction_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
     gone = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
     added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
     shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
@@ -140,7 +165,7 @@ def _edit_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
     lines += [part.text for message in added for part in message.parts if isinstance(part, Text)]
     name = edited.rule or edited.stage
     title = f"{name}  {edited.tokens_before:,} → {edited.tokens_after:,} tokens"
-    return TranscriptBlock(f"e{seq}", "edit", "\n".join(lines), title)
+    return TranscriptBlock(f"e{seq}", "edit", "\n".join(lines), title, label="compacted")
 
 
 def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:

@@ -32,5 +32,5 @@ def _format_block(block: TranscriptBlock, sanitizer: TextSanitizer) -> list[str]
         failure = f" ({sanitizer.sanitize_line(block.failure)[:80]})" if block.failure else ""
         return [f"* {sanitizer.sanitize_line(f'{block.title} {find_call_subject(block.text)[:4000]}')[:120]}{failure}"]
     if block.kind == "edit":
-        return [f"* compacted: {sanitizer.sanitize_line(block.title)[:120]}"]
+        return [f"* {block.label}: {sanitizer.sanitize_line(block.title)[:120]}"]
     return []

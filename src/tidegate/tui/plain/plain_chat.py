@@ -315,7 +315,7 @@ class PlainChat:
     def _print_logged(self, event: Event) -> None:
         for block in build_blocks(event):
             if block.kind == "edit":
-                self._output.write_notice(f"compacted: {block.title}")
+                self._output.write_notice(f"{block.label}: {block.title}")
             elif block.kind == "note" and not block.denied_by:
                 self._output.write_notice(block.text)
 

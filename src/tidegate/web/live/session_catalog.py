@@ -38,6 +38,7 @@ _CLIENTS: Final = (
     ("claude-", "Claude Code"),
     ("codex-", "Codex"),
     ("opencode-", "OpenCode"),
+    ("pi-", "pi"),
     ("auto-", "unnamed client"),
 )
 

@@ -10,7 +10,7 @@ beginning of one of these lists, and takes two numbers.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Literal, NamedTuple
@@ -70,8 +70,10 @@ class ReferenceLists:
 
 
 class Measured(NamedTuple):
-    """What was in the view when a request was made."""
+    """What was in the view when a request was made: from record `first`, which changed it, to record `last`."""
 
+    first: int
+    last: int
     counts: list[int]
     tokens: int
     messages: int
@@ -130,7 +132,9 @@ class SessionIndex:
         self._fixed: list[tuple[int, int, int]] = [(0, 0, 0)]
         self._own: list[Message] = []
         self._own_place: dict[int, int] = {}
-        self._measured: dict[int, Measured] = {}
+        self._measured: list[Measured] = []
+        self._changed_seq = 0
+        """The last record other than a note that changed nothing of what is sent, such as the note of a turn."""
         self._categories = CategoryCounter()
         self._model_note = ""
         self._model = parse_model_note("")
@@ -154,7 +158,10 @@ class SessionIndex:
         before = self._view.tokens
         self.totals.feed(event)
         self.requests.feed(event)
+        state = self._describe_view() if isinstance(what, NoteAdded) else None
         self._fold(event, log)
+        if state is None or self._describe_view() != state:
+            self._changed_seq = event.seq
         self._follow_said(event)
         self._follow_view()
         if isinstance(what, ViewEdited):
@@ -215,15 +222,23 @@ class SessionIndex:
             place = self._own_place[id(message)] = len(self._own)
         return -place
 
+    def _describe_view(self) -> tuple[object, ...]:
+        view = self._view
+        return len(view.items), view.tokens, view.prefix_seq, view.fixed_tokens, view.model_note
+
     def _measure(self, head: int) -> None:
         view = self._view
-        self._measured[head] = Measured(
-            self._categories.count_view(view),
-            view.fixed_tokens + REQUEST_OVERHEAD + view.tokens,
-            view.message_count,
-            self._model.model,
-            self._model.wire,
-            self._window,
+        self._measured.append(
+            Measured(
+                self._changed_seq,
+                head,
+                self._categories.count_view(view),
+                view.fixed_tokens + REQUEST_OVERHEAD + view.tokens,
+                view.message_count,
+                self._model.model,
+                self._model.wire,
+                self._window,
+            )
         )
 
     def _add_change(self, event: Event, edit: ViewEdited) -> None:
@@ -251,7 +266,9 @@ class SessionIndex:
 
     def measured(self, request: RequestRecord) -> Measured | None:
         """What was in the view for a request; None if the log does not say it."""
-        return self._measured.get(request.head)
+        place = bisect_left(self._measured, request.head, key=lambda each: each.last)
+        found = self._measured[place] if place < len(self._measured) else None
+        return found if found is not None and found.first <= request.head else None
 
     def total_of(self, request: RequestRecord) -> int:
         """The size of a request: as reported, else by our count."""
