@@ -188,9 +188,18 @@ def measure_adapter(name: str, steps: int, window: int) -> Figures:
 # --- tidegate.managed -----------------------------------------------------------------------------------------------
 
 
+def make_call(number: int) -> dict[str, Any]:
+    function = {"name": "read", "arguments": f'{{"number":{number}}}'}
+    called = {"id": f"c{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [called]}
+
+
 @contextmanager
 def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[int]]]:
-    """A client, the same client managed, and the numbers of messages in the requests that were sent."""
+    """A client, the same client managed, and the numbers of messages in the requests that were sent.
+
+    The provider answers with the call that follows in the list, as a model does.
+    """
     import httpx
     import msgspec
     import openai
@@ -198,20 +207,13 @@ def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[int]
     import tidegate
 
     sent: list[int] = []
-    message = {"role": "assistant", "content": "Go on."}
-    answer = msgspec.json.encode(
-        {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "gpt-4o",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        }
-    )
 
     def respond(request: httpx.Request) -> httpx.Response:
-        sent.append(request.content.count(b'"role":'))
-        return httpx.Response(200, content=answer, headers={"content-type": "application/json"})
+        body = msgspec.json.decode(request.content)
+        sent.append(len(body["messages"]))
+        choice = {"index": 0, "message": make_call(int(body["user"])), "finish_reason": "tool_calls"}
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": [choice]}
+        return httpx.Response(200, json=answer)
 
     with httpx.Client(transport=httpx.MockTransport(respond)) as http:
         plain = openai.OpenAI(api_key="none", base_url="http://provider/v1", http_client=http)
@@ -219,26 +221,29 @@ def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[int]
 
 
 def measure_managed(steps: int, window: int) -> Figures:
-    """The difference between a managed call and the same call without tidegate, measured one after the other."""
+    """The difference between a managed call and the same call without tidegate, one after the other."""
     messages: list[Any] = [{"role": "user", "content": "Read all pages."}]
     times: list[float] = []
 
-    def call(client: Any) -> float:
-        return time_call(lambda given: client.chat.completions.create(model="gpt-4o", messages=given) and 0, messages)[
-            0
-        ]
-
     with tempfile.TemporaryDirectory() as folder, open_clients(folder, window) as (plain, managed, sent):
+
+        def call(client: Any, number: int) -> float:
+            def create(given: list[Any]) -> int:
+                body = {"model": "gpt-4o", "messages": given, "user": str(number)}
+                client.post("/chat/completions", body=body, cast_to=object)  # what `create` does after its own checks
+                return sent[-1]
+
+            return time_call(create, messages)[0]
+
         for number in range(steps):
-            function = {"name": "read", "arguments": f'{{"number":{number}}}'}
-            called = {"id": f"c{number}", "type": "function", "function": function}
             text = f"Page {number}: " + "all is well. " * 15
-            messages.append({"role": "assistant", "content": None, "tool_calls": [called]})
+            messages.append(make_call(number))
             messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
             if number >= steps - MEASURED or number % 50 == 0:
-                times.append(call(managed) - call(plain))
+                unmanaged = call(plain, number + 1)
+                times.append(call(managed, number + 1) - unmanaged)
         managed.close()
-    return Figures(2 * steps + 1, sent[-2], statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
+    return Figures(2 * steps + 1, sent[-1], statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
 
 
 def main() -> int:
@@ -249,7 +254,7 @@ def main() -> int:
     print(f"{name}: CPU time of a call in ms")
     print("history  sent  median  largest")
     rows = []
-    for steps, window in ((150, ALL_VISIBLE), (500, BOUNDED), (2_000, BOUNDED), (8_000, BOUNDED)):
+    for steps, window in ((150, ALL_VISIBLE), (500, BOUNDED), (2_000, BOUNDED), (4_000, BOUNDED)):
         row = measure_managed(steps, window) if name == "managed" else measure_adapter(name, steps, window)
         print(f"{row.history:7,}  {row.sent:4}  {row.median:6.2f}  {row.largest:7.2f}", flush=True)
         rows.append(row)

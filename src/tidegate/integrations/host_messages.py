@@ -173,14 +173,19 @@ def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> tuple[list[_Group], 
     kept: list[int] = []
     last, missing = -1, 0  # the number of the last object, and how many of its pieces did not come yet
     for shown in listed:
-        item = shown.item
+        state, item, _, signed = shown
         if item is None:
             groups.append([shown])
             kept.append(-2)
             last = -1
             continue
-        _, pieces, number, has_signed_data = item.host
-        is_kept = shown.state == "kept" and (shown.signed or not has_signed_data)
+        _, pieces, number, has_signed_data = item[0]
+        is_kept = state == "kept" and (signed or not has_signed_data)
+        if is_kept and pieces == 1:  # most are, so this is done first
+            groups.append([shown])
+            kept.append(number)
+            last = -1
+            continue
         if number == last:
             groups[-1].append(shown)
             missing -= 1

@@ -3,7 +3,7 @@
 The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +21,7 @@ from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking,
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
@@ -183,15 +184,21 @@ def _count_longer_names(name: str, text: bytes) -> int:
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:
-    model = client.host.model
-    known = Counter(fault.rule for fault in find_request_faults(client.dialect, client.text, model))
-    faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+    faults = _find_new_faults(client, text)
     if any("must start with a thinking block" in fault.text for fault in faults):
         text = leave_out_thinking(text)
-        faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+        faults = _find_new_faults(client, text)
     if faults:
         raise BadRequest(
             f"The edited request broke a rule of {client.dialect}: {faults[0].rule} at {faults[0].where}",
             "The client's own request was sent. This is a defect of tidegate; please report it.",
         )
     return text
+
+
+def _find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
+    """The faults of an edited request whose rules the client's own, which is much longer, does not break."""
+    model = client.host.model
+    faults = find_request_faults(client.dialect, text, model)
+    known = {fault.rule for fault in find_request_faults(client.dialect, client.text, model)} if faults else set()
+    return [fault for fault in faults if fault.rule not in known]
