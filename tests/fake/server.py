@@ -111,7 +111,8 @@ class Fake:
     """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
     refusing what does not fit, take half a window of it and say nothing. `bound`: one conversation is held, and signed
     thinking of Anthropic's is taken back only behind what it was made from. `loaded` are the windows of the models that
-    it says it has loaded. `hung_up` counts clients that left early.
+    it says it has loaded. Without `alternate`, one side may speak twice in a row. `hung_up` counts clients that left
+    early.
     """
 
     def __init__(
@@ -124,8 +125,10 @@ class Fake:
         bound: bool = False,
         usage: Callable[[Usage], Usage] = lambda usage: usage,
         loaded: Mapping[str, int] | None = None,
+        alternate: bool = True,
     ) -> None:
         self.wire = wire
+        self._alternate = alternate
         self.window = window
         self.seen: list[Seen] = []
         self.refused: list[str] = []
@@ -242,7 +245,7 @@ class Fake:
             body = seen.body
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
-        faults = _faults(wire, seen.model, body)
+        faults = _faults(wire, seen.model, body, self._alternate)
         flat = FlatRequest(body) if self._bound and not faults else None
         if flat is not None and self._before is not None:
             faults += [fault.text for fault in check_thinking_bindings(self._before, flat)]
@@ -276,10 +279,12 @@ class Fake:
         return path == ends.get(self.wire, "/v1/chat/completions")
 
 
-def _faults(wire: str, model: str, body: Json) -> list[str]:
+def _faults(wire: str, model: str, body: Json, alternate: bool) -> list[str]:
     dialect = DIALECTS[wire]
+    profile = dialect.profile_for_model(model)
+    profile = profile if alternate else msgspec.structs.replace(profile, alternate=False)
     head = {key: value for key, value in body.items() if key not in (dialect.messages_key, "stream", "stream_options")}
-    check = dialect.create_validator(head, dialect.profile_for_model(model))
+    check = dialect.create_validator(head, profile)
     listed = body.get(dialect.messages_key)
     if not isinstance(listed, list):
         return [f"{dialect.messages_key}: Input should be a valid list"]

@@ -49,9 +49,12 @@ class LongTask:
 
 
 @contextmanager
-def run_provider(wire: str, script: Script, window: int | None = None) -> Iterator[Fake]:
-    """Serve on loopback. Every request that breaks a rule of the provider or its window is in `refused`."""
-    fake = Fake(wire, script, window=window)
+def run_provider(wire: str, script: Script, window: int | None = None, *, alternate: bool = True) -> Iterator[Fake]:
+    """Serve on loopback. Every request that breaks a rule of the provider or its window is in `refused`.
+
+    `alternate`: the two sides must take turns.
+    """
+    fake = Fake(wire, script, window=window, alternate=alternate)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

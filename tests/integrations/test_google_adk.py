@@ -146,6 +146,62 @@ def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None
     tidegate.threads.close()
 
 
+class TransferredTask:
+    """The leader transfers to the reader, which reads the pages and transfers back."""
+
+    def __init__(self, pages: int) -> None:
+        self._task = LongTask(pages, parallel=2)
+        self._transfers = {"reader": 800, "boss": 801}
+
+    def __call__(self, body: dict[str, Any]) -> Any:
+        is_reader = "You read." in str(body["systemInstruction"])
+        number = self._transfers.get("boss" if is_reader else "reader")
+        if is_reader and self._task.left:
+            return self._task(body)
+        if number is None:
+            return FINAL_ANSWER
+        name = "boss" if is_reader else "reader"
+        del self._transfers[name]
+        call = Call(f"t{number}", "transfer_to_agent", f'{{"agent_name":"{name}"}}')
+        return ScriptedAnswer(calls=(call,), number=number)
+
+
+def run_transfers(fake: Fake, plugins: list[Any]) -> Any:
+    reader = LlmAgent(name="reader", model=make_model(fake), tools=[read], instruction="You read.")
+    boss = LlmAgent(name="boss", model=make_model(fake), sub_agents=[reader], instruction="You lead.")
+    return asyncio.run(run(boss, plugins, "main"))
+
+
+def test_an_agent_to_which_another_transfers_has_a_session_of_its_own(tmp_path: Path) -> None:
+    """ADK itself sends several messages of the user in a row: those of another agent are told as such."""
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    with run_provider("gemini", TransferredTask(40), WINDOW, alternate=False) as fake:
+        texts, events = run_transfers(fake, [tidegate])
+        assert fake.refused == []
+        assert len(fake.seen) == 1 + 21 + 1, "the leader; 20 steps of the reader and its way back; the leader"
+    assert texts[-1] == FINAL_ANSWER
+    assert [page for page in results_of(events) if page] == [read_page(number) for number in range(40)]
+    assert {info.name for info in tidegate.threads.data.store.sessions()} == {"main", "main.reader"}
+    for name in ("main", "main.reader"):  # ADK tells the leader what the reader read
+        assert "K0003" in tidegate.threads.recall(name, "K0003")
+        log = tidegate.session(name).log.read()
+        assert not [event for event in log if isinstance(event.payload, BranchStarted)]
+    assert len(usage_reports(tidegate, "main")) == 2
+    assert len(usage_reports(tidegate, "main.reader")) == 21
+    tidegate.threads.close()
+
+
+def test_without_pressure_transfers_send_the_same_requests(tmp_path: Path) -> None:
+    bodies = []
+    for plugins in ([], [TidegatePlugin(tmp_path)]):
+        with run_provider("gemini", TransferredTask(4), alternate=False) as fake:
+            run_transfers(fake, plugins)
+            assert fake.refused == []
+            bodies.append([seen.body for seen in fake.seen])
+    assert bodies[0] == bodies[1]
+    assert len(bodies[0]) == 1 + 3 + 1
+
+
 def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
     tidegate = TidegatePlugin(tmp_path, window=WINDOW)
     task, asked = LongTask(40, parallel=2), [True]

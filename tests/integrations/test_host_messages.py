@@ -25,7 +25,6 @@ class TurnFormat:
     """Messages of an imaginary framework: a role and a list of parts; results of one step are in one message."""
 
     results_are_user = False
-    compares_values = False
 
     def __init__(self) -> None:
         self.reads = 0
@@ -50,7 +49,7 @@ def turn(role: str, *parts: Part) -> Turn:
 
 
 def request_of(*shown: Shown[Any]) -> FollowedRequest[Any]:
-    return FollowedRequest([], list(shown), 0, "", (0, 0), False, 0, 0)
+    return FollowedRequest([], 0, list(shown), 0, "", (0, 0), False, 0, 0)
 
 
 def show(hosts: Sequence[Turn], *places: Any) -> list[Turn]:
@@ -182,11 +181,8 @@ def test_objects_are_read_once() -> None:
     assert form.reads < 12, "what is new, and the last few of those that are known"
 
 
-def test_equal_copies_are_not_read_again_where_the_framework_copies() -> None:
-    class CopiedTurns(TurnFormat):
-        compares_values = True
-
-    form = CopiedTurns()
+def test_equal_copies_are_not_read_again() -> None:
+    form = TurnFormat()
     reader = HostReader(form)
     hosts = [turn("user", Text(str(number))) for number in range(50)]
     reader.read(hosts)
@@ -196,6 +192,54 @@ def test_equal_copies_are_not_read_again_where_the_framework_copies() -> None:
     items = reader.read(copies)
     assert form.reads < 40, "those from the rewritten one on"
     assert [item.message.parts[0] for item in items] == [host["parts"][0] for host in copies]
+
+
+def test_copies_are_compared_by_identity_with_the_next_call() -> None:
+    class CountedTurn(dict[str, Any]):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            CountedTurn.compared += 1
+            return super().__eq__(other)
+
+        __hash__ = None
+
+    form = TurnFormat()
+    reader = HostReader(form)
+    reader.read([CountedTurn(turn("user", Text(str(number)))) for number in range(50)])
+    loaded = [CountedTurn(turn("user", Text(str(number)))) for number in range(50)]
+    reader.read(loaded)
+    assert CountedTurn.compared == 50
+    reader.read([*loaded, HELLO])
+    assert CountedTurn.compared == 50
+
+
+def test_objects_that_cannot_be_compared_are_read_again() -> None:
+    class Array:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("The truth value of an array is ambiguous.")
+
+        def __hash__(self) -> int:
+            return 0
+
+    form = TurnFormat()
+    reader = HostReader(form)
+    for _ in range(2):
+        form.reads = 0
+        hosts = [turn("user", Text(str(number))) | {"artifact": Array()} for number in range(50)]
+        assert len(reader.read(hosts)) == 50
+        assert form.reads >= 50
+
+
+def test_a_request_does_not_copy_the_history_and_keeps_its_own_size(tmp_path: Path) -> None:
+    preparer = CallPreparer(TurnFormat(), tmp_path, window=8_000)
+    hosts = [turn("user", Text("Read all pages.")), turn("assistant", Text("Which?"))]
+    first = preparer.prepare("t", hosts, model="gpt-4o").request
+    hosts.append(turn("user", Text("The first.")))
+    second = preparer.prepare("t", hosts, model="gpt-4o").request
+    assert first.items is second.items
+    assert (len(first.shown), len(second.shown)) == (2, 3)
+    preparer.threads.close()
 
 
 def test_a_recent_message_that_the_framework_changed_in_place_is_read_again() -> None:

@@ -15,6 +15,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from agents.run_config import CallModelData, ModelInputData
 from openai import AsyncOpenAI
 
 from tests.fake.server import Fake
@@ -57,6 +58,38 @@ def options_of(tidegate: TidegateFilter) -> dict[str, Any]:
 def usage_reports(tidegate: TidegateFilter, name: str = "") -> list[UsageReported]:
     events = tidegate.session(name).log.read()
     return [event.payload for event in events if isinstance(event.payload, UsageReported)]
+
+
+class CountedItem(dict[str, Any]):
+    """An item that counts how often it is read. Comparing it is not reading."""
+
+    reads = 0
+
+    def get(self, *args: Any) -> Any:
+        CountedItem.reads += 1
+        return super().get(*args)
+
+
+def make_step(number: int) -> list[Any]:
+    call = {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": f'{{"number":{number}}}'}
+    output = {"type": "function_call_output", "call_id": f"c{number}", "output": read_page(number)}
+    return [CountedItem(call), CountedItem(output)]
+
+
+def test_known_items_are_not_read_again_and_no_client_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # a client for the default provider would be refused
+    tidegate = TidegateFilter(tmp_path, session="count", window=WINDOW)
+    agent = Agent(name="reader", model="gpt-4o", tools=[read])
+    items: list[Any] = [CountedItem(role="user", content="Read all pages.")]
+    reads = []
+    for number in range(60):
+        items += make_step(number)
+        copies = [CountedItem(item) for item in items]  # as the framework does
+        CountedItem.reads = 0
+        asyncio.run(tidegate(CallModelData(ModelInputData(input=copies, instructions=None), agent, None)))
+        reads.append(CountedItem.reads)
+    assert reads[-1] < 2 * reads[1], "what is new"
+    tidegate.threads.close()
 
 
 @pytest.mark.parametrize(("wire", "pages"), [("openai_responses", 60), ("openai_chat", 200)])

@@ -2,16 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, BinaryContent
-from pydantic_ai.messages import ModelRequest, ToolReturnPart
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
@@ -98,6 +109,39 @@ def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
     assert "thinking" in str(bodies[1][-1]["messages"])
 
 
+class CountedRequest(ModelRequest):
+    """A request that counts how often its parts are read."""
+
+    reads = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "parts":
+            CountedRequest.reads += 1
+        return super().__getattribute__(name)
+
+
+def test_known_messages_are_not_read_again(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW // 4)
+    settings: Any = SimpleNamespace(conversation_id="count", run_id="r")
+    messages: list[Any] = [CountedRequest(parts=[SystemPromptPart("Be brief."), UserPromptPart("Read all pages.")])]
+    reads = []
+    for number in range(200):
+        messages.append(ModelResponse(parts=[ToolCallPart("read", {"number": number}, f"c{number}")]))
+        messages.append(CountedRequest(parts=[ToolReturnPart("read", "all is well " * 20, f"c{number}")]))
+        context = ModelRequestContext(
+            model=TestModel(),
+            messages=[*messages],
+            model_settings=None,
+            model_request_parameters=ModelRequestParameters(),
+        )
+        CountedRequest.reads = 0
+        sent = asyncio.run(tidegate.before_model_request(settings, context)).messages
+        reads.append(CountedRequest.reads)
+        assert "Be brief." in str(sent[0])
+        assert reads[-1] < 2 * len(sent) + 20, "what is sent, not the history"
+    tidegate.threads.close()
+
+
 def test_streaming(tmp_path: Path) -> None:
     tidegate = TidegateCapability(tmp_path, window=WINDOW)
 
@@ -111,6 +155,36 @@ def test_streaming(tmp_path: Path) -> None:
         assert fake.refused == []
         assert all(seen.body["stream"] for seen in fake.seen)
     assert len(usage_reports(tidegate, "stream")) == len(fake.seen)
+    tidegate.threads.close()
+
+
+def run_sync(url: str, tidegate: TidegateCapability, question: str, history: list[Any] | None = None) -> Any:
+    """Run an agent as a program without an event loop does; the loop that the framework makes is closed."""
+    client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
+    model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=client))
+    agent = Agent(model, tools=[read], capabilities=[tidegate])
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        result = agent.run_sync(question, conversation_id="sync", message_history=history, usage_limits=NO_LIMIT)
+        runner.run(client.close())
+    return result
+
+
+def test_sync_runs_in_two_threads_continue_one_session(tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+    task = LongTask(40, parallel=2)
+    with run_provider("openai_chat", task, WINDOW) as fake, ThreadPoolExecutor(1) as pool:
+        first = run_sync(fake.url, tidegate, "Read all pages.")
+        task.left = list(range(40, 60))
+        second = pool.submit(run_sync, fake.url, tidegate, "Go on.", first.all_messages()).result(60)
+        assert fake.refused == []
+        assert len(fake.seen) == 21 + 11
+    assert (first.output, second.output) == (FINAL_ANSWER, FINAL_ANSWER)
+    assert returned(second.all_messages()) == [read_page(number) for number in range(60)]
+    assert [info.name for info in tidegate.threads.data.store.sessions()] == ["sync"]
+    assert len(usage_reports(tidegate, "sync")) == len(fake.seen)
+    assert not [event for event in tidegate.session("sync").log.read() if isinstance(event.payload, BranchStarted)]
+    assert "K0003" in tidegate.threads.recall("sync", "K0003")
     tidegate.threads.close()
 
 

@@ -19,7 +19,6 @@ class BlockFormat(ABC, Generic[HostObject]):
     """A `MessageFormat` for messages that consist of blocks: texts, images, thinking, calls and results."""
 
     results_are_user = False
-    compares_values = False
 
     @abstractmethod
     def list_blocks(self, host: HostObject) -> tuple[Role, Sequence[Any]]:

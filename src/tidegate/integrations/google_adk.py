@@ -35,7 +35,6 @@ class AdkFormat(BlockFormat[types.Content]):
     """How contents of Gemini's API are read and copied."""
 
     results_are_user = True
-    compares_values = True
 
     def list_blocks(self, host: types.Content) -> tuple[Role, Sequence[Any]]:
         return "assistant" if host.role == "model" else "user", host.parts or []

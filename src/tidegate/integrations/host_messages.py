@@ -8,7 +8,6 @@ engine, such as a request with several tool results.
 """
 
 from collections.abc import Sequence
-from operator import eq, is_
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +16,7 @@ import msgspec
 from tidegate.core.messages import Image, Message, Part, Result, Text, Thinking, result_of
 from tidegate.session.following import FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER
+from tidegate.wire.splicing.read_memo import update_copy
 
 HostObject = TypeVar("HostObject")
 
@@ -50,12 +50,10 @@ class PartEdit(NamedTuple):
 class MessageFormat(Protocol[HostObject]):
     """How the messages of a framework are read and written.
 
-    `results_are_user`: results are parts of user messages. `compares_values`: the framework copies its messages for
-    each call, and equal ones are the same.
+    `results_are_user`: results are parts of user messages. Messages that are equal (`==`) are the same.
     """
 
     results_are_user: bool
-    compares_values: bool
 
     def read(self, host: HostObject, /) -> Sequence[MessagePiece]:
         """The messages in an object of the framework."""
@@ -67,16 +65,16 @@ class MessageFormat(Protocol[HostObject]):
         """A new object for a message of the engine: a text, or the result of a call."""
 
 
-_CHECKED = 4
+RECHECKED = 4
 """Objects at the end of the known list that are read again with every call: frameworks change recent messages."""
 
 
 class HostReader(Generic[HostObject]):
     """Reads the list of a framework. Objects that are at their place of the last call are not read again.
 
-    The framework's objects are compared by identity; with `compares_values` in the format also by value, because some
-    frameworks copy their messages for each call. An object that the framework changes in place is noticed if it is one
-    of the last few, or if it is at another place than before.
+    The framework's objects are compared by identity, and by value if they are copies: some frameworks copy their
+    messages for each call, others when they load a conversation. An object that the framework changes in place is
+    noticed if it is one of the last few, or if it is at another place than before.
     """
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
@@ -88,31 +86,22 @@ class HostReader(Generic[HostObject]):
 
     def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece]]:
         """The items of the list: the same list as before with what is new, or another if the past was rewritten."""
-        same = self._count_same(hosts)
+        hosts = hosts if isinstance(hosts, list) else list(hosts)
+        same = update_copy(self._known, hosts)
         self._forget_after(same)
-        for number in range(max(0, same - _CHECKED), same):
+        for number in range(max(0, same - RECHECKED), same):
             begin, end = self._ends[number - 1] if number else 0, self._ends[number]
             read = self._read_one(hosts[number], number)
             if [item.key for item in read] != [item.key for item in self._items[begin:end]]:
                 self._forget_after(number)
                 break
-        for number in range(len(self._known), len(hosts)):
+        for number in range(len(self._ends), len(hosts)):
             self._items += self._read_one(hosts[number], number)
-            self._known.append(hosts[number])
             self._ends.append(len(self._items))
         return self._items
 
-    def _count_same(self, hosts: Sequence[HostObject]) -> int:
-        known = self._known
-        if len(known) <= len(hosts) and all(map(is_, known, hosts)):
-            return len(known)
-        is_same = eq if self._form.compares_values else is_
-        pairs = zip(known, hosts, strict=False)
-        return next((number for number, pair in enumerate(pairs) if not is_same(*pair)), min(len(known), len(hosts)))
-
     def _forget_after(self, number: int) -> None:
-        if number < len(self._known):
-            del self._known[number:]
+        if number < len(self._ends):
             del self._ends[number:]
             self._items = self._items[: self._ends[-1] if self._ends else 0]
 
@@ -184,14 +173,19 @@ def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> tuple[list[_Group], 
     kept: list[int] = []
     last, missing = -1, 0  # the number of the last object, and how many of its pieces did not come yet
     for shown in listed:
-        item = shown.item
+        state, item, _, signed = shown
         if item is None:
             groups.append([shown])
             kept.append(-2)
             last = -1
             continue
-        _, pieces, number, has_signed_data = item.host
-        is_kept = shown.state == "kept" and (shown.signed or not has_signed_data)
+        _, pieces, number, has_signed_data = item[0]
+        is_kept = state == "kept" and (signed or not has_signed_data)
+        if is_kept and pieces == 1:  # most are, so this is done first
+            groups.append([shown])
+            kept.append(number)
+            last = -1
+            continue
         if number == last:
             groups[-1].append(shown)
             missing -= 1

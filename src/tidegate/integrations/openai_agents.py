@@ -15,6 +15,7 @@ and has a session of its own.
 import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, NamedTuple, Unpack
 
 import msgspec
@@ -31,7 +32,8 @@ from tidegate.integrations.threads import (
     describe_missing_framework,
     name_part,
 )
-from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, Shown, make_host_item
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, Shown
+from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
@@ -77,6 +79,8 @@ class TidegateFilter:
         self.threads = ThreadSessions(data, **settings)
         self.name = settings.get("session") or "openai-agents"
         self._summarize = summarize
+        self._reader = ClientRequestReader()
+        self._lock = Lock()
         self._call: ContextVar[_Call | None] = ContextVar("tidegate_call", default=None)
         self.hooks = _RecordingHooks(self)
 
@@ -102,9 +106,9 @@ class TidegateFilter:
         tools = await agent.get_all_tools(RunContextWrapper(data.context))
         name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
         fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
-        model = agent.model if isinstance(agent.model, Model) else MultiProvider().get_model(agent.model)
 
         async def ask(text: str) -> str:
+            model = agent.model if isinstance(agent.model, Model) else MultiProvider().get_model(agent.model)
             nothing: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
             answer = await model.get_response(
                 None, text, ModelSettings(), [], None, [], ModelTracing.DISABLED, **nothing
@@ -119,8 +123,8 @@ class TidegateFilter:
     def _prepare(
         self, items: list[_Item], model: str, fixed_part: FixedPart, summarizer: Summarizer | None
     ) -> tuple[list[_Item], _Call]:
-        read = read_openai_responses({"input": items})
-        hosts = [make_host_item(unit, unit.message) for unit in read.units]
+        with self._lock:  # agents that run in parallel may begin with the same message
+            read, hosts = self._reader.read_body("openai_responses", {"input": [*items]})
         name, following = self.name, self.threads.follow(self.name, model)
         tree = following.tree
         if tree.tip and hosts and not tree.match([hosts[0].key]):  # another run: it begins with another message

@@ -8,6 +8,7 @@ Each model request gets a view of the messages that fits the window. The message
 in a tool has a conversation of its own, and so a session of its own.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -15,11 +16,13 @@ from typing import Any, Unpack
 from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_text
+from tidegate.integrations.host_messages import RECHECKED
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
+from tidegate.integrations.threads import MAX_OPEN, RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url, repair_unicode
+from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -152,6 +155,7 @@ class TidegateCapability(AbstractCapability[Any]):
         self._preparer = CallPreparer(PydanticAIFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
+        self._fixed_parts: OrderedDict[str, ReadMemo] = OrderedDict()
 
     def session(self, conversation: str) -> Session:
         """The session of a conversation, to explain and to recall."""
@@ -179,17 +183,24 @@ class TidegateCapability(AbstractCapability[Any]):
         async def ask(text: str) -> str:
             return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
 
+        name = self._name_session(ctx)
+        parts = self._list_fixed_parts(name, given)
         call = await self._preparer.prepare_async(
-            self._name_session(ctx),
-            given,
-            model=model.model_name,
-            fixed_part=_read_fixed_part(request_context),
-            ask=ask,
+            name, given, model=model.model_name, fixed_part=_read_fixed_part(request_context, parts), ask=ask
         )
         self._preparer.hold(ctx.run_id, call)
         if call.request.is_unchanged:
             return request_context
-        return replace(request_context, messages=_add_fixed_parts(given, call.messages))
+        return replace(request_context, messages=_add_fixed_parts(parts, call.messages))
+
+    def _list_fixed_parts(self, name: str, messages: list[ModelMessage]) -> list[Any]:
+        """The fixed parts of all messages. Only new messages are searched, and the last few: they may have changed."""
+        memo = self._fixed_parts.setdefault(name, ReadMemo())
+        while len(self._fixed_parts) > MAX_OPEN:
+            self._fixed_parts.popitem(last=False)
+        found = memo.read_items(messages, _collect_fixed_parts)
+        older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
+        return [*older, *(part for message in messages[-RECHECKED:] for part in find_fixed_parts(message))]
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
@@ -201,11 +212,16 @@ class TidegateCapability(AbstractCapability[Any]):
         return response
 
 
-def _read_fixed_part(context: ModelRequestContext) -> FixedPart:
+def _collect_fixed_parts(message: Any, _: int, before: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """The fixed parts of this message and of all before it."""
+    found = find_fixed_parts(message)
+    return (*(before or ()), *found) if found else before or ()
+
+
+def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:
     asked = context.model_request_parameters
     texts = [part.content for part in asked.instruction_parts or ()]
-    for message in context.messages:
-        texts += [part.content for part in find_fixed_parts(message) if isinstance(getattr(part, "content", None), str)]
+    texts += [part.content for part in fixed_parts if isinstance(getattr(part, "content", None), str)]
     tools = [
         Tool(tool.name, tool.description or "", encode_json_text(tool.parameters_json_schema))
         for tool in (*asked.function_tools, *asked.output_tools)
@@ -213,8 +229,8 @@ def _read_fixed_part(context: ModelRequestContext) -> FixedPart:
     return FixedPart("\n\n".join(texts), tuple(tools))
 
 
-def _add_fixed_parts(given: Sequence[ModelMessage], shown: list[ModelMessage]) -> list[ModelMessage]:
+def _add_fixed_parts(fixed_parts: Sequence[Any], shown: list[ModelMessage]) -> list[ModelMessage]:
     """The view with the system prompts of messages that left it."""
-    there = {id(part) for message in shown for part in find_fixed_parts(message)}
-    missing = [part for message in given for part in find_fixed_parts(message) if id(part) not in there]
+    there = [part for message in shown for part in find_fixed_parts(message)]
+    missing = [part for part in fixed_parts if part not in there]
     return [ModelRequest(parts=missing), *shown] if missing else shown

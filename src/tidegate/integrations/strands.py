@@ -40,7 +40,6 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
     """How messages of Strands are read and copied."""
 
     results_are_user = True
-    compares_values = True
 
     def list_blocks(self, host: StrandsMessage) -> tuple[Role, Sequence[Any]]:
         return host["role"], host["content"]

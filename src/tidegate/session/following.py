@@ -83,10 +83,12 @@ class Shown(NamedTuple, Generic[HostObject]):
 class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
-    `saved_tokens` is by how much the view is smaller than the host's list.
+    The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
+    the view is smaller than the host's list.
     """
 
     items: Sequence[HostItem[HostObject]]
+    size: int
     changed: list[Shown[HostObject]] | None
     tokens: int
     tip: str
@@ -104,7 +106,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     def shown(self) -> list[Shown[HostObject]]:
         """The items of the view, in the host's order."""
         if self.changed is None:
-            return [Shown("kept", item, item.message, True) for item in self.items]
+            return [Shown("kept", item, item.message, True) for item in islice(self.items, self.size)]
         return self.changed
 
 
@@ -268,7 +270,8 @@ class FollowingSession(Generic[HostObject]):
             if len(changed) == len(items) and all(map(_is_unchanged, changed)):
                 changed = None
         return FollowedRequest(
-            items[:],
+            items,
+            len(items),
             changed,
             session.tokens,
             self._tree.tip,

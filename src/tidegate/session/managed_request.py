@@ -3,7 +3,7 @@
 The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -18,8 +18,10 @@ from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, ReadMemo
+from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
@@ -57,7 +59,11 @@ class _KnownRequest:
         self.items: list[HostItem[HostUnit]] = []
         self.size = 0
 
-    def make_items(self, units: Sequence[HostUnit]) -> list[HostItem[HostUnit]]:
+    def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
+        host = READERS[dialect](body, self.memo)
+        return host, self._make_items(host.units)
+
+    def _make_items(self, units: Sequence[HostUnit]) -> list[HostItem[HostUnit]]:
         """The items for these units. Those of the last request are used again, because hashing takes longest."""
         count = min(len(self.units), len(units))
         if not all(map(is_, self.units, units)):  # as a rule they are the same objects
@@ -88,14 +94,19 @@ class ClientRequestReader:
         if body is None:
             return None
         known = self._find_known(dialect, conversation or _identify_conversation(body))
-        host = READERS[dialect](body, known.memo)
+        host, items = known.read(dialect, body)
         if model and not host.model:
             host = msgspec.structs.replace(host, model=model)
-        items = known.make_items(host.units)
         self._size += len(text) - known.size
         known.size = len(text)
         self._forget_oldest()
         return ClientRequest(dialect, text, body, host, items)
+
+    def read_body(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
+        """Read a request that was never bytes. The caller must not change its list of messages afterwards."""
+        known = self._find_known(dialect, _identify_conversation(body))
+        self._forget_oldest()
+        return known.read(dialect, body)
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
         known = self._known.setdefault((dialect, conversation), _KnownRequest())
@@ -173,15 +184,21 @@ def _count_longer_names(name: str, text: bytes) -> int:
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:
-    model = client.host.model
-    known = Counter(fault.rule for fault in find_request_faults(client.dialect, client.text, model))
-    faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+    faults = _find_new_faults(client, text)
     if any("must start with a thinking block" in fault.text for fault in faults):
         text = leave_out_thinking(text)
-        faults = [fault for fault in find_request_faults(client.dialect, text, model) if fault.rule not in known]
+        faults = _find_new_faults(client, text)
     if faults:
         raise BadRequest(
             f"The edited request broke a rule of {client.dialect}: {faults[0].rule} at {faults[0].where}",
             "The client's own request was sent. This is a defect of tidegate; please report it.",
         )
     return text
+
+
+def _find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
+    """The faults of an edited request whose rules the client's own, which is much longer, does not break."""
+    model = client.host.model
+    faults = find_request_faults(client.dialect, text, model)
+    known = {fault.rule for fault in find_request_faults(client.dialect, client.text, model)} if faults else set()
+    return [fault for fault in faults if fault.rule not in known]

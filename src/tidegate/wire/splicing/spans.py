@@ -5,6 +5,8 @@ lengths. Every span is compared with what msgspec read, so a text that repeats a
 """
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -101,17 +103,24 @@ def remove_member(text: bytes, key: str) -> bytes:
     return text[: gone.start] + text[comma + 1 :]
 
 
-def rebuild_array(text: bytes, elements: list[bytes]) -> bytes:
-    """An array with other elements. Those that it had before keep the space before them."""
-    old = find_elements(text)
+def rebuild_array(text: bytes, elements: list[bytes], old: Sequence[Element] = ()) -> bytes:
+    """An array with other elements. Those that it had before keep the space before them.
+
+    `old` are the elements of the text, if they are known (`find_elements`).
+    """
+    old = old or find_elements(text)
     if not old:
         return b"[" + b",".join(elements) + b"]"
-    known = [text[each.start : each.end] for each in old]
+    places: dict[bytes, list[int]] = {}
+    for number, each in enumerate(old):
+        places.setdefault(text[each.start : each.end], []).append(number)
     gap = text[old[0].end : old[1].start] if len(old) > 1 else b","
     pieces = [text[: old[0].start]]
     place = 0
     for number, element in enumerate(elements):
-        same = known.index(element, place) if element in known[place:] else -1
+        known = places.get(element, [])
+        after = bisect_left(known, place)
+        same = known[after] if after < len(known) else -1
         if number:
             pieces.append(text[old[same - 1].end : old[same].start] if same > 0 else gap)
         place = same + 1 if same >= 0 else place

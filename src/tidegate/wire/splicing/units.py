@@ -5,8 +5,8 @@ opaque part. It is counted, and it is kept whole or left out whole, never cut in
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeVar
+from itertools import chain, pairwise
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.openai_responses import parse as openai_responses
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.read_memo import ReadMemo
 
 WHOLE = -1
 """The place of a part that is the whole content of its item, not a block of it."""
@@ -57,43 +58,6 @@ class HostRequest(msgspec.Struct, frozen=True):
     model: str = ""
     reason: str = ""
     fixed_items: int = 0
-
-
-_T = TypeVar("_T")
-
-
-class ReadMemo:
-    """What was read from the last request of a client. Parts that a request repeats are not read again.
-
-    Readers look back at earlier items: from the first item that differs, all are read.
-    """
-
-    def __init__(self) -> None:
-        self._items: list[object] = []
-        self._found: list[Any] = []
-        self._fields: dict[str, tuple[object, Any]] = {}
-
-    def read_items(self, items: list[object], read: Callable[[object, int, _T | None], _T]) -> list[_T]:
-        """What `read` returns for each item, its place, and what was found for the item before it."""
-        found: list[_T] = self._found[: self._count_repeated(items)]
-        for place in range(len(found), len(items)):
-            found.append(read(items[place], place, found[-1] if found else None))
-        self._items, self._found = items, found
-        return found
-
-    def _count_repeated(self, items: list[object]) -> int:
-        known = self._items
-        if items[: len(known)] == known:  # as a rule, and quick to compare
-            return len(known)
-        differs = (place for place, (old, new) in enumerate(zip(known, items, strict=False)) if old != new)
-        return next(differs, min(len(known), len(items)))
-
-    def read_field(self, name: str, value: object, read: Callable[[], _T]) -> _T:
-        """What `read` returns for a field of the request."""
-        known = self._fields.get(name)
-        if known is None or known[0] != value:
-            known = self._fields[name] = value, read()
-        return known[1]
 
 
 def make_opaque(value: object) -> Image:
@@ -286,36 +250,57 @@ def _read_file_data(data: str) -> Image:
 # --- OpenAI Responses ---------------------------------------------------------------------------------------------
 
 
+class _ResponsesItem(NamedTuple):
+    """An item as it was read. `unit` is its message, joined with the items before it that are of the same answer
+    (`is_joined`); None for an item of the fixed part. `is_stored`: it, or an item before it, is stored by the provider.
+    """
+
+    message: Message
+    unit: HostUnit | None
+    is_joined: bool
+    is_stored: bool
+
+
 def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo, given = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
-    units: list[HostUnit] = []
+    tools, items = _list_of(body, "tools"), given if isinstance(given, list) else []
+    found = memo.read_items(items, _read_responses_unit)
+    fixed = next((place for place, each in enumerate(found) if each.unit), len(found))
+    for item, each in zip(items[:fixed], found, strict=False):
+        if _has_more_tools(item):
+            tools = [*tools, *_list_of(item, "tools")]
+        else:
+            system.append(join_text_parts(each.message.parts))
+    units = [each.unit for each, following in pairwise(found) if each.unit and not following.is_joined]
+    units += [each.unit for each in found[-1:] if each.unit]
     if isinstance(given, str):
         units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
-    stored, fixed = False, 0
-    tools = _list_of(body, "tools")
-    items = given if isinstance(given, list) else []
-    messages = memo.read_items(items, lambda item, *_: _read_responses_item(item))
-    for place, (item, message) in enumerate(zip(items, messages, strict=True)):
-        if isinstance(item, dict) and item.get("type") == "additional_tools" and not units:  # Codex with newer models
-            fixed += 1
-            tools = [*tools, *_list_of(item, "tools")]
-            continue
-        stored = stored or (isinstance(item, dict) and item.get("type") == "item_reference")
-        origins = (PartOrigin(place),) * max(1, len(message.parts))
-        if message.role == "system" and not units:
-            fixed += 1
-            system.append(join_text_parts(message.parts))
-        elif message.role == "assistant" and units and units[-1].message.role == "assistant":
-            units[-1] = _join_units(units[-1], message, origins)
-        else:
-            units.append(HostUnit(message, origins, True))
-    kept = stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
+    is_stored = any(each.is_stored for each in found[-1:])
+    kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
     read = memo.read_field(
         "tools", tools, lambda: _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
     )
     return HostRequest(tuple(units), "\n\n".join(system), read, _model(body), reason, fixed)
+
+
+def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
+    message = _read_responses_item(item)
+    unit = before.unit if before else None
+    is_reference = isinstance(item, dict) and item.get("type") == "item_reference"
+    is_stored = is_reference or (before is not None and before.is_stored)
+    if unit is None and (message.role == "system" or _has_more_tools(item)):
+        return _ResponsesItem(message, None, False, is_stored)
+    origins = (PartOrigin(place),) * max(1, len(message.parts))
+    if unit is not None and unit.message.role == message.role == "assistant":
+        return _ResponsesItem(message, _join_units(unit, message, origins), True, is_stored)
+    return _ResponsesItem(message, HostUnit(message, origins, True), False, is_stored)
+
+
+def _has_more_tools(item: object) -> bool:
+    """Whether the item declares tools, as Codex does with newer models."""
+    return isinstance(item, dict) and item.get("type") == "additional_tools"
 
 
 def _join_units(unit: HostUnit, message: Message, origins: tuple[PartOrigin, ...]) -> HostUnit:

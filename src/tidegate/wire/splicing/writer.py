@@ -41,9 +41,10 @@ def write_messages(dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_
     if text[:1] != b"[":  # a single text in place of a list
         text = b"[" + form.encode_item("user", [Text(msgspec.json.decode(text, type=str))]) + b"]"
         shown = [each._replace(unit=_at_first_place(each.unit)) for each in shown]
-    items = [text[element.start : element.end] for element in find_elements(text)]
+    elements = find_elements(text)
+    items = [text[element.start : element.end] for element in elements]
     written = items[:fixed_items] + [item.text for item in form.write(items, shown, fixed_items)]
-    return body[: member.value] + rebuild_array(text, written) + body[member.end :]
+    return body[: member.value] + rebuild_array(text, written, elements) + body[member.end :]
 
 
 def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
