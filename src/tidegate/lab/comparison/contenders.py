@@ -22,8 +22,7 @@ _ContenderKind = Literal["preset", "file", "peer", "re-expressed"]
 SettingOverrides = tuple[tuple[str, str], ...]
 
 _encode_policy = msgspec.json.Encoder(enc_hook=lambda stage: stage.__qualname__, order="deterministic").encode
-"""A policy with all its settings, sorted, so that every process writes the same bytes. A rule's function is written by its
-name."""
+"""A policy with all its settings, sorted: every process writes the same bytes. A function is written by its name."""
 
 
 class Contender(msgspec.Struct, frozen=True):
