@@ -106,4 +106,4 @@ def test_tuned_policy(tmp_path: Path) -> None:
     shown = run_example("tuned_policy.py", tmp_path)
     found = load(tmp_path / "tuned.yaml").settings["at"]
     assert f"above a pressure of {found}." in shown
-    assert found != load(tmp_path / "mine.yaml").settings["at"]
+    assert found != load(tmp_path / "untuned.yaml").settings["at"]
