@@ -390,8 +390,11 @@ def main() -> int:
             services.enter_context(provide_postgres(walk))
         print("| page | commands | left out | minutes to run | minutes to read |\n|---|---|---|---|---|")
         for page in options.pages:
+            before = dict(walk.environment)
             walk.environment["TIDEGATE_DATA"] = str(Path(folder) / "data" / page)
             steps = walk.follow(page)
+            if page != "guide.md":  # which activates .venv; every other page begins in a new shell
+                walk.environment = before
             left_out = [step for step in steps if step.problem.startswith("left out")]
             broken = [step for step in steps if step.problem and step not in left_out]
             failed += len(broken)
@@ -401,7 +404,6 @@ def main() -> int:
             print(f"| {page} | {ran} | {len(left_out)} | {minutes:.1f} | {words / READ_PER_MINUTE:.0f} |", flush=True)
             for step in [*left_out, *broken]:
                 print(f"    {'FAILED' if step in broken else '      '} {step.command}: {step.problem}", file=sys.stderr)
-            walk.environment.pop("TIDEGATE_STORE", None)
     return 1 if failed else 0
 
 
