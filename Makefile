@@ -125,7 +125,7 @@ bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--s
 keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the peers (ARGS="--only append")
 	@$(BIN)/python bench/store.py $(ARGS)
 
-crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
+crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); needs a C compiler
 	@$(BIN)/python -m tests.crash $(ARGS)
 	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py tests/datafolder/test_interrupted.py \
 	  tests/datafolder/test_busy_folder.py
@@ -136,7 +136,7 @@ mutants: $(STAMP) ## break the agent in one place at a time: the tests of the ro
 chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
 	@$(BIN)/python bench/chat_soak.py $(ARGS)
 
-pictures: $(STAMP) ## make the README's pictures anew from the app and the page; wants a Chromium
+pictures: $(STAMP) ## make the pictures of the documentation from the app and the pages; needs a Chromium
 	@$(BIN)/python bench/pictures.py $(ARGS)
 
 # mkdocs has an environment of its own; the pages of the reference are written by the code that they describe.
@@ -164,7 +164,7 @@ LOCK = env -u UV_INDEX -u UV_INDEX_URL -u UV_DEFAULT_INDEX -u UV_EXTRA_INDEX_URL
   build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --fork-strategy fewest \
   --generate-hashes --no-annotate --custom-compile-command "make lock" $(ARGS)
 
-lock: ## write requirements/*.txt anew from pyproject.toml
+lock: ## write requirements/*.txt again from pyproject.toml
 	@$(PYTHON) -m venv --clear build/lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt

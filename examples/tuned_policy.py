@@ -12,7 +12,7 @@ from tidegate import load
 from tidegate.proof.session_generator import generate_session
 
 POLICY = """\
-name: mine
+name: untuned
 settings:
   at: 0.3
 moments:
@@ -22,7 +22,7 @@ moments:
       keep: 3
 """
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "recordings")
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else "generated-recordings")
 if len(sys.argv) == 1:
     for number in range(4):
         project = folder / f"project-{number % 2}"
@@ -30,11 +30,11 @@ if len(sys.argv) == 1:
         lines = [json.dumps(message) for message in generate_session(40, number)]
         (project / f"session-{number}.jsonl").write_text("\n".join(lines) + "\n")
 
-Path("mine.yaml").write_text(POLICY)
-search = ["tune", str(folder), "--policy", "mine.yaml", "--vary", "at=0.3..0.9", "--window", "8000", "--trials", "3"]
+Path("untuned.yaml").write_text(POLICY)
+search = ["tune", str(folder), "--policy", "untuned.yaml", "--vary", "at=0.3..0.9", "--window", "8000", "--trials", "3"]
 subprocess.run([sys.executable, "-m", "tidegate", *search, "--out", "tuned.yaml"], check=True)
 if Path("tuned.yaml").exists():
     found = load("tuned.yaml").settings["at"]
     print(f"Results are now cleared above a pressure of {found}. Use it: tidegate chat --policy tuned.yaml")
 else:
-    print("Nothing better was found: keep mine.yaml.")
+    print("Nothing better was found: keep untuned.yaml.")

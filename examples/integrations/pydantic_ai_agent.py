@@ -15,5 +15,6 @@ tidegate = TidegateCapability(window=16_000)
 agent = Agent("openai-chat:gpt-4o", tools=[read], capabilities=[tidegate])
 limits = UsageLimits(request_limit=None)
 result = agent.run_sync("Read all pages.", conversation_id="report", usage_limits=limits)
+
 print(result.output)
 print(tidegate.session("report").explain())

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import Session
+from tidegate import DataFolder, Session
+from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded
+from tidegate.agent.runtime import open_agent
 from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assemble_prompt
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
@@ -15,6 +17,7 @@ from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.provider import Reply
+from tidegate.presets import preset_names
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
@@ -75,3 +78,16 @@ def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
     assert not [each for each in happened if isinstance(each, RequestRefused)]
     (reply,) = [each for each in happened if isinstance(each, Reply)]
     assert 64 < read_usage(reply.usage).input_tokens < 256
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_it_opens_with_every_policy_also_one_that_leaves_the_window_to_the_model(preset: str, tmp_path: Path) -> None:
+    async def open_one() -> int | None:
+        config = parse_config(f"policy: {preset}", {})
+        with DataFolder(tmp_path / "data") as data:
+            async with open_agent(config, data=data, name="bees", workspace=tmp_path) as agent:
+                return agent.window.tokens
+
+    window = asyncio.run(open_one())
+    assert window is not None
+    assert window > 0

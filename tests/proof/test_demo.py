@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -264,6 +265,24 @@ def test_the_made_up_one_shows_the_fall_and_the_proof() -> None:
     assert "nothing was lost" in done.stdout
     assert "0 over the window" in done.stdout
     assert done.stdout.count("\n  yes  ") == 4
+
+
+def test_a_generated_session_can_be_saved_as_a_recording_for_the_lab(tmp_path: Path) -> None:
+    saved = tmp_path / "recordings" / "five.jsonl"
+    done = tidegate("demo", "--generated", "--turns", 5, "--seed", 5, "--fast", "--save", saved)
+    assert done.returncode == 0, done.stderr
+    requests = re.search(r"(\d+) requests", done.stdout)
+    assert requests is not None
+    replayed = tidegate("replay", saved.parent, "--window", 16_000)
+    assert replayed.returncode == 0, replayed.stderr
+    assert f"sessions: 1, calls: {requests[1]}, requests: {requests[1]}" in replayed.stdout
+
+
+def test_only_a_generated_session_can_be_saved(tmp_path: Path) -> None:
+    done = tidegate("demo", "--save", tmp_path / "a.jsonl")
+    assert done.returncode == 2
+    assert "Add --generated" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("heeding")

@@ -84,7 +84,8 @@ class AgentBuilder(NamedTuple):
 
     async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
         self.extend_mask(config)
-        brain, window = config.agent.brain, config.window or load_configured_policy(config).window
+        brain = config.agent.brain
+        window = config.window or load_configured_policy(config).window or None
         return await connect_provider(
             config, brain, self.environment, self.data, stack=self.stack, window=window, provider=provider
         )

@@ -15,7 +15,8 @@ end. Nothing is stored, and neither your configuration nor a key is read.
 --tour needs no model: its answers are a script. It reads, edits and runs in a temporary folder, and shows the cards of
 tools, the questions before they run, a diff and a compaction within a minute.
 
---generated needs no model either: it replays a long generated session of a coding agent.
+--generated needs no model either: it replays a long generated session of a coding agent. With --save it also writes
+this session to a file, which `tidegate lab`, `tune`, `replay` and `import` read: a recording to try them with.
 """
 _EPILOG = """\
 examples:
@@ -24,6 +25,7 @@ examples:
   tidegate demo --policy picoclaw --window 1024
   tidegate demo --generated --policy picoclaw --window 8000
   tidegate demo --generated --turns 200 --seed 3 --fast
+  tidegate demo --generated --turns 10 --seed 3 --fast --save recordings/3.jsonl
 """
 
 
@@ -51,6 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("--seed", type=int, default=7, metavar="N", help="seed of the generated session (default: 7)")
     add("--fast", action="store_true", help="no pauses (generated)")
+    add("--save", default="", metavar="FILE", help="also write the session as a recording (generated)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput(
             f"A window of {options.window} tokens is too small for the demo.", f"Use --window {_MIN_WINDOW} or more."
         )
+    if options.save and not options.generated:
+        raise BadInput("--save writes a generated session.", "Add --generated, or leave --save out.")
     hide_environment()
     if options.generated:
         from tidegate.proof.demo.generated import run_generated_demo
@@ -70,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
             turns=options.turns,
             seed=options.seed,
             fast=options.fast,
+            recording=options.save,
         )
     if options.tour:
         from tidegate.proof.demo.tour import run_tour

@@ -1,5 +1,9 @@
 """The cache of results: values are found again under their key, and the key depends on all that decides a result."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -11,6 +15,7 @@ from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, hash_values
 from tidegate.lab.comparison.session_sources import SessionSource, scan_sources
 from tidegate.models.pricing import TokenRates
+from tidegate.proof.session_generator import generate_session
 
 
 def test_a_stored_value_is_found_and_a_damaged_file_is_not(tmp_path: Path) -> None:
@@ -100,3 +105,16 @@ def test_results_of_peers_outlive_a_change_of_the_engine_only(cell: ComparisonCe
     assert key(scoring=CURRENT_VERSIONS.scoring + 1) != of_peer.cache_key
     sliding, hysteresis = find_peer_contenders(["tail-sliding", "tail-hysteresis"]).contenders
     assert sliding.fingerprint != hysteresis.fingerprint, "one script with two settings"
+
+
+def test_every_process_finds_the_results_of_all_presets_in_the_cache(tmp_path: Path) -> None:
+    """Python orders sets differently in each process; the key of a result must not depend on it."""
+    recording, cache = tmp_path / "one.jsonl", tmp_path / "cache"
+    recording.write_text("".join(json.dumps(message) + "\n" for message in generate_session(3, 1)))
+    stored = []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "tidegate", "lab", str(recording), "--window", "4000", "--cache", str(cache)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "HOME": str(tmp_path)}
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=240)
+        stored.append(sorted(path.relative_to(cache) for path in cache.rglob("*") if path.is_file()))
+    assert stored[0] == stored[1]

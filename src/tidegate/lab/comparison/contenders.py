@@ -21,8 +21,8 @@ from tidegate.presets import preset_names
 _ContenderKind = Literal["preset", "file", "peer", "re-expressed"]
 SettingOverrides = tuple[tuple[str, str], ...]
 
-_encode_policy = msgspec.json.Encoder(enc_hook=lambda stage: stage.__qualname__).encode
-"""A policy with all its settings; a rule's function is written by its name."""
+_encode_policy = msgspec.json.Encoder(enc_hook=lambda stage: stage.__qualname__, order="deterministic").encode
+"""A policy with all its settings, sorted: every process writes the same bytes. A function is written by its name."""
 
 
 class Contender(msgspec.Struct, frozen=True):

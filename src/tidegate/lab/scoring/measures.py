@@ -110,8 +110,8 @@ MEASURES: Final = (
         "user words kept",
         "share",
         "more",
-        "Mean share of the user's earlier words that stand word for word in the request (the first 2,000 characters"
-        " of each user message, in pieces of 100; results and answers of the recording are not asked for them).",
+        "Mean share of the user's earlier words that are in the request word for word (the first 2,000 characters"
+        " of each user message, in pieces of 100; words that are only in results or answers do not count).",
         "Whether a faithful paraphrase is there instead, and which words matter.",
         paired=True,
     ),
@@ -179,11 +179,11 @@ MEASURES: Final = (
     ),
     Measure(
         "over", "requests over the window", "count", "less",
-        "Requests larger than the window, a session.", "By how much.",
+        "Requests larger than the window, per session.", "By how much.",
     ),
     Measure(
         "failed", "requests not made", "count", "less",
-        "Calls for which the policy gave no request, a session. What they needed counts as lost.",
+        "Calls for which the policy gave no request, per session. The text they needed counts as lost.",
         "Why; see the list of failures.",
     ),
     Measure(
@@ -191,8 +191,8 @@ MEASURES: Final = (
         "requests mended",
         "count",
         "less",
-        "Requests of another tool that were over the window or unpaired and were cut from outside so that all are"
-        " compared at the same window, a session. Our own policies are not helped.",
+        "Requests of another tool that were over the window or unpaired, per session. The lab cut them, so that all are"
+        " compared at the same window. It does not do so for our own policies.",
         "What the provider's refusal would have led to.",
     ),
     Measure(
@@ -200,22 +200,22 @@ MEASURES: Final = (
         "invalid requests",
         "count",
         "less",
-        "Requests that break a rule of the OpenAI chat dialect, judged on the rendered JSON, a session; for our own"
+        "Requests that break a rule of the OpenAI chat dialect, judged on the rendered JSON, per session; for our own"
         " policies the Anthropic rendering is judged, too. A rule the recording itself breaks there does not count.",
         "Rules that providers do not document.",
     ),
     Measure(
         "broken", "pairing broken", "count", "less",
-        "Requests that break the rules of pairing all providers share, in chat form and in turns, a session.",
-        "All else that a provider checks.",
+        "Requests that break the rules of pairing that all providers share, in chat form and in turns, per session.",
+        "Everything else that a provider checks.",
     ),
     Measure(
         "cached",
         "served from cache",
         "share",
         "more",
-        "Share of the tokens sent that stand in the longest run of whole leading messages that the request before had"
-        " too (the first request of a session aside).",
+        "Share of the tokens sent that are in the longest run of whole leading messages that the request before also"
+        " had, without the first request of a session.",
         "What a provider really keeps: it may forget earlier, and it may find a prefix of an older request.",
         paired=True,
     ),
@@ -224,7 +224,7 @@ MEASURES: Final = (
         "tokens re-written",
         "tokens",
         "less",
-        "Tokens a session sent again outside the shared beginning although nothing new was in them: what edits cost.",
+        "Tokens per session that were sent again outside the shared beginning, without anything new: what edits cost.",
         "Whether the edits were worth it.",
         paired=True,
     ),
@@ -237,9 +237,9 @@ MEASURES: Final = (
         "billed",
         "usd",
         "less",
-        "Dollars a session for input and for summaries by the prices named above: read from cache, written to it,"
+        "Dollars per session for input and for summaries by the prices named above: read from cache, written to it,"
         " plain; a prefix is cached from 1,024 tokens on and expires by recorded times.",
-        "The answers (the same for all), retries, batch discounts, a provider's mood.",
+        "The answers (the same for all), retries, batch discounts, special prices.",
         paired=True,
     ),
     Measure(
@@ -256,7 +256,7 @@ MEASURES: Final = (
         "summary calls",
         "count",
         "less",
-        "Calls to a model that the policy asks for, a session. Here the deterministic summariser answers them.",
+        "Calls to a model that the policy asks for, per session. Here the deterministic summarizer answers them.",
         "What a model would write; its summaries may keep more or less.",
         paired=True,
     ),
@@ -272,8 +272,8 @@ MEASURES: Final = (
         "share",
         "more",
         "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
-        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
-        " stands in the request.",
+        f" argument) that occurred earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
+        " is in the request.",
         "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
         " high here and low on edit anchors.",
         paired=True,
@@ -292,8 +292,8 @@ MEASURES: Final = (
         "far edit anchors kept",
         "share",
         "more",
-        "Of the edit calls whose old text stood earlier word for word (its first line of 25 characters or more),"
-        f" {_FAR_DEFINITION}: the share whose line stands in the request.",
+        "Of the edit calls whose old text occurred earlier word for word (its first line of 25 characters or more),"
+        f" {_FAR_DEFINITION}: the share whose line is in the request.",
         "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
         paired=True,
     ),

@@ -6,8 +6,10 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import shorten
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -29,9 +31,14 @@ _PAUSE_SECONDS = 0.01
 _MAX_REASON_CHARS = 110
 
 
-def run_generated_demo(*, policy: str, window: int, turns: int, seed: int, fast: bool) -> int:
-    """Play a generated session and print the proof. The result is the exit status; `window` 0 means the default."""
+def run_generated_demo(*, policy: str, window: int, turns: int, seed: int, fast: bool, recording: str = "") -> int:
+    """Play a generated session and print the proof. The result is the exit status; `window` 0 means the default.
+
+    With the path of a `recording`, the messages are also written to that file, one per line.
+    """
     messages, window = generate_session(turns, seed), window or _DEFAULT_WINDOW
+    if recording:
+        _write_recording(Path(recording), turns, seed)
     system = str(next(messages)["content"])
     session = Session(policy=policy, window=window, wire="openai_chat", system=system, count="exact")
     pause = 0.0 if fast or not sys.stdout.isatty() else _PAUSE_SECONDS
@@ -56,6 +63,11 @@ def run_generated_demo(*, policy: str, window: int, turns: int, seed: int, fast:
     if stopped():
         return EXIT_INTERRUPTED
     return EXIT_OK if all(proof.holds for proof in proofs) else EXIT_FAILED
+
+
+def _write_recording(path: Path, turns: int, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(msgspec.json.encode(message) + b"\n" for message in generate_session(turns, seed)))
 
 
 @contextmanager
