@@ -134,6 +134,18 @@ EARLY_PATTERNS: Final = (
         setlimitexceeded|service has been paused""",
     ),
     ErrorPattern(
+        "output_cap",
+        "the answer is longer than it may be",
+        r"""\b(?:response|answer|reply|output|completion|generation)\b<20><over><40>\b(?:output|completion)[ _]tokens?\b""",
+    ),
+    ErrorPattern(
+        "overflow",
+        "no room is left in the context",
+        r"""\b(?:not enough|no|insufficient|little|without) (?:\w+ )?context (?:available|left|remaining|space)\b
+        \bcontext ?overflow(?:ed|error)\b|\b(?:prompt|input|context) (?:length|size) (?:is |was )?exceeded\b""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
         "overflow",
         "length, said with 403 by one who means no key by it",
         r"""(?:input|prompt) tokens?(?: count)?<60>context (?:length|window) of the model

@@ -130,6 +130,7 @@ ERROR_TABLE: Final = (
         <model><120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
         <model><120>is not (?:supported|available|valid|a valid)
         <model><120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
+        no longer available<20>\bswitch to\b|passed in model=none\b|no '?model_name'?\b
         (?:unknown|invalid|unsupported|incorrect|wrong|no such|no|a valid|specified) models?\b(?! parameter)
         ^\W*model\W{0,3}(?: field)? ?(?:is )?(?:required|missing)|missing<20>\bmodel\b|model (?:name|id) is required
         \bprovider (?:is |was )?not (?:provided|specified|found|configured|supported)
