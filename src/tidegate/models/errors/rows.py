@@ -136,7 +136,7 @@ EARLY_PATTERNS: Final = (
     ErrorPattern(
         "output_cap",
         "the answer is longer than it may be",
-        r"""\b(?:response|answer|reply|output|completion|generation)\b<20><over><40>\b(?:output|completion)[ _]tokens?\b""",
+        r"""\b(?:response|answer|reply|output|completion|generation)\b<20><over><40>\b(?:output|completion) tokens?""",
     ),
     ErrorPattern(
         "overflow",
