@@ -89,7 +89,7 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     assert foretold.sweep_arithmetic in text
     assert f"{foretold.freed_tokens:,} tokens.\n    {foretold.sweep_arithmetic}" in text
     assert "1 times if it is written to it; the provider's cache has expired" in foretold.sweep_arithmetic
-    level, full = re.findall(r"down to ([\d,]+) tokens; .* until ([\d,]+) are", foretold.sweep_arithmetic)[0]
+    level, full = re.findall(r"down to ([\d,]+) tokens, .* again; ([\d,]+) are reached", foretold.sweep_arithmetic)[0]
     assert int(level.replace(",", "")) < int(full.replace(",", ""))
 
 
@@ -106,7 +106,7 @@ def test_every_transaction_of_a_session_is_told() -> None:
     assert len(swept) == session.edit_counts["sweep"] > 1
     for line in swept:
         reached = r"The history \([\d,]+ of [\d,]+ tokens, [\d.]+%\) is above the limit of 100%"
-        assert re.search(rf"tokens, [\d,]+ freed; {reached}; sweep of .*, down to [\d,]+ tokens; ", line)
+        assert re.search(rf"tokens, [\d,]+ freed; {reached}; sweep of .*, down to [\d,]+ tokens, ", line)
 
 
 def test_a_policy_without_prices_has_no_outlook() -> None:
