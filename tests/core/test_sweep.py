@@ -252,6 +252,26 @@ def test_a_block_of_the_client_that_a_later_one_replaces_leaves_its_pointer_only
     assert text.count("</permissions instructions>") == 2  # no words of the user are inside an open tag
 
 
+@pytest.mark.parametrize(
+    ("tag", "typed", "whole"),
+    [("task-notification", None, False), ("task-notification", True, True), ("task", None, True)],
+)
+def test_a_long_report_of_the_client_is_shortened_but_not_what_a_person_may_have_typed(
+    tag: str, typed: bool | None, whole: bool
+) -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    text = f"<{tag}>\n" + "\n".join(f"finding {n} of the audit" for n in range(300)) + f"\n</{tag}>"
+    session.add(user_message("Audit it."), Message("assistant", (Text("Yes."),)))
+    session.add(user_message(text), typed=typed)
+    for turn in range(60):
+        one_turn(session, turn)
+    assert sweeps(session)
+    shown = next(text_of(item.message) for item in session.view.items if f"<{tag}>" in text_of(item.message))
+    assert (shown == text) == whole
+    assert shown.endswith(f"</{tag}>")
+    assert whole or "characters; recall m3 has all of it]" in shown
+
+
 def test_the_ledger_says_where_it_ends() -> None:
     for item in a_session(30).view.items:
         if item.message.kind == LEDGER:

@@ -1,9 +1,10 @@
 """The stage `sweep`: shorten everything old at once, but seldom, so that the cached prefix stays valid for long.
 
 1. The newest groups stay whole.
-2. User messages stay word for word; only if all together take too much, the longest are shortened.
+2. User messages stay word for word; only if all together take too much, the longest are shortened. Long reports that a
+   client put between them are shortened, too, and settings of the client that it has sent anew since.
 3. Of older work stay the calls, lines and regions that are likeliest to be needed again (`core/sweep/choice.py`). Calls
-   stay verbatim or not at all, without thinking; results are shortened.
+   stay verbatim or not at all, without thinking; results are shortened. The answer before the newest request stays.
 4. The other groups are dropped, and a note in their place says in one line each what was done.
 
 What an earlier sweep left is not touched again while that is the cheaper way to free enough: the cached prefix then
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
-from tidegate.core.messages import NOTE, Thinking, calls_of, is_user_request, result_of, text_of
+from tidegate.core.messages import NOTE, Thinking, calls_of, common_mark, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
@@ -43,6 +44,7 @@ _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messa
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
+_REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
@@ -165,14 +167,16 @@ class _Sweep:
         for number in reversed(range(len(self._units))):
             item = self._units[number].items[0]
             message = item.message
-            block = _BLOCK.fullmatch(text_of(message)) if message.role in ("user", "system") else None
-            if block is None or message.kind == NOTE:
+            if message.role not in ("user", "system") or message.kind or common_mark(message.parts):
+                continue
+            block = _BLOCK.fullmatch(text_of(message))
+            if block is None:
                 continue
             key = (message.role, block[1])
             replaced = key in later and message.role == "system"
             later.add(key)
-            size = len(text_of(message))
-            if number in self._old and message.id != self._view.newest_request and (replaced or size > _BLOCK_CHARS):
+            long = len(text_of(message)) > _BLOCK_CHARS and _REPORT_TAG.search(block[1])
+            if number in self._old and message.id != self._view.newest_request and (replaced or long):
                 parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
                 self.draft.replace(item, parts)
 
