@@ -124,7 +124,30 @@ def test_a_call_that_the_user_refused_is_never_shown_as_one_that_was_made() -> N
     assert list(statements_of_note(note)) == []
 
 
-@pytest.mark.parametrize("text", ["The test rejected the empty name.", "ok: the user table has 3 rows", "denied = 0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user rejected permission to use this specific tool call.",
+        "Permission to use Bash with command rm has been denied.",
+        "exec command rejected by user",
+        "User declined to run it.",
+    ],
+)
+def test_what_clients_write_when_a_person_says_no_is_a_refusal(text: str) -> None:
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The test rejected the empty name.",
+        "ok: the user table has 3 rows",
+        "denied = 0",
+        "curl: the request was refused",
+        "sshd: login of user denied, the command was rejected",
+        "Permission denied (publickey).",
+    ],
+)
 def test_an_ordinary_result_is_no_refusal(text: str) -> None:
     assert not is_refusal(text)
 

@@ -14,8 +14,7 @@ _LINES_NOTICE: Final = re.compile(
 )
 _CLOSING_TAG: Final = re.compile(r"</[\w-]{1,60}>\s*\Z")
 _RULES_READ_CHARS: Final = 200_000
-SHORT_RESULT: Final = 300
-"""Characters: a result up to this length stays whole if its call stays."""
+_SHORT_RESULT: Final = 300  # characters: a result up to this length stays whole if its call stays
 _LONGEST_REFUSAL: Final = 2_000
 _LEAST_SAVING: Final = 120  # characters: with less left out, the mark would cost as much
 _GAP_LINES: Final = 2  # a gap of so many lines, with so many characters, is filled
@@ -53,7 +52,7 @@ def make_block_pointer(message: Message, tag: str) -> tuple[Part, ...]:
 def stays_whole(message: Message) -> bool:
     """Whether a result stays whole if its call stays: a stub of it would save next to nothing, or say the opposite."""
     text = text_of(message)
-    return len(text) <= SHORT_RESULT or (len(text) <= _LONGEST_REFUSAL and is_refusal(text))
+    return len(text) <= _SHORT_RESULT or (len(text) <= _LONGEST_REFUSAL and is_refusal(text))
 
 
 def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...]:

@@ -291,9 +291,9 @@ def _states_rule(sentence: str) -> bool:
 
 
 _REFUSAL: Final = re.compile(
-    r"\b(?:tool use|request|call|command|edit|operation|permission|action)\b[^.\n]{0,60}"
-    r"\b(?:was|were|is|been|has been) (?:rejected|denied|declined|refused)\b"
-    r"|\buser (?:rejected|denied|declined|refused|cancelled|doesn't want|does not want|chose not)\b"
+    r"\b(?:tool (?:use|call)|permission to (?:use|run|edit|call))\b[^.\n]{0,60}"
+    r"\b(?:was|were|is|been) (?:rejected|denied|declined|refused)\b"
+    r"|(?:\bthe user|^\W*user) (?:rejected|denied|declined|refused|does(?: not|n't) want|did not allow|chose not)\b"
     r"|\b(?:rejected|denied|declined|refused) by (?:the )?user\b",
     re.I,
 )
