@@ -445,3 +445,13 @@ def test_what_a_shell_tool_prints_around_an_output_is_no_value_and_no_outcome() 
     assert [line.bare for line in find_key_lines(around + "the server listens on port 48443", set())] == [
         "the server listens on port 48443"
     ]
+
+
+@pytest.mark.parametrize("window", range(300, 900, 20))
+def test_a_pin_outlives_every_compaction_of_a_small_window(window: int) -> None:
+    session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
+    session.rules.add("Never restart db7 before 18:00.")
+    for turn in range(12):
+        session.add(user_message(f"Page {turn} of my notes. " + "The workers read jobs from a queue. " * 6))
+        assert "Never restart db7 before 18:00." in session.prepare().to_bytes().decode(), turn
+        session.add(Message("assistant", (Text(f"Read page {turn}."),)))

@@ -78,6 +78,7 @@ def test_the_script_plays_and_everything_is_kept(place: Place, capsys: pytest.Ca
     assert all(f"> {step.message}" in out for step in DEMO_SCRIPT)
     assert out.count("Yes, I see ") == len(TALKED)
     assert " user: Hello, my name is Ada." in out
+    assert "\n1. Never restart db7 before 18:00." in out
     assert "compacted: " in err
     told = prove_chat(place.seen, place.folder / "data")
     assert told.holds, told.text

@@ -22,11 +22,11 @@ from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.ledger.lines import (
     LEDGER,
-    LEDGER_CONTINUED,
     LEDGER_END,
     LEDGER_HEADING,
     MAX_RULES_SHARE,
     PIN_SHARE,
+    SHORT_LEDGER_HEADING,
     LedgerLine,
     join_left_ranges,
     parse_ledger,
@@ -67,7 +67,7 @@ MAX_LEDGER_TOKENS: Final = 8_000
 """The largest ledger, whatever its share of the room."""
 _MAX_WINDOW_SHARE: Final = 0.08  # of the window: the most that the ledger takes
 _PINS_IN_SMALL_WINDOW: Final = 256  # the tokens for a ledger with pins, up to half of the room
-_MIN_LEDGER_TOKENS: Final = 64
+_MIN_LEDGER_TOKENS: Final = 40
 """A smaller ledger would have room for its heading only."""
 
 
@@ -209,7 +209,7 @@ def _write_ledger(
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:
-    heading = LEDGER_HEADING if headed else LEDGER_CONTINUED
+    heading = LEDGER_HEADING if headed else SHORT_LEDGER_HEADING
     return user_message(f"{heading}\n{render_ledger(lines)}\n{LEDGER_END}", LEDGER)
 
 
@@ -240,30 +240,40 @@ def _fit_lines(
     return []
 
 
+def _fit_ledger(
+    lines: Sequence[LedgerLine], tokens: int, budget: Budget, *, headed: bool, limit: int
+) -> tuple[Message, tuple[LedgerLine, ...]] | None:
+    """The message with as many lines as fit, and these lines. If a rule would not fit, it gets the short heading."""
+    rules = int(limit * MAX_RULES_SHARE)
+    some = _fit_lines(lines, tokens, budget, headed=headed, rules=rules)
+    if headed and any(line.lays_down and line not in some for line in lines):
+        others = _fit_lines(lines, tokens, budget, headed=False, rules=rules)
+        if sum(line.lays_down for line in others) > sum(line.lays_down for line in some):
+            some, headed = others, False
+    return (_make_ledger_message(some, headed=headed), tuple(some)) if some else None
+
+
 def _extend_ledger(
     old: list[LedgerLine], new: list[LedgerLine], held: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
     room = limit - sum(item.tokens for item in held)
-    some = _fit_lines(new, room, budget, headed=not held, rules=int(limit * MAX_RULES_SHARE))
-    if not some:
+    fitted = _fit_ledger(new, room, budget, headed=not held, limit=limit)
+    if fitted is None:
         return _NO_EDITS
-    message = _make_ledger_message(some, headed=not held)
+    message, some = fitted
     return _LedgerEdits((Insert(message, after, budget.count(message)),), (*old, *some))
 
 
 def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
     """One new message in place of all messages of the ledger."""
     every = join_left_ranges(check.list_rewritten())
-    some = (
-        _fit_lines(every, limit, budget, headed=True, rules=int(limit * MAX_RULES_SHARE))
-        if limit >= _MIN_LEDGER_TOKENS
-        else []
-    )
+    fitted = _fit_ledger(every, limit, budget, headed=True, limit=limit) if limit >= _MIN_LEDGER_TOKENS else None
     edits: list[Edit] = [Drop(tuple(item.message.id for item in held))] if held else []
-    if some:
-        message = _make_ledger_message(some, headed=True)
-        edits.append(Insert(message, after, budget.count(message)))
-    return _LedgerEdits(tuple(edits), tuple(some))
+    if fitted is None:
+        return _LedgerEdits(tuple(edits), ())
+    message, some = fitted
+    edits.append(Insert(message, after, budget.count(message)))
+    return _LedgerEdits(tuple(edits), some)
 
 
 def _find_place(view: View, edits: Sequence[Edit]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.events import Event, MessageAdded, ViewEdited
-from tidegate.core.ledger.lines import LEDGER_HEADING, parse_ledger
+from tidegate.core.ledger.lines import LEDGER_HEADING, SHORT_LEDGER_HEADING, parse_ledger
 from tidegate.core.ledger.writer import LEDGER, PIN
 from tidegate.core.messages import INSTRUCTION, NOTE, Message, Part, Text, mark_texts
 
@@ -43,6 +43,6 @@ def _distrusted(message: Message) -> Message:
 def _without_rule_lines(part: Part) -> Part:
     if not isinstance(part, Text):
         return part
-    lines = part.text.replace(LEDGER_HEADING, _NO_RULES).split("\n")
+    lines = part.text.replace(LEDGER_HEADING, _NO_RULES).replace(SHORT_LEDGER_HEADING, _NO_RULES).split("\n")
     kept = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
     return msgspec.structs.replace(part, text="\n".join(kept) or "-")
