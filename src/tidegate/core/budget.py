@@ -152,8 +152,10 @@ def describe_unknown_window(model: str, budget: Budget) -> str:
 
 def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
-    over = measure_request(view, budget) - budget.capacity
-    return max(view.tokens - budget.room, math.ceil(over / budget.scale), 0)
+    capacity, scale = budget.capacity, budget.scale
+    over = measure_request(view, budget) - capacity
+    beyond_room = view.tokens + budget.fixed - math.floor(capacity / scale)
+    return max(beyond_room, math.ceil(over / scale)) if over > 0 or beyond_room > 0 else 0
 
 
 def measure_request(view: View, budget: Budget) -> int:

@@ -254,7 +254,8 @@ def _read_triggers(
     conditions: tuple[tuple[Trigger, ...], ...], occasion: TriggerContext
 ) -> tuple[TriggerReading, bool]:
     """The first condition that holds and True, else all conditions and False."""
-    values, limits = list[float](), list[float]()
+    values: list[float] = []
+    limits: list[float] = []
     request, history, budget = occasion.tokens, occasion.view.tokens, occasion.budget
     holds = False
     for condition in conditions:
