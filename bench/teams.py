@@ -3,11 +3,15 @@
     python bench/teams.py --sessions 1000 --seconds 60          SQLite and PostgreSQL, in temporary folders
     python bench/teams.py --only sqlite,openai_agents           some of them: sqlite, postgres, openai_agents, langgraph
     python bench/teams.py --store postgresql://user@host/db     a database instead of one started here
+    python bench/teams.py --disk-delay 5                        as on a disk that takes 5 ms longer for each fsync
 
 The peers are OpenAI Agents' SQLite session and LangGraph's PostgreSQL checkpointer (`make peers ARGS="openai_agents
 langchain"`). Every append is on disk when its call returns: SQLite with synchronous=FULL, PostgreSQL with
 synchronous_commit=on. `runners/team_figures.py` has the work. The contenders run one after the other; an
 idle event loop runs beside each, and its lateness is what the machine adds.
+
+A local disk answers an fsync in well under a millisecond, a volume over the network in several. `--disk-delay` lets
+`strace` hold up every fsync of every contender for that long, so that both can be measured here.
 """
 
 import argparse
@@ -16,6 +20,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +41,8 @@ PEERS = {"openai_agents": "openai_agents", "langgraph": "langchain"}
 RIVALS = {"openai_agents": "sqlite", "langgraph": "postgres"}
 """What each peer is compared with."""
 TARGET = 10
+_PASSED = ("sessions", "seconds", "store", "only")
+"""The options that are passed on to the program under strace."""
 
 
 async def measure(data: DataFolder, sessions: int, seconds: float) -> Figures:
@@ -96,13 +103,28 @@ def run_contender(name: str, options: argparse.Namespace) -> Figures:
     return figures
 
 
+def run_with_delay(milliseconds: float, arguments: list[str]) -> None:
+    """Start this program again under strace, which delays the end of each fsync."""
+    strace = shutil.which("strace")
+    if strace is None:
+        raise SystemExit("--disk-delay needs strace: install the package of that name.")
+    calls = "fsync,fdatasync"
+    delay = f"inject={calls}:delay_exit={round(milliseconds * 1000)}"
+    quiet = ["-f", "--seccomp-bpf", "-qq", "-o", os.devnull]
+    program = [sys.executable, __file__, *arguments]
+    os.execv(strace, [strace, *quiet, "-e", f"trace={calls}", "-e", delay, *program])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--store", default="")
     parser.add_argument("--only", default="sqlite,postgres,openai_agents,langgraph")
+    parser.add_argument("--disk-delay", type=float, default=0, metavar="MS", help="milliseconds added to each fsync")
     options = parser.parse_args()
+    if options.disk_delay:
+        run_with_delay(options.disk_delay, [f"--{name}={vars(options)[name]}" for name in _PASSED])
     allow_descriptors()
     names = options.only.split(",")
     found = {name: run_contender(name, options) for name in names}
