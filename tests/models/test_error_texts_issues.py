@@ -799,6 +799,126 @@ transport - [Error [AI_RetryError]: Failed after 3 attempts. Last error: Cannot 
 output_cap 400 400 max_completion_tokens=384000 cannot be greater than max_model_len=max_total_tokens=135168. Please request fewer output tokens. (parameter=max_completion_tokens value=384000)
 output_cap - API Error: Claude's response exceeded the 32000 output token maximum. To configure this behavior, set the CLAUDE_CODE_MAX_OUTPUT_TOKENS environment variable.
 billing - You've hit your monthly spend limit · raise it at claude.ai/settings/usage /usage-credits to adjust your monthly spend limit.
+overflow 400 Prompt is 11543 tokens but the model context window is 4096 tokens.
+overflow - ValueError: The decoder prompt (length 337896) is longer than the maximum model length of 128000. Make sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens. For image inputs, the number of image tokens depends on the number of images, and possibly their aspect ratios as well.
+overflow 400 API Error: 400 {"error":"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length, or provide a shorter input."}
+overflow - invalid params, context window exceeds limit (2013)
+overflow 400 {"object":"error","message":"The input (61709 tokens) is longer than the model\'s context length (40960 tokens).","type":"BadRequestError","param":null,"code":400}
+overflow - Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).
+overflow 400 Error code: 400 - {'error': {'code': 'InvalidParameter', 'message': 'Total tokens of image and text exceed max message tokens. Request id: 021772413947435d24b0b4d764165756d4018ab78dadfac58ac58', 'param': '', 'type': 'BadRequest'}}
+overflow 400 400 Please reduce the length of the messages or completion. Current length is 42328 while limit is 40000
+overflow 400 400 Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650 tokens. Please reduce the length of the messages.
+overflow 400 API Error: Status Code 400, {"code":20015,"message":"length of prompt_tokens (68957) must be less than max_seq_len (65536).","data":null}
+overflow - Context size has been exceeded
+overflow - You passed 202753 input tokens and requested 0 output tokens. However, the model's context length is only 202752 tokens, resulting in a maximum input length of 202752 tokens.
+overflow 400 ollama: unexpected status 400: {"error":"the input length exceeds the context length"}
+overflow - Requested token count exceeds the model's maximum context length of 256000 tokens. You requested a total of 256878 tokens: 31216 tokens from the input messages and 225662 tokens for the completion.
+overflow - ValueError: Requested tokens (590) exceed context window of 512
+overflow 400 400 Prompt too long: 41911 tokens exceeds max context window of 32768 tokens
+rate_bucket - OpenRouter Mid-Stream Error: { "message": "Request too large for gpt-5 in organization XXXXXXXXXX on tokens per min (TPM): Limit 30000, Requested 30472. The input or output tokens must be reduced in order to run successfully. Visit https://platform.openai.com/account/rate-limits to learn more.", "code": 502
+rate_bucket 413 HTTP 413 "Request too large ... Limit 8000, Requested 32979"
+rate_limit 429 API Error (429 {"error":{"code":429,"message":"Quota exceeded for aiplatform.googleapis.com/online_prediction_input_tokens_per_minute_per_base_model with base model: anthropic-claude-opus-4. Please submit a quota increase request. https://cloud.google.com/vertex-ai/docs/generative-ai/quotas-genai.","status":"RESOURCE_EXHAUSTED"}})
+rate_limit 429 429 {"error":{"message":"Rate limit exceeded: free-models-per-day-high-balance.","type":"rate_limit_error","code":"429"}}
+rate_limit 429 {"error":"429 litellm.RateLimitError: AzureException RateLimitError - Your requests to gpt-5.1 for gpt-5.1 in East US 2 have exceeded the token rate limit for your current AIServices S0 pricing tier. This request was for ChatCompletions_Create under Azure OpenAI API version 2025-03-01-preview. Please retry after 60 seconds. To increase your default rate limit, visit: https://aka.ms/oai/quotaincrease.. Received Model Group=gpt-5.1
+rate_limit - [ERROR] Failed to process response: Too many tokens, please wait before trying again.
+rate_limit 429 Invalid status code: 429 Too Many Requests: {"error":{"code":"1308","message":"Usage limit reached for 5 hour. Your limit will reset at 2026-08-27 21:31:39"}}
+output_cap 400 400 Bad Request Bad request: rpc error: code = InvalidArgument desc = max_tokens (10000) cannot exceed 8192. Please reduce the length of max output tokens generated.
+output_cap - Invalid max_tokens value, the valid range of max_tokens is [1, 8192]
+output_cap 400 AiError 400 max_completion_tokens is too large: 1298829. This model supports at most 1048576
+bytes - ValidationException: An error occurred (ValidationException) when calling the InvokeModel operation: 1 validation error detected: Value at 'body' failed to satisfy constraint: Member must have length less than or equal to 25000000
+bytes - ProviderResponseStreamError: WebSocket closed before response.completed (code 1009: message too big)
+bytes 413 LLM request failed: status 413 Request Entity Too Large (url=http://169.254.169.254/gateway/llm/_/gateway/anthropic/v1/messages, model=claude-opus-4-5-20251101): { "error": { "type": "request_too_large", "message": "Request exceeds the maximum size" } }
+bytes 400 [API Error: 400 String value length (20054016) exceeds the maximum allowed (20000000, from `StreamReadConstraints.getMaxStringLength()`)]
+media - {"error":"Model does not support images. Please use a model that does."}
+media 400 API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"Could not process image"},"request_id":"req_011CZpdwiS3zoeXcj9idFKgv"}
+media 404 OAI Compatible API error: [404] Not Found {"error":{"code":"404","message":"No endpoints found that support image input","param":"","type":""}} URL: https://token-plan-sgp.xiaomimimo.com/v1/chat/completions
+media 400 API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"A maximum of 100 PDF pages may be provided."}}
+unknown 400 API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"tools.12.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"}}
+invalid_history 500 {"error":{"code":500,"message":"\n------------\nWhile executing CallExpression at line 19, column 27 in source:\n...% 2 == 0) -%}↵ {{ raise_exception(\"Conversation roles must alternate user...\n ^\nError: Jinja Exception: Conversation roles must alternate user/assistant/user/assistant/...","type":"server_error"}}
+invalid_history - Only user, assistant and tool roles are supported, got system
+invalid_history - Expected an ID that begins with 'fc'
+reasoning_state 400 Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."}
+reasoning_state 404 404 Item with id 'rs_...' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input.
+billing 429 429 余额不足或无可用资源包,请充值。
+billing 402 API Error: 402 {"error":{"message":"Insufficient credits — top up your balance at https://gitlawb.com/opengateway/credits","type":"insufficient_quota","code":"insufficient_credits"}}
+billing 402 "You have no credits remaining on your Continue account. Please go to https://hub.continue.dev/settings/billing to add credits. You can also add your own ANTHROPIC_API_KEY secret at https://continue.dev/settings/secrets%3FsecretName=ANTHROPIC_API_KEY"
+billing 402 Error code: 402 - {'id': 'o3LiXw4-62bZhn-96040daf687810ab', 'error': {'message': 'Credit limit exceeded. Please navigate to https://api.together.xyz/settings/billing to add credit or upgrade your plan.', 'type': 'credit_limit', 'param': None, 'code': None}}
+auth 401 HTTP 401: {"error":{"message":"Invalid API Key","type":"invalid_request_error","code":"invalid_api_key"}}
+auth - { "error": { "message": "Not authenticated", "type": "invalid_request_error", "param": null, "code": null } }
+model - An error occurred (ResourceNotFoundException) when calling the Converse operation: Access denied. This Model is marked by provider as Legacy and you have not been actively using the model in the last 15 days. Please upgrade to an active model on Amazon Bedrock
+model 401 401 Model muse-spark-1.2-contributor-free is not supported
+model - {"detail":"The '' model is not supported when using Codex with a ChatGPT account."}
+transport - stream disconnected before completion: Transport error: network error: error decoding response body
+transport - openai-base.lua:366: failed to connect to LLM server: timeout
+server - Error: Can't invoke. Reason: Bedrock is unable to process your request.
+server 503 HTTP 503 Service temporarily overloaded
+transport 504 504: DEADLINE_EXCEEDED
+refused - Input data may contain inappropriate content. For details, see: https://help.aliyun.com/zh/model-studio/error-code#inappropriate-content
+refused 400 API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"},"request_id":"req_011CZibekJwDaAz4R8V6Qc5m"}
+refused 400 (HTTP 400): Content Exists Risk
+unknown 400 Error code: 400 - {'error': {'message': 'invalid temperature: only 1 is allowed for this model', 'type': 'invalid_request_error'}}
+unknown 400 Error 400: Invalid Request { "error": { "message": "Unsupported parameter: 'temperature' is not supported with this model.", "type": "invalid_request_error", "param": "temperature", "code": "unsupported_parameter" } }
+unknown - Json mode response is not supported when enable_thinking is true
+overflow - The model returned the following errors: Input is too long for requested model.
+overflow - Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)
+overflow 400 Error code: 400 - {'error': {'message': 'Invalid request: Your request exceeded model token limit: 262144 (re quested: 269030)', 'type': 'invalid_request_error'}}
+overflow 400 {"error":{"code":400,"message":"the request exceeds the available context size. try increasing the context size or enable context shift","type":"exceed_context_size_error","n_prompt_tokens":14429,"n_ctx":8192}}
+overflow - ValueError: The prompt (total length 25938) is too long to fit into the model (context length 4096). Make sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens.
+overflow 400 API Error: 400 Prompt exceeds maximum context length
+overflow - prompt_too_long: tokenized VLM text prompt has 20771 tokens, max prompt/context tokens is 20119
+overflow - ValueError: The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)
+overflow 422 Error: 422 "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 65537. Given: 79993 `inputs` tokens and 1024 `max_new_tokens`"
+overflow 400 "max_total_tokens (33802) must be less than or equal to max_seq_len (32768)"
+overflow - model maximum context length: 1048573
+overflow 400 Error code: 400 - request (53192 tokens) exceeds context size (50176 tokens)
+overflow 413 {"error":{"code":"tokens_limit_reached","message":"Request body too large for gpt-4o model. Max size: 8000 tokens.","details":"Request body too large for gpt-4o model. Max size: 8000 tokens."}}
+overflow 400 AiError: This model's maximum context length is 131072 tokens. However, you requested 16000 output tokens and your prompt contains at least 115073 input tokens, for a total of at least 131073 tokens. Please reduce the length of the input prompt or reduce max_tokens.
+overflow - ValueError: Prompt length of 2048 is longer than the maximum model length of 2048.
+overflow 400 Error code: 400 - {'error': {'message': "This model's maximum context length is 128000 tokens. However, your messages resulted in 132166 tokens (including 317 in the response_format schemas.). Please reduce the length of the messages or schemas.", 'type': 'invalid_request_error', 'param': 'messages', 'code': 'context_length_exceeded'}}
+rate_bucket - stream disconnected before completion: Request too large for gpt-5.6-luna in organization org-X on tokens per min (TPM): Limit 200000, Requested 208334. The input or output tokens must be reduced in order to run successfully. Visit https://platform.openai.com/account/rate-limits to learn more.
+rate_limit 429 HttpError: Invalid status code 429 Too Many Requests with message: {"error":{"code":"1308","message":"已达到 5 小时的使用上限。您的限额将在 2026-08-25 07:41:44 重置。"}}
+rate_limit 429 [API Error: Resource exhausted. Please try again later. Please refer to https://cloud.google.com/vertex-ai/generative-ai/docs/error-code-429 for more details.]
+rate_limit - Tokens per minute limit exceeded - too many tokens processed
+rate_limit 429 Requests to the ChatCompletions_Create Operation under Azure OpenAI API version 2024-02-01 have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 60 seconds. Please go here: https://aka.ms/oai/quotaincrease if you would like to further increase the default rate limit. For Free Account customers, upgrade to Pay as you Go here: https://aka.ms/429TrialUpgrade.
+rate_limit 429 API Error: Request rejected (429) - Too many tokens per day, please wait before trying again.
+output_cap 400 400 max_tokens must be less than or equal to 16384, the maximum value for max_tokens is less than the context_window for this model
+output_cap 400 POST "https://bedrock-runtime.us-west-2.amazonaws.com/v1/messages": 400 Bad Request {"message":"The maximum tokens you requested exceeds the model limit of 32768"}
+output_cap - max_completion_tokens is too large: 262144. This model supports at most 256000 completion tokens.
+output_cap - The maximum tokens you requested exceeds the model limit of 32768. Try again with a maximum tokens value that is lower than 32768.
+bytes - websocket: close 1009 (message too big)
+bytes 413 [API Error: {"error":{"message":"Maximum request body size 1048576 exceeded, actual body size 1056562","code":413,"status":"Request Entity Too Large"}}]
+bytes 400 Failed to invoke model qwen-plus-latest, status code: 400, message: Exceeded limit on max bytes to request body : 6291456, request_id: 440410cb-4463-9631-a387-9c8b7f7c40b
+bytes 400 openai.BadRequestError: Error code: 400 - {'error': {'message': "Invalid 'input[0].content': string too long. Expected a string with maximum length 10485760, but got a string with length 62114761 instead.", 'type': 'invalid_request_error', 'param': 'input[0].content', 'code': 'string_above_max_length'}}
+media 500 {"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}
+media 400 API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"messages.10.content.0.tool_result.content.0.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"}}
+media 500 Error code: 500 - {'error': {'code': 500, 'message': 'Invalid image_url.url value', 'type': 'server_error'}}
+media - Invalid value: file. Supported values are: 'text','image_url','video_url' and 'video'.
+invalid_history 400 { "error": { "code": 400, "message": "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.", "status": "INVALID_ARGUMENT" } }
+invalid_history - HTTP 500/400: Jinja Exception: System message must be at the beginning.
+unknown 400 API Error: 400 {"error":{"code":400,"details":[{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"description":"Invalid JSON payload received. Unknown name "propertyNames" at 'request.tools[0].function_declarations[28].parameters.properties[2].value.items.properties[1].value': Cannot find field.","field":"request.tools[0].function_declarations[28].parameters.properties[2].value.items.properties[1].value"}
+unknown 400 400 Invalid schema for function '<mcp tool name>'
+reasoning_state - Corrupted thought signature.
+billing 402 unexpected status 402 Payment Required: Insufficient balance. Required: 5 credits,
+billing 403 Invalid status code: 403 Forbidden: {"error":{"message":"your subscription payment is past due. update your payment method: https://ollama.com/settings/billing (ref: 56727837-9650-43c2-9aad-441e0e8a87ba)","type":"api_error","param":null,"code":null}}
+billing 402 {"error":{"message":"Insufficient credits. This account never purchased credits. Make sure your key is on the correct account or org, and if so, purchase more at https://openrouter.ai/settings/credits","code":402}}
+billing - You have exceeded your monthly included credits for Inference Providers. Subscribe to PRO to get 20x more monthly included credits.
+auth 403 Forbidden: {"Message":"Authentication failed: Please make sure your API Key is valid."}
+auth 403 Server: Error code: 403 - {'error': {'message': 'Kimi For Coding is currently only available for Coding Agents such as Kimi CLI, Claude Code, Roo Code, Kilo Code, etc.', 'type': 'access_terminated_error'}}
+auth 401 API Error: 401 {"type":"error","error":{"type":"authentication_error","message":"OAuth token has expired. Please obtain a new token or refresh your existing token."},"request_id":"req_011CSSdA5fqJCVm1m4XMjNks"}
+model 400 Error code: 400 - {'error': {'message': 'The model `qwen-qwq-32b` has been decommissioned and is no longer supported. Please refer to https://console.groq.com/docs/deprecations for a recommendation on which model to use instead.', 'type': 'invalid_request_error', 'code': 'model_decommissioned'}}
+model 400 Unhandled error during turn: {"type":"error","status":400,"error":{"type":"invalid_request_error","message":"The 'gpt-5.4/medium' model is not supported when using Codex with a ChatGPT account."}} Some(Other)
+transport - litellm.APIConnectionError: AnthropicException - peer closed connection without sending complete message body (incomplete chunked read)
+transport - stream disconnected before completion: Transport error: Error while reading the server response: error decoding response body, request id: 99e52d88dd8876d3-SEA
+transport - litellm.exceptions.APIConnectionError: litellm.APIConnectionError: OllamaException - Server disconnected without sending a response.
+server 503 HTTP:503 TIME:0.914s {"error": {"message": "ResourceExhausted: Worker local total request limit reached (163/32)", "type": "Service Unavailable", "code": 503}}
+server 400 Function id <uuid> ... DEGRADED
+refused 400 API Error: 400 {"error":{"message":"<400> InternalError.Algo.DataInspectionFailed: Input text data may contain inappropriate content.","type":"data_inspection_failed","param":null,"code":"data_inspection_failed","id":"chatcmpl-968606d8-c53b-9dce-80be-3a9cc553c5b5","request_id":"968606d8-c53b-9dce-80be-3a9cc553c5b5"}}
+refused 403 Error code: 403 - {'code': 'The caller does not have permission to execute the specified operation', 'error': 'Content violates usage guidelines. Team: [REDACTED], API key ID: [REDACTED], Model: grok-4-0709, Failed check: SAFETY_CHECK_TYPE_BIO'}
+refused 400 unexpected status 400 Bad Request: { "error": { "message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting", "type": "invalid_request_error", "param": null, "code": "invalid_prompt" } }
+unknown - Error: {"error":{"code":"InvalidParameter","message":"The parameter max_tokens specified in the request are not valid: max_tokens and max_completion_tokens cannot be set at the same time. Request id: xxx","param":"max_tokens","type":"BadRequest"}}
+unknown 400 400 Model incompatible request argument supplied: temperature
+unknown 400 [invalid_request_error] Thinking mode does not support this tool_choice (HTTP 400)
+unknown - The tool_choice parameter does not support being set to required or object in thinking mode
 """  # noqa: E501
 
 

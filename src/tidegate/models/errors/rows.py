@@ -181,6 +181,7 @@ EARLY_PATTERNS: Final = (
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
+        (?:source|base64)\.(?:media_type|data|url)\b|\b(?:supported|allowed) values are\b<60>\b(?:image|video|audio)_url\b
         (?:\b(?:jpe?g|png|webp|heic)\b<60>support|support<40>\b(?:jpe?g|png|webp|heic)\b|support file inputs?)
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
         frozenset({415}),
@@ -323,8 +324,9 @@ EARLY_PATTERNS: Final = (
         "output_cap",
         "the answer's own limit",
         r"""<out>[`'"]*(?: or '?\w+'?)?<50>?(?:too (?:large|big|high)|> ?\d|larger than|greater than|参数非法)
-        <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b
-        <out>[`'"]*<50>?(?:not supported|unsupported|out of range|not within|invalid|below minimum|above maximum)
+        <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b(?! set\b)
+        <out>[`'"]*(?!<60>\bcannot be set\b)<50>?(?:not supported|unsupported|out of range|not within|invalid)
+        <out>[`'"]*<50>?(?:below minimum|above maximum)
         <out>[`'"]*<50>?(?:is limited|not permitted)|<out>(?:_too_large|: field required)
         <out>[`'"]*<50>?exceeds (?:the )?(?:model|maximum|max|limit)(?![^\n]*context)
         range of <out>|(?:unsupported|unknown|invalid)<20> '?<out>
@@ -366,6 +368,7 @@ EARLY_PATTERNS: Final = (
         request_too_large(?![^\n]*context)|payload_too_large
         exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
         string too long[^\n]*maximum length 10485760
+        string (?:value )?length<20><over><60>\d{7}|'body' failed to satisfy constraint<40>\blength\b
         (?:payload|entity) too large|payload size exceeds|received message larger than max""",
     ),
 )

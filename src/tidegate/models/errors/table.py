@@ -182,7 +182,7 @@ ERROR_TABLE: Final = (
         r"""extra inputs? (?:are|is) not permitted|extra_forbidden|additional properties are not allowed|not implemented
         schema violation|request schema|tool payload|malformed (?:input )?request|参数.{0,6}(?:错|无效|非法)
         \b(?:un(?:supported|known|recognized|expected)|invalid|illegal|incorrect)(?: \w+){0,2} <setting>
-        <setting><60>(?:not (?:supported|permitted|allowed|recognized)|unsupported)
+        <setting><60>(?:not (?:supported|permitted|allowed|recognized)|unsupported)|(?:set|used|given) at the same time
         does(?: not|n't) support(?: the)? (?:parameter|tools?|functions?|streaming|reasoning|thinking|system|json)\b""",
         frozenset({500, 502, 503, 504}),
     ),
