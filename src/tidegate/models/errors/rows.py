@@ -99,7 +99,7 @@ EARLY_PATTERNS: Final = (
         r"""\b(?:insufficient_quota|exceeded_current_quota\w*|billing_\w+|payment_required|arrearage)\b
         \b(?:insufficient_(?:balance|credits?|funds)|invalid_payment_instrument|credit_limit\w*)\b
         insufficient (?:account )?(?:balance|credits?|funds|quota)
-        balance (?:is )?(?:too low|not enough|insufficient)
+        balance (?:is )?(?:too low|not enough|insufficient|\$?-?0(?:\.0+)?\b(?!\.?\d))
         (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
         (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
         settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
@@ -335,7 +335,7 @@ EARLY_PATTERNS: Final = (
         supports? (?:at most|up to|a maximum of) [\d,]+ (?:completion|output|generated)
         maxoutputtokens|max output tokens|maximum (?:output )?tokens you requested
         output limit|maxpredictedtokens
-        budget_tokens""",
+        budget_tokens|thinking budget<20>invalid""",
         NON_LENGTH_STATUSES,
     ),
     ErrorPattern(
@@ -364,7 +364,7 @@ EARLY_PATTERNS: Final = (
         (?:<over>|limit|\bmax)<30>\bbytes\b<20><body>
         <body><40>\bbytes\b<20>(?:<over>|too (?:large|big|many))
         (?:clos\w*|code|received|sent|status)\W{0,4}(?:with |code |frame )?1009\b|\b1009\b<20>too (?:big|large)
-        message too big
+        message too big|<body><20>length limit exceeded
         request_too_large(?![^\n]*context)|payload_too_large
         exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
         string too long[^\n]*maximum length 10485760
