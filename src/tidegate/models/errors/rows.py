@@ -181,7 +181,8 @@ EARLY_PATTERNS: Final = (
         content\.type ?参数非法
         (?:file|content|media|attachment)[ _]types?\b<40>(?:not supported|unsupported|not allowed)
         unsupported (?:file|attachment)\b|unsupported (?:media|content)\b(?! type)
-        (?:source|base64)\.(?:media_type|data|url)\b|\b(?:supported|allowed) values are\b<60>\b(?:image|video|audio)_url\b
+        (?:source|base64)\.(?:media_type|data|url)\b
+        (?:supported|allowed) values are\b<60>\b(?:image|video|audio)_url\b
         (?:\b(?:jpe?g|png|webp|heic)\b<60>support|support<40>\b(?:jpe?g|png|webp|heic)\b|support file inputs?)
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
         frozenset({415}),
