@@ -18,6 +18,7 @@ from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, To
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
+from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
     HiddenRecall,
@@ -162,25 +163,26 @@ class Gateway:
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
         """Run the request; cancel it when the client hangs up."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.current_task()
+        assert task is not None
+        is_gone = False
 
         async def watch() -> None:
+            nonlocal is_gone
             while (await receive())["type"] != "http.disconnect":
                 pass
+            is_gone = True
             task.cancel("the client is gone")
 
         watcher = asyncio.ensure_future(watch())
         try:
-            await task
+            await work
         except asyncio.CancelledError:
-            if not watcher.done():
-                task.cancel()
+            if not is_gone or task.uncancel():
                 raise
             raise ClientGone from None
         finally:
             watcher.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await watcher
 
     async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
         request = await read_page_request(scope, self._read_headers(scope), receive)
@@ -400,7 +402,7 @@ class Gateway:
         stream.start(is_stream=is_stream)
         held: list[bytes] = []
         try:
-            async for piece in self._upstream_clients.read_pieces(response):
+            async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
                 if not answer.status:
                     if copy.error is not None and copy.error.kind == "overflow":
