@@ -400,7 +400,7 @@ class Gateway:
         is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
         copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
         stream.start(is_stream=is_stream)
-        held: list[bytes] = []
+        answer.take_held()  # of an answer that is asked for again
         try:
             async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
@@ -410,14 +410,13 @@ class Gateway:
                         if self._shrink_for(exchange, error.window, error.prompt_tokens):
                             return False
                     if not is_stream or not (copy.has_begun or copy.error):
-                        held.append(stream.feed(piece))
+                        await answer.send_piece(stream.feed(piece), waits=True)
                         continue
                     await answer.start(response.status, answer_headers(response.raw_headers))
-                await answer.send_piece(b"".join([*held, stream.feed(piece[:before_end])]))
-                held.clear()
+                await answer.send_piece(stream.feed(piece[:before_end]))
                 ending = stream.feed(piece[before_end:])  # says whether hidden calls follow, which the log needs
                 await self._record_if_whole(exchange, copy)
-                await answer.send_piece(ending)
+                await answer.send_piece(ending, waits=response.content.at_eof())
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
@@ -430,14 +429,14 @@ class Gateway:
         finally:
             if not (exchange.is_recorded and exchange.has_usage):
                 await asyncio.shield(self._record_rest(exchange, copy))
+        last = answer.take_held() + rest
         if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
+            await answer.send_piece(last if answer.status else b"")
             return False
         if not answer.status:
-            body = b"".join([*held, rest])
-            await answer.send_whole(response.status, answer_headers(response.raw_headers), body)
+            await answer.send_whole(response.status, answer_headers(response.raw_headers), last)
         else:
-            await answer.send_piece(rest)
-            await answer.finish()
+            await answer.finish(last)
         return True
 
     async def _record_if_whole(self, exchange: _Exchange, copy: AnswerCopy) -> None:
