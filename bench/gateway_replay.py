@@ -5,10 +5,15 @@
 Each recording is played by a client that sends its whole history before every recorded answer. The upstream answers
 with what was recorded and measures what arrives. The clock is that of `tidegate replay`: 30 seconds for every answer.
 
-So that both are measured alike, neighboring user messages are joined, as the replay renders them. Recorded thinking,
-which the replay does not send, is left out of both. The client offers one small tool: the gateway then offers recall,
-and its notes mention it, as those of the replay do. Both tools take room in every request, so the replay gets them,
-too; without them its sweeps come a few messages later, and the shares differ in the second decimal.
+The gateway keeps the client's messages as they are; the replay renders its own. So that both are measured alike:
+- leading system messages are joined into one, an empty result is "(no output)", and recorded thinking is left out;
+- a recording that begins with an answer gets a user message before it;
+- what the gateway sent is measured as the replay renders it: later system messages are text of the user, and
+  neighboring user messages are joined.
+
+The client offers one small tool: the gateway then offers recall, and its notes mention it, as those of the replay do.
+Both tools take room in every request, so the replay gets them, too; without them its sweeps come a few messages later,
+and the shares differ in the second decimal.
 """
 
 import argparse
@@ -16,7 +21,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +48,7 @@ from tidegate.wire.registry import parse_tools
 Json = dict[str, Any]
 MODEL = "gpt-4o"
 """Its counter is the exact one of the replay."""
+SYSTEM_ROLES = ("system", "developer")
 TOOL: Json = {"type": "function", "function": {"name": "x", "parameters": {"type": "object", "properties": {}}}}
 
 
@@ -79,9 +85,12 @@ class RecordedUpstream:
             self._server.close()
 
 
-def join_user_messages(messages: list[Json]) -> list[Json]:
+def render_as_replay(messages: list[Json]) -> list[Json]:
+    """The messages with later system messages as text of the user, and with neighboring user messages joined."""
     found: list[Json] = []
-    for message in messages:
+    for place, message in enumerate(messages):
+        if place and message["role"] in SYSTEM_ROLES:
+            message = {"role": "user", "content": f"[system] {message['content']}"}
         last = found[-1] if found else {}
         texts = last.get("content"), message.get("content")
         if message["role"] == last.get("role") == "user" and all(isinstance(text, str) for text in texts):
@@ -92,12 +101,23 @@ def join_user_messages(messages: list[Json]) -> list[Json]:
 
 
 def read_recording(path: Path) -> list[RecordedLine]:
-    lines = list(read_chat_recording(path))
-    return [line._replace(message=without(line.message, "reasoning_content")) for line in lines]
+    lines = [line._replace(message=prepare_message(line.message)) for line in read_chat_recording(path)]
+    start = next(place for place, line in enumerate(lines) if line.message["role"] not in SYSTEM_ROLES)
+    head: list[dict[str, object]] = (
+        [{"role": "system", "content": join_texts(line.message for line in lines[:start])}] if start else []
+    )
+    if lines[start].message["role"] == "assistant":
+        head.append({"role": "user", "content": "Continue."})
+    return [*(lines[0]._replace(message=message) for message in head), *lines[start:]]
 
 
-def without(message: Mapping[str, object], name: str) -> dict[str, object]:
-    return {key: value for key, value in message.items() if key != name}
+def join_texts(messages: Iterable[Mapping[str, object]]) -> str:
+    return "\n\n".join(str(message["content"]) for message in messages if message.get("content"))
+
+
+def prepare_message(message: Mapping[str, object]) -> dict[str, object]:
+    found = {key: value for key, value in message.items() if key != "reasoning_content"}
+    return found | {"content": "(no output)"} if found["role"] == "tool" and not found.get("content") else found
 
 
 async def play_recording(lines: list[RecordedLine], options: argparse.Namespace) -> ReplayReport:
@@ -124,7 +144,7 @@ async def play_recording(lines: list[RecordedLine], options: argparse.Namespace)
                     body = {"model": MODEL, "messages": history, "tools": [TOOL]}
                     answer = await http.post("/v1/chat/completions", json=body, headers={"x-tidegate-session": "s"})
                     assert answer.status_code == 200, answer.text
-                    report.add_size(sizer.measure(join_user_messages(upstream.messages)))
+                    report.add_size(sizer.measure(render_as_replay(upstream.messages)))
                 history.append(message)
         await gateway.close()
     upstream.close()

@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from tidegate.gateway.client_answer import GatewayRefusal
@@ -11,9 +12,18 @@ from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS
 
 def check_host(settings: GatewaySettings, headers: Mapping[str, str]) -> None:
     """Without a token only this machine may ask, and no web page that points its own name at this machine."""
-    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    if not settings.tokens and name and not is_loopback(name) and name != settings.host:
+    if settings.tokens:
+        return
+    name = _find_foreign_name(headers.get("host", ""))
+    if name and name != settings.host:
         raise GatewayRefusal(403, "permission_error", "Address the gateway as localhost or 127.0.0.1, or set a token.")
+
+
+@lru_cache(64)
+def _find_foreign_name(host: str) -> str:
+    """The name in a Host header, if it is not one of this machine."""
+    name = urlsplit(f"//{host}").hostname or ""
+    return "" if is_loopback(name) else name
 
 
 def check_token(settings: GatewaySettings, headers: Mapping[str, str], upstream: Upstream) -> str:

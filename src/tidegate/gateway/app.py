@@ -18,6 +18,7 @@ from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, To
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import check_host, check_token
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
+from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
     HiddenRecall,
@@ -162,25 +163,26 @@ class Gateway:
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
         """Run the request; cancel it when the client hangs up."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.current_task()
+        assert task is not None
+        is_gone = False
 
         async def watch() -> None:
+            nonlocal is_gone
             while (await receive())["type"] != "http.disconnect":
                 pass
+            is_gone = True
             task.cancel("the client is gone")
 
         watcher = asyncio.ensure_future(watch())
         try:
-            await task
+            await work
         except asyncio.CancelledError:
-            if not watcher.done():
-                task.cancel()
+            if not is_gone or task.uncancel():
                 raise
             raise ClientGone from None
         finally:
             watcher.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await watcher
 
     async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
         request = await read_page_request(scope, self._read_headers(scope), receive)
@@ -398,9 +400,9 @@ class Gateway:
         is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
         copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
         stream.start(is_stream=is_stream)
-        held: list[bytes] = []
+        answer.take_held()  # of an answer that is asked for again
         try:
-            async for piece in self._upstream_clients.read_pieces(response):
+            async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
                 if not answer.status:
                     if copy.error is not None and copy.error.kind == "overflow":
@@ -408,14 +410,13 @@ class Gateway:
                         if self._shrink_for(exchange, error.window, error.prompt_tokens):
                             return False
                     if not is_stream or not (copy.has_begun or copy.error):
-                        held.append(stream.feed(piece))
+                        await answer.send_piece(stream.feed(piece), waits=True)
                         continue
                     await answer.start(response.status, answer_headers(response.raw_headers))
-                await answer.send_piece(b"".join([*held, stream.feed(piece[:before_end])]))
-                held.clear()
+                await answer.send_piece(stream.feed(piece[:before_end]))
                 ending = stream.feed(piece[before_end:])  # says whether hidden calls follow, which the log needs
                 await self._record_if_whole(exchange, copy)
-                await answer.send_piece(ending)
+                await answer.send_piece(ending, waits=response.content.at_eof())
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
@@ -428,14 +429,14 @@ class Gateway:
         finally:
             if not (exchange.is_recorded and exchange.has_usage):
                 await asyncio.shield(self._record_rest(exchange, copy))
+        last = answer.take_held() + rest
         if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
+            await answer.send_piece(last if answer.status else b"")
             return False
         if not answer.status:
-            body = b"".join([*held, rest])
-            await answer.send_whole(response.status, answer_headers(response.raw_headers), body)
+            await answer.send_whole(response.status, answer_headers(response.raw_headers), last)
         else:
-            await answer.send_piece(rest)
-            await answer.finish()
+            await answer.finish(last)
         return True
 
     async def _record_if_whole(self, exchange: _Exchange, copy: AnswerCopy) -> None:

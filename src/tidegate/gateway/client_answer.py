@@ -43,21 +43,35 @@ class ClientAnswer:
         self.status = 0
         self.sent = 0
         self.is_broken = False
+        self._held: list[bytes] = []
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def send_piece(self, piece: bytes) -> None:
+    async def send_piece(self, piece: bytes, *, waits: bool = False) -> None:
+        """Send a piece. One that `waits` is sent with the next one, or with the end: each send wakes up the client."""
+        if waits:
+            self._held.append(piece)
+            return
+        piece = self.take_held() + piece
         if piece:
             self.sent += len(piece)
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def finish(self) -> None:
-        """End the answer. One that broke off is not ended properly: the client must notice."""
+    def take_held(self) -> bytes:
+        """The pieces that wait. They are not sent any more."""
+        held = b"".join(self._held)
+        self._held.clear()
+        return held
+
+    async def finish(self, last: bytes = b"") -> None:
+        """End the answer with this piece. One that broke off is not ended properly: the client must notice."""
         if self.is_broken:
+            await self.send_piece(last)
             raise ConnectionResetError("the upstream's answer broke off")
-        await self._send({"type": "http.response.body", "body": b""})
+        self.sent += len(last)
+        await self._send({"type": "http.response.body", "body": last})
 
     async def send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
         await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])

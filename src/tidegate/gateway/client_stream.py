@@ -1,6 +1,7 @@
 """The bytes of an answer as the client gets them, if calls of a hidden tool may be in it."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -11,6 +12,19 @@ from tidegate.wire.streaming.assembly import SseReader, decode_frame
 from tidegate.wire.streaming.merged_answer import KEEP, MergedAnswer
 
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+async def split_first_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The pieces of a stream, with its first event apart: it is passed on before the rest of its piece is parsed."""
+    is_first = True
+    async for piece in pieces:
+        end = _EVENT_END.search(piece) if is_first else None
+        is_first = False
+        if end is not None and end.end() < len(piece):
+            yield piece[: end.end()]
+            yield piece[end.end() :]
+        else:
+            yield piece
 
 
 class ClientStream:

@@ -22,13 +22,55 @@ _BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 131_072
 
 
+class JoinedWrites(asyncio.Transport):
+    """The transport of a connection, as far as uvicorn uses it. The head of an answer is sent with what follows.
+
+    uvicorn writes the head alone: the client would wake up for it, and the first piece would wait meanwhile.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if data[:5] == b"HTTP/" and not self._head:
+            self._head = bytes(data)
+            self._loop.call_soon(self._send_head)  # if nothing follows now
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data if head else data)
+
+    def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """A connection whose headers must arrive in time and be of bounded size, else it is closed."""
 
     header_timeout = 15.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         self._header_bytes = 0
         self._deadline: asyncio.TimerHandle | None = self._start_deadline()
 

@@ -110,8 +110,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
         return self.changed
 
 
-class _ConversationMoved(Exception):
-    """Another process appended messages to the conversation: look again what is new."""
+class _LogMoved(Exception):
+    """Another process appended to the log: look again what is new."""
 
 
 class FollowingSession(Generic[HostObject]):
@@ -177,30 +177,41 @@ class FollowingSession(Generic[HostObject]):
             return self._build_request(items, branched, new_messages)
 
     def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:
-        """Append what the log does not have. Return whether a branch was started, and the number of new messages."""
+        """Append what the log does not have. Return whether a branch was started, and the number of new messages.
+
+        The log is read again only if nothing is new, or if the store refuses the append because another process was
+        first: reading its head before each append would take about as long as planning.
+        """
+        is_fresh = branched = False
         while True:
-            self.session.history.refresh()
             known = self._match(items)
             branch = self._find_branch(known)
             held = self.session._runner.list_held_notes() if branch is None else []
+            added = self._new_events(items[len(known) :], fixed_part)
+            if not (is_fresh or added or branch):
+                self.session.history.refresh()
+                is_fresh = True
+                continue
             try:
                 if branch is not None:
                     self.session._append_all(self._append_here([branch]))
-                if added := self._new_events(items[len(known) :], fixed_part):
+                    branched = True
+                if added:
                     self.session._append_all(self._append_here([*held, *added]))
-            except _ConversationMoved:
+            except _LogMoved:
+                is_fresh = True
                 continue
-            return branch is not None, len(items) - len(known)
+            return branched, len(items) - len(known)
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
-        """The payloads for the place where the conversation is now. If another process moved it on before they were
-        appended, they are not appended after its messages: they may be the same ones.
+        """The payloads for the end of the log as it is now. If another process appended first, they are not appended
+        after its events: these may be the same ones.
         """
-        tip, complete = self._tree.tip, _complete(payloads)
+        head, complete = self.session.log.head, _complete(payloads)
 
         def make(first: int) -> Sequence[EventPayload]:
-            if self._tree.tip != tip:
-                raise _ConversationMoved
+            if self.session.log.head != head:
+                raise _LogMoved
             return complete(first)
 
         return make

@@ -3,13 +3,17 @@
 asyncio and thread pools are imported by the functions that need them: loading them takes longer than loading a session.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -22,13 +26,65 @@ PLANNING_THREADS = 2
 loop wait longer for the interpreter's lock."""
 
 
+class _CallThreads:
+    """Up to MAX_THREADS threads for calls that may wait for the store. The one that was used last is used first.
+
+    Each has a queue of its own. If idle threads share a queue, each call wakes up a second one for nothing, which then
+    competes with the first for the interpreter's lock.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[ThreadPoolExecutor] = []
+        self._count = 0
+        self._waiting: deque[tuple[asyncio.Future[Any], Callable[[], object]]] = deque()
+
+    def run(self, future: "asyncio.Future[Any]", function: Callable[[], object]) -> None:
+        """Run a function in a thread; the future gets what it returns or raises. Call this in the event loop."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
+
+        if not self._idle and self._count == MAX_THREADS:
+            self._waiting.append((future, function))
+            return
+        if not self._idle:
+            self._count += 1
+            self._idle.append(ThreadPoolExecutor(1, "tidegate-session"))
+        thread = self._idle.pop()
+        thread.submit(self._work, thread, future, function)
+
+    def _work(
+        self, thread: "ThreadPoolExecutor", future: "asyncio.Future[Any]", function: Callable[[], object]
+    ) -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as failure:  # noqa: BLE001 - raised in the task that waits for this call
+            error = failure
+        with suppress(RuntimeError):  # the loop is closed, so no task waits any more
+            future.get_loop().call_soon_threadsafe(self._finish, thread, future, result, error)
+
+    def _finish(
+        self, thread: "ThreadPoolExecutor", future: "asyncio.Future[Any]", result: object, error: BaseException | None
+    ) -> None:
+        self._idle.append(thread)
+        while self._waiting and self._idle:
+            waiting, function = self._waiting.popleft()
+            if not waiting.done():
+                self.run(waiting, function)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
 class _LoopThreads:
     """The threads of one event loop. Short calls have threads of their own: they do not wait for long ones."""
 
     def __init__(self) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
 
-        self.pool = ThreadPoolExecutor(MAX_THREADS, "tidegate-session")  # starts a thread when none is idle
+        self.calls = _CallThreads()
         self.planning_pool = ThreadPoolExecutor(PLANNING_THREADS, "tidegate-plan")
         self.short_call_pool = ThreadPoolExecutor(1, "tidegate-fold")
         self.short_calls: list[tuple[Callable[[], object], asyncio.Future[None]]] = []
@@ -49,8 +105,9 @@ def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwarg
     from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
 
     loop = get_running_loop()
-    context = copy_context()
-    return loop.run_in_executor(_get_threads(loop).pool, lambda: context.run(function, *args, **kwargs))
+    future: asyncio.Future[_T] = loop.create_future()
+    _get_threads(loop).calls.run(future, partial(copy_context().run, function, *args, **kwargs))
+    return future
 
 
 async def run_planning(function: Callable[[], _T]) -> _T:
