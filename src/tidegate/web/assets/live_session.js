@@ -49,8 +49,7 @@ async function showSession() {
     document.documentElement.dataset.newest = 'yes';
   }
   async function fill() {
-    if (!last) await showNewest();
-    let data = await ask('session', { name });
+    let [data] = await Promise.all([ask('session', { name }), last ? null : showNewest()]);
     while (data.read_to < data.head) {
       progress.textContent = `Reading the log: ${whole(data.read_to)} of ${whole(data.head)} records.`;
       data = await ask('session', { name });
@@ -58,11 +57,12 @@ async function showSession() {
     progress.hidden = true;
     const before = last;
     last = data;
+    const listed = requests.update(data.request_count); /* the gateway answers while the rest is drawn */
     describe(data, boot, figures);
     redraw(tree, familyPart(data, boot));
     drawChart(data, before);
     drawChanges(data, before);
-    await requests.update(data.request_count);
+    await listed;
     document.documentElement.dataset.ready = 'yes';
   }
   function drawChart(data, before) {
@@ -360,8 +360,9 @@ function requestPart(name, texts, boot) {
     /* Who looks at the newest request goes on to the next one; any other choice stays. */
     async update(count) {
       const moves = count > total && chosen === total && !panel.contains(document.activeElement);
+      if (moves) chosen = count;
       if (follows || count !== total) await load();
-      if (moves) await open(total);
+      if (moves) await showRequest();
     },
   };
 }

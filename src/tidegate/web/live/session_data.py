@@ -21,7 +21,7 @@ from tidegate.web.request_history import RequestRecord, usage_or_estimate
 REQUEST_ROWS: Final = 20
 MAX_CHANGES: Final = 300
 MAX_MESSAGES: Final = 60
-_EVENTS_PER_LOOK: Final = 4_000
+_EVENTS_PER_LOOK: Final = 10_000
 _MAX_CHARS: Final = 1_500_000
 _RECALL_CHARS: Final = 12_000
 
@@ -109,6 +109,12 @@ class SessionLooks:
 
     def _index(self, scope: str, name: str) -> SessionIndex:
         return self._catalog.read_index(self._info(scope, name), _EVENTS_PER_LOOK)
+
+    def read_ahead(self, scope: str, name: str) -> None:
+        """Begin to read the log of a session whose page a browser is about to draw."""
+        info = self._catalog.find_info(scope, name)
+        if info is not None:
+            self._catalog.read_index(info, _EVENTS_PER_LOOK)
 
     def describe_newest(self, scope: str, name: str) -> bytes:
         """The first look at a session: its window now and its newest requests, newest first."""
