@@ -259,7 +259,7 @@ def test_a_second_look_at_a_session_reads_only_what_is_new(counted: tuple[Counti
     store.records = 0
     again = msgspec.json.decode(looks.describe_session("", "claude-long", set()))
     assert again["head"] == again["read_to"] == 6_003
-    assert again["request_count"] == first["request_count"] + 1
+    assert again["newest"]["total"] == first["newest"]["total"] + 1
     assert store.records < 50
     store.records = 0
     looks.compare_request("", "claude-long", 100)

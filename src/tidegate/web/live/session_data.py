@@ -48,6 +48,11 @@ class RequestSummary(msgspec.Struct, frozen=True):
     priced: bool
 
 
+class RequestPage(msgspec.Struct, frozen=True):
+    rows: list[RequestSummary]
+    total: int
+
+
 class SessionData(msgspec.Struct, frozen=True):
     """`read_to` is how far the log was read; below `head` the page asks again. `older` changes are not listed.
 
@@ -61,7 +66,7 @@ class SessionData(msgspec.Struct, frozen=True):
     figures: SessionFigures
     categories: tuple[str, ...]
     points: list[RequestSummary]
-    request_count: int
+    newest: RequestPage
     changes: list[Change]
     older: int
     undo: int
@@ -75,11 +80,6 @@ class NewestPart(msgspec.Struct, frozen=True):
     head: int
     figures: SessionFigures
     rows: list[RequestSummary]
-
-
-class RequestPage(msgspec.Struct, frozen=True):
-    rows: list[RequestSummary]
-    total: int
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class SessionLooks:
                 figures=index.totals.figures,
                 categories=CHART_CATEGORIES,
                 points=[_summarize(index, place) for place in places],
-                request_count=len(index.requests.requests),
+                newest=_list_requests(index),
                 changes=changes,
                 older=max(0, len(index.changes) - MAX_CHANGES),
                 undo=index.edits.made[-1] if index.edits.made else 0,
@@ -158,11 +158,7 @@ class SessionLooks:
 
     def list_requests(self, scope: str, name: str, before: int) -> bytes:
         """The requests up to number `before`, newest first."""
-        index = self._index(scope, name)
-        total = len(index.requests.requests)
-        last = min(max(before, 0), total)
-        rows = [_summarize(index, place) for place in range(last - 1, max(-1, last - 1 - REQUEST_ROWS), -1)]
-        return msgspec.json.encode(RequestPage(rows, total))
+        return msgspec.json.encode(_list_requests(self._index(scope, name), before))
 
     def compare_request(self, scope: str, name: str, head: int) -> bytes:
         index = self._index(scope, name)
@@ -217,6 +213,13 @@ def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         first, last = first or seq, seq
     if first:
         yield first, last
+
+
+def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPage:
+    total = len(index.requests.requests)
+    last = total if before is None else min(max(before, 0), total)
+    rows = [_summarize(index, place) for place in range(last - 1, max(-1, last - 1 - REQUEST_ROWS), -1)]
+    return RequestPage(rows, total)
 
 
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
