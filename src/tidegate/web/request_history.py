@@ -30,7 +30,7 @@ class RequestBill(msgspec.Struct, frozen=True):
         return self.input + self.cached + self.written + self.output
 
 
-class RequestRecord(msgspec.Struct):
+class RequestRecord(msgspec.Struct, gc=False):
     """One request. `head` is the record it was made from; `answer_seq` the record of its answer, 0 if none is known.
 
     `used` is None if no usage was recorded. `model_info` has the prices of the model, None if it is not known.

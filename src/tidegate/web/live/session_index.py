@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -37,7 +37,7 @@ from tidegate.session.request import parse_model_note
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.session_figures import ClientMessages, FiguresReader, FindWindow
-from tidegate.web.request_history import RequestReader, RequestRecord, usage_or_estimate
+from tidegate.web.request_history import RequestReader, RequestRecord
 
 MAX_POINTS: Final = 400
 """Requests in the chart at most: of each stretch the fullest and the last."""
@@ -70,12 +70,15 @@ class ReferenceLists:
         return self._lists[self._list_at[seq]][: self._length_at[seq]]
 
 
-class Measured(NamedTuple):
-    """What was in the view when a request was made: from record `first`, which changed it, to record `last`."""
+class Measured(msgspec.Struct, frozen=True, gc=False):
+    """What was in the view when a request was made: from record `first`, which changed it, to record `last`.
+
+    There is one for each request: like `RequestRecord`, it is no work for the garbage collector.
+    """
 
     first: int
     last: int
-    counts: list[int]
+    counts: tuple[int, ...]
     tokens: int
     messages: int
     model: str
@@ -253,7 +256,7 @@ class SessionIndex:
             Measured(
                 self._changed_seq,
                 head,
-                self._categories.count_view(view),
+                tuple(self._categories.count_view(view)),
                 view.fixed_tokens + REQUEST_OVERHEAD + view.tokens,
                 view.message_count,
                 self._model.model,
@@ -293,8 +296,8 @@ class SessionIndex:
 
     def total_of(self, request: RequestRecord) -> int:
         """The size of a request: as reported, else by our count."""
-        reported = usage_or_estimate(request.used).input_tokens
-        if reported:
+        used = request.used
+        if used is not None and (reported := used.input_tokens or used.counted_tokens):
             return reported
         found = self.measured(request)
         return found.tokens if found else 0
