@@ -179,6 +179,88 @@ def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tm
     asyncio.run(run())
 
 
+@each_wire
+def test_a_retry_of_a_first_request_without_an_answer_continues_its_session(wire: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        faults = [refusal(wire, 429, "slow down"), refusal(wire, 500, "try again"), refusal(wire, 503, "later")]
+        async with Fake(wire, [*faults, *map(step_answer, range(1, 9))]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http)
+                client.say("the same first message")
+                assert [(await client.ask()).status_code for _ in range(2)] == [429, 500]
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client.url, client.http = running.url, http  # also after a restart
+                assert (await client.ask()).status_code == 503
+                await client.turn("result")
+                (name,) = session_names(running)
+                assert [
+                    event.message.role for event in events_of(running, name) if isinstance(event, MessageAdded)
+                ] == [
+                    "user",
+                    "assistant",
+                ]
+                other = ScriptedClient(wire, running.url, http)
+                other.say("the same first message")  # answered by now: this is another conversation
+                for each in (other, client):
+                    await each.turn("result")
+                assert len(session_names(running)) == 2
+                for name in session_names(running):
+                    assert not any(isinstance(event, BranchStarted) for event in events_of(running, name))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("arrived", [0, 1500])
+def test_a_retry_of_a_first_request_whose_answer_broke_off_continues_its_session(arrived: int, tmp_path: Path) -> None:
+    async def run() -> None:
+        spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
+        async with Fake("anthropic", [CutAt(spoken, arrived), step_answer(1)]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http)
+                client.say("start")
+                if arrived:
+                    with pytest.raises(httpx.RemoteProtocolError):
+                        await client.ask(stream=True)
+                else:
+                    assert (await client.ask(stream=True)).status_code == 502
+                await client.turn("result")
+                (name,) = session_names(running)
+                said = [text_of(event.message) for event in events_of(running, name) if isinstance(event, MessageAdded)]
+                assert any(each.startswith("These words arrived") for each in said) == bool(arrived)
+
+    asyncio.run(run())
+
+
+def test_the_same_first_request_twice_at_the_same_time_is_two_sessions(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", [Hang(step_answer(0), 0), *map(step_answer, range(1, 9))]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
+                clients = [ScriptedClient("anthropic", running.url, http) for _ in range(2)]
+                for client in clients:
+                    client.say("the same first message")
+                waiting = asyncio.create_task(clients[0].ask(stream=True))
+                async with asyncio.timeout(10):
+                    while not fake.seen:
+                        await asyncio.sleep(0.01)
+                await clients[1].turn("result")
+                assert len(session_names(running)) == 2
+                waiting.cancel()
+                async with asyncio.timeout(10):
+                    while not fake.hung_up:
+                        await asyncio.sleep(0.01)
+                for _ in range(2):
+                    for client in clients:
+                        await client.turn("result")
+                names = session_names(running)
+                assert len(names) == 2  # the one that had no answer has been continued
+                for name in names:
+                    events = events_of(running, name)
+                    assert not any(isinstance(event, BranchStarted) for event in events)
+                    assert sum(isinstance(event, MessageAdded) for event in events) >= 4
+
+    asyncio.run(run())
+
+
 def test_side_requests_pass_through_and_are_not_logged(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("openai_chat", [step_answer(0), "A title", step_answer(1)]) as fake:

@@ -158,6 +158,24 @@ def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Look
     page.close()
 
 
+def test_opening_a_session_does_not_wait_for_what_it_does_not_need(long_session: Looked, gateway: LiveGateway) -> None:
+    page = long_session.page.context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("?")[0].rpartition("/")[2]))
+    waiting: list[Any] = []
+
+    def hold(route: Any) -> None:
+        waiting.append(route)
+
+    page.route("**/ui/api/newest?*", hold)
+    with page.expect_response("**/ui/api/session?*"):  # the log is read while the newest requests are on their way
+        page.goto(gateway.url + session_path("claude-long"))
+    waiting[0].continue_()
+    page.wait_for_selector("#request details")
+    assert "requests" not in asked  # they came with the session
+    page.close()
+
+
 def test_the_window_over_time_leads_to_a_request(long_session: Looked) -> None:
     page = long_session.page
     page.focus(".chart")

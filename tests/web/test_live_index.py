@@ -34,7 +34,7 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 
 def read_index(log: LogReader, step: int = 1 << 30) -> SessionIndex:
-    index = SessionIndex(lambda noted: 16_000)
+    index = SessionIndex(FiguresReader(lambda noted: 16_000), lambda noted: 16_000)
     while index.head < log.head:
         index.update(log, step)
     return index
@@ -259,12 +259,35 @@ def test_a_second_look_at_a_session_reads_only_what_is_new(counted: tuple[Counti
     store.records = 0
     again = msgspec.json.decode(looks.describe_session("", "claude-long", set()))
     assert again["head"] == again["read_to"] == 6_003
-    assert again["request_count"] == first["request_count"] + 1
+    assert again["newest"]["total"] == first["newest"]["total"] + 1
     assert store.records < 50
     store.records = 0
     looks.compare_request("", "claude-long", 100)
     looks.list_requests("", "claude-long", 40)
     assert store.records < 50
+
+
+def test_the_list_and_the_page_of_a_session_share_what_they_read(counted: tuple[CountingStore, DataFolder]) -> None:
+    store, data = counted
+    write_long_session(data, "claude-long", 8_000)
+    catalog = SessionCatalog(data, lambda noted: noted.window)
+    looks = SessionLooks(data, catalog)
+    assert not catalog.list_page("", 0, set()).is_read  # the list has read a part, the page goes on from there
+    whole: Any = None
+    while whole is None or whole["read_to"] < whole["head"]:
+        whole = msgspec.json.decode(looks.describe_session("", "claude-long", set()))
+    log = data.open_log("claude-long")
+    for end in (8_003, 8_006):
+        log.append(*(event for event in make_long_log(end) if event.seq > log.head))
+        store.records = 0
+        (row,) = catalog.list_page("", 0, set()).rows
+        assert store.records < 50
+        fresh = FiguresReader(lambda noted: noted.window)
+        for event in make_long_log(end):
+            fresh.feed(event)
+        assert row.figures == fresh.figures
+        again = msgspec.json.decode(looks.describe_session("", "claude-long", set()))
+        assert again["figures"] == msgspec.to_builtins(fresh.figures)
 
 
 def test_the_newest_requests_come_from_the_end_of_the_log(counted: tuple[CountingStore, DataFolder]) -> None:

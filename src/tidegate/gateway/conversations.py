@@ -2,7 +2,9 @@
 
 A client's id names the session. Without one, a session is found by the messages: its name is the hash of the messages
 of its first request, and a later request belongs to it if it begins with these messages and with an answer that the
-session gave. So two conversations with the same first message stay two sessions.
+session gave. So two conversations with the same first message stay two sessions, also while both wait for their first
+answer. A first request that has no whole answer and is not under way any more is continued by the next one like it:
+that is a retry.
 """
 
 from collections import OrderedDict
@@ -132,7 +134,8 @@ class Conversations:
             for name in self._names_by_chain(scope, chains[place]):
                 conversation = self._get(name, model, dialect, "")
                 matched = conversation.following.tree.match(keys)
-                is_retry = len(matched) == len(keys) and matched[-1:] == [conversation.following.tree.tip]
+                is_unanswered = len(matched) == len(keys) and matched[-1:] == [conversation.following.tree.tip]
+                is_retry = is_unanswered and not conversation.users
                 if (len(matched) > place or is_retry) and (best is None or len(matched) > best[0]):
                     best = len(matched), conversation
             if best is not None:

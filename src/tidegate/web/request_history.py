@@ -30,17 +30,23 @@ class RequestBill(msgspec.Struct, frozen=True):
         return self.input + self.cached + self.written + self.output
 
 
-class RequestRecord(msgspec.Struct):
+class RequestRecord(msgspec.Struct, gc=False):
     """One request. `head` is the record it was made from; `answer_seq` the record of its answer, 0 if none is known.
 
-    `used` is None if no usage was recorded.
+    `used` is None if no usage was recorded. `model_info` has the prices of the model, None if it is not known.
     """
 
     head: int
     time: float
     answer_seq: int = 0
     used: UsageReported | None = None
-    cost: RequestBill = RequestBill()
+    model_info: ModelInfo | None = None
+
+    @property
+    def cost(self) -> RequestBill:
+        """Computed when it is asked for: a session has thousands of requests, and a page shows a few of them."""
+        paid = compute_model_cost(usage_or_estimate(self.used), self.model_info)
+        return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
 class SideSpending(msgspec.Struct):
@@ -69,17 +75,16 @@ class RequestReader:
     def feed(self, event: Event) -> None:
         payload = event.payload
         if isinstance(payload, UsageReported):
-            _add_report(self.requests, event, payload, self._price(payload))
+            _add_report(self.requests, event, payload, self._find_model(payload.model))
         elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
             _add_answer(self.requests, event)
         elif isinstance(payload, NoteAdded) and payload.topic == SPENT_TOPIC:
             _add_side_cost(self.side_spending, payload, self._prices)
 
-    def _price(self, used: UsageReported) -> RequestBill:
-        if used.model not in self._models:
-            self._models[used.model] = find_model(used.model, self._prices)
-        paid = compute_model_cost(usage_or_estimate(used), self._models[used.model])
-        return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
+    def _find_model(self, name: str) -> ModelInfo | None:
+        if name not in self._models:
+            self._models[name] = find_model(name, self._prices)
+        return self._models[name]
 
 
 def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
@@ -90,19 +95,19 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
     return RequestHistory(sorted(reader.requests, key=lambda each: each.head), reader.side_spending)
 
 
-def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported, cost: RequestBill) -> None:
+def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported, info: ModelInfo | None) -> None:
     """Add a usage report. It may come before the answer or after it; then the request is known already."""
     last = requests[-1] if requests else None
     if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
-        last.head, last.time, last.used, last.cost = used.log_head, event.time, used, cost
+        last.head, last.time, last.used, last.model_info = used.log_head, event.time, used, info
     elif last is not None and last.used is None and not used.log_head:
-        last.time, last.used, last.cost = event.time, used, cost
+        last.time, last.used, last.model_info = event.time, used, info
     else:
-        requests.append(RequestRecord(used.log_head, event.time, 0, used, cost))
+        requests.append(RequestRecord(used.log_head, event.time, 0, used, info))
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
-    return max((each.answer_seq for each in requests[-1 - _LOOKBACK : -1]), default=0)
+    return max([each.answer_seq for each in requests[-1 - _LOOKBACK : -1]], default=0)
 
 
 def _add_answer(requests: list[RequestRecord], event: Event) -> None:

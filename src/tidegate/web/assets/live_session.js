@@ -49,8 +49,7 @@ async function showSession() {
     document.documentElement.dataset.newest = 'yes';
   }
   async function fill() {
-    if (!last) await showNewest();
-    let data = await ask('session', { name });
+    let [data] = await Promise.all([ask('session', { name }), last ? null : showNewest()]);
     while (data.read_to < data.head) {
       progress.textContent = `Reading the log: ${whole(data.read_to)} of ${whole(data.head)} records.`;
       data = await ask('session', { name });
@@ -58,15 +57,16 @@ async function showSession() {
     progress.hidden = true;
     const before = last;
     last = data;
+    const listed = requests.update(data.newest); /* the gateway compares the request while the rest is drawn */
     describe(data, boot, figures);
     redraw(tree, familyPart(data, boot));
     drawChart(data, before);
     drawChanges(data, before);
-    await requests.update(data.request_count);
+    await listed;
     document.documentElement.dataset.ready = 'yes';
   }
   function drawChart(data, before) {
-    if (before && before.request_count === data.request_count && before.changes.length === data.changes.length) return;
+    if (before && before.newest.total === data.newest.total && before.changes.length === data.changes.length) return;
     const hadFocus = chartPart.contains(document.activeElement);
     const rows = data.points,
       at = { request: axisOf < 0 ? rows.length - 1 : rows.findIndex((row) => row.number === axisOf), change: -1, hover: -1 };
@@ -94,7 +94,7 @@ async function showSession() {
       requests: rows,
       points,
       number: (place) => whole(rows[place]?.number ?? 0),
-      count: whole(data.request_count),
+      count: whole(data.newest.total),
     };
     chartPart.replaceChildren();
     if (rows.length) windowSection(chartPart, view, used, at, choose, listeners);
@@ -215,8 +215,8 @@ function requestPart(name, texts, boot) {
     el('td', { class: 'n' }, row.input ? percent(share(row)) : '–'),
     el('td', { class: 'n' }, cost(row)),
   ];
-  async function load(focus) {
-    const found = await ask('requests', { name, before: Math.min(before, 1e12) });
+  async function load(focus, known) {
+    const found = known ?? (await ask('requests', { name, before: Math.min(before, 1e12) }));
     rows = found.rows;
     total = found.total;
     const shift = (to) => () => {
@@ -358,10 +358,16 @@ function requestPart(name, texts, boot) {
       redraw(list, table(heads.slice(1), newest.map((row) => el('tr', {}, ...cells(row)))));
     },
     /* Who looks at the newest request goes on to the next one; any other choice stays. */
-    async update(count) {
-      const moves = count > total && chosen === total && !panel.contains(document.activeElement);
-      if (follows || count !== total) await load();
-      if (moves) await open(total);
+    async update(newest) {
+      const moves = newest.total > total && chosen === total && !panel.contains(document.activeElement);
+      if (follows) {
+        if (moves) chosen = newest.total;
+        await load(false, newest);
+        if (moves) await showRequest();
+      } else {
+        if (newest.total !== total) await load();
+        if (moves) await open(total);
+      }
     },
   };
 }

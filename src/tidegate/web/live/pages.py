@@ -7,6 +7,7 @@ Work that reads the log runs in a thread, so requests of clients go on meanwhile
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
@@ -166,6 +167,9 @@ class GatewayPage:
             is_served=True,
         )
         await self._send_html(answer, html, 200, scripts)
+        if name and name.startswith(visitor.scope):
+            with suppress(TidegateError):  # the page asks for the same and shows what is wrong
+                await _in_thread(lambda: self._looks.read_ahead(visitor.scope, name))
 
     async def _send_data(self, question: Question, answer: ClientAnswer) -> None:
         scope, name = question.visitor.scope, question.values.get("name", "")

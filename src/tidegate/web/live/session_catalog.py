@@ -200,17 +200,18 @@ class SessionCatalog:
             reader.figures,
         )
 
-    def _read_figures(self, info: SessionInfo, budget: list[int]) -> FiguresReader:
-        indexed = self._indexes.get(info.name)
-        if indexed is not None and indexed.created == info.created and indexed.session.head == info.head:
-            return indexed.session.totals
+    def _find_reader(self, info: SessionInfo) -> FiguresReader:
+        """The sums of a session as far as they are known: the list and the index of the session share them."""
         known = self._readers.get(info.name)
         if known is None or known.created != info.created or known.reader.head > info.head:
             known = self._readers[info.name] = _Known(info.created, FiguresReader(self._find_window, self._prices))
         self._readers.move_to_end(info.name)
         while len(self._readers) > _MAX_READERS:
             self._readers.popitem(last=False)
-        reader = known.reader
+        return known.reader
+
+    def _read_figures(self, info: SessionInfo, budget: list[int]) -> FiguresReader:
+        reader = self._find_reader(info)
         if reader.head < info.head and budget[0] > 0:
             try:
                 for event in islice(self._data.open_log(info.name).read(reader.head + 1), budget[0]):
@@ -242,19 +243,20 @@ class SessionCatalog:
         with self._lock:
             known = self._indexes.get(info.name)
             if known is None or known.created != info.created or known.session.head > info.head:
-                known = self._indexes[info.name] = _Indexed(info.created, self._make_index())
+                known = self._indexes[info.name] = self._make_index(info)
             self._indexes.move_to_end(info.name)
             while len(self._indexes) > _MAX_INDEXES:
                 self._indexes.popitem(last=False)
             was_read = known.session.head
             known.session.update(self._data.open_log(info.name), most)
             if was_read and known.session.forgotten_at > was_read:  # the index may hold what was forgotten
-                known = self._indexes[info.name] = _Indexed(info.created, self._make_index())
+                self._readers.pop(info.name, None)
+                known = self._indexes[info.name] = self._make_index(info)
                 known.session.update(self._data.open_log(info.name), most)
             return known.session
 
-    def _make_index(self) -> SessionIndex:
-        return SessionIndex(self._find_window, self._prices)
+    def _make_index(self, info: SessionInfo) -> _Indexed:
+        return _Indexed(info.created, SessionIndex(self._find_reader(info), self._find_window, self._prices))
 
 
 def name_client(name: str) -> str:

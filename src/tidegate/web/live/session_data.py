@@ -21,7 +21,7 @@ from tidegate.web.request_history import RequestRecord, usage_or_estimate
 REQUEST_ROWS: Final = 20
 MAX_CHANGES: Final = 300
 MAX_MESSAGES: Final = 60
-_EVENTS_PER_LOOK: Final = 4_000
+_EVENTS_PER_LOOK: Final = 10_000
 _MAX_CHARS: Final = 1_500_000
 _RECALL_CHARS: Final = 12_000
 
@@ -48,6 +48,11 @@ class RequestSummary(msgspec.Struct, frozen=True):
     priced: bool
 
 
+class RequestPage(msgspec.Struct, frozen=True):
+    rows: list[RequestSummary]
+    total: int
+
+
 class SessionData(msgspec.Struct, frozen=True):
     """`read_to` is how far the log was read; below `head` the page asks again. `older` changes are not listed.
 
@@ -61,7 +66,7 @@ class SessionData(msgspec.Struct, frozen=True):
     figures: SessionFigures
     categories: tuple[str, ...]
     points: list[RequestSummary]
-    request_count: int
+    newest: RequestPage
     changes: list[Change]
     older: int
     undo: int
@@ -75,11 +80,6 @@ class NewestPart(msgspec.Struct, frozen=True):
     head: int
     figures: SessionFigures
     rows: list[RequestSummary]
-
-
-class RequestPage(msgspec.Struct, frozen=True):
-    rows: list[RequestSummary]
-    total: int
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -109,6 +109,12 @@ class SessionLooks:
 
     def _index(self, scope: str, name: str) -> SessionIndex:
         return self._catalog.read_index(self._info(scope, name), _EVENTS_PER_LOOK)
+
+    def read_ahead(self, scope: str, name: str) -> None:
+        """Begin to read the log of a session whose page a browser is about to draw."""
+        info = self._catalog.find_info(scope, name)
+        if info is not None:
+            self._catalog.read_index(info, _EVENTS_PER_LOOK)
 
     def describe_newest(self, scope: str, name: str) -> bytes:
         """The first look at a session: its window now and its newest requests, newest first."""
@@ -141,7 +147,7 @@ class SessionLooks:
                 figures=index.totals.figures,
                 categories=CHART_CATEGORIES,
                 points=[_summarize(index, place) for place in places],
-                request_count=len(index.requests.requests),
+                newest=_list_requests(index),
                 changes=changes,
                 older=max(0, len(index.changes) - MAX_CHANGES),
                 undo=index.edits.made[-1] if index.edits.made else 0,
@@ -152,11 +158,7 @@ class SessionLooks:
 
     def list_requests(self, scope: str, name: str, before: int) -> bytes:
         """The requests up to number `before`, newest first."""
-        index = self._index(scope, name)
-        total = len(index.requests.requests)
-        last = min(max(before, 0), total)
-        rows = [_summarize(index, place) for place in range(last - 1, max(-1, last - 1 - REQUEST_ROWS), -1)]
-        return msgspec.json.encode(RequestPage(rows, total))
+        return msgspec.json.encode(_list_requests(self._index(scope, name), before))
 
     def compare_request(self, scope: str, name: str, head: int) -> bytes:
         index = self._index(scope, name)
@@ -211,6 +213,13 @@ def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         first, last = first or seq, seq
     if first:
         yield first, last
+
+
+def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPage:
+    total = len(index.requests.requests)
+    last = total if before is None else min(max(before, 0), total)
+    rows = [_summarize(index, place) for place in range(last - 1, max(-1, last - 1 - REQUEST_ROWS), -1)]
+    return RequestPage(rows, total)
 
 
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:

@@ -143,7 +143,7 @@ class FiguresReader:
         elif noted.topic == PARENT_TOPIC:
             self._change(parent=noted.text)
         elif noted.topic == SPENT_TOPIC and (side := parse_side_cost(noted)) is not None:
-            self._add_cost(side.usage, side.usage, side.model)
+            self._change(**self._add_cost(side.usage, side.usage, side.model))
 
     def _change(self, **fields: object) -> None:
         self.figures = msgspec.structs.replace(self.figures, **fields)
@@ -161,8 +161,8 @@ class FiguresReader:
             cached_tokens=now.cached_tokens + usage.cache_read,
             output_tokens=now.output_tokens + usage.output_tokens,
             too_long=now.too_long + (0 < now.window < whole),
+            **self._add_cost(usage, without, used.model),
         )
-        self._add_cost(usage, without, used.model)
         self._last_whole, self._last_time = whole, event.time
         self._writes_cache = self._writes_cache or usage.cache_write > 0
 
@@ -181,15 +181,16 @@ class FiguresReader:
         written = whole - read if self._writes_cache or usage.cache_write else 0
         return Usage(whole, usage.output_tokens, read, written)
 
-    def _add_cost(self, usage: Usage, without: Usage, model: str) -> None:
+    def _add_cost(self, usage: Usage, without: Usage, model: str) -> dict[str, float]:
+        """The fields of the figures that the cost of a call changes, with their new values."""
         if model not in self._models:
             self._models[model] = find_model(model, self._prices)
         info, now = self._models[model], self.figures
         paid = compute_model_cost(usage, info)
         more = paid if without is usage else compute_model_cost(without, info)
         tokens = 0 if paid else usage.input_tokens + usage.output_tokens
-        self._change(
-            dollars=now.dollars + (paid.total if paid else 0.0),
-            dollars_without=now.dollars_without + (more.total if more else 0.0),
-            unpriced_tokens=now.unpriced_tokens + tokens,
-        )
+        return {
+            "dollars": now.dollars + (paid.total if paid else 0.0),
+            "dollars_without": now.dollars_without + (more.total if more else 0.0),
+            "unpriced_tokens": now.unpriced_tokens + tokens,
+        }

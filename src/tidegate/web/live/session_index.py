@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import (
     BranchStarted,
     Event,
+    EventPayload,
     MessageAdded,
     NoteAdded,
     UsageReported,
@@ -36,7 +37,7 @@ from tidegate.session.request import parse_model_note
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.session_figures import ClientMessages, FiguresReader, FindWindow
-from tidegate.web.request_history import RequestReader, RequestRecord, usage_or_estimate
+from tidegate.web.request_history import RequestReader, RequestRecord
 
 MAX_POINTS: Final = 400
 """Requests in the chart at most: of each stretch the fullest and the last."""
@@ -52,8 +53,8 @@ class ReferenceLists:
         self._list_at = array("I", [0])
         self._length_at = array("I", [0])
 
-    def extend(self, refs: Iterable[int]) -> None:
-        self._lists[-1].extend(refs)
+    def append(self, ref: int) -> None:
+        self._lists[-1].append(ref)
 
     def restart(self, refs: Iterable[int]) -> None:
         self._lists.append(list(refs))
@@ -69,12 +70,15 @@ class ReferenceLists:
         return self._lists[self._list_at[seq]][: self._length_at[seq]]
 
 
-class Measured(NamedTuple):
-    """What was in the view when a request was made: from record `first`, which changed it, to record `last`."""
+class Measured(msgspec.Struct, frozen=True, gc=False):
+    """What was in the view when a request was made: from record `first`, which changed it, to record `last`.
+
+    There is one for each request: like `RequestRecord`, it is no work for the garbage collector.
+    """
 
     first: int
     last: int
-    counts: list[int]
+    counts: tuple[int, ...]
     tokens: int
     messages: int
     model: str
@@ -114,10 +118,16 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class SessionIndex:
-    """Reads a log. `update` reads what was added since; the other methods only look up."""
+    """Reads a log. `update` reads what was added since; the other methods only look up.
 
-    def __init__(self, find_window: FindWindow, prices: Mapping[str, ModelInfo] | None = None) -> None:
-        self.totals = FiguresReader(find_window, prices)
+    `totals` are the sums of the same session. They may have been read further than the index, for the list of sessions.
+    """
+
+    def __init__(
+        self, totals: FiguresReader, find_window: FindWindow, prices: Mapping[str, ModelInfo] | None = None
+    ) -> None:
+        self.head = 0
+        self.totals = totals
         self.requests = RequestReader(prices)
         self.changes: list[Change] = []
         self.undone: set[int] = set()
@@ -134,15 +144,11 @@ class SessionIndex:
         self._own_place: dict[int, int] = {}
         self._measured: list[Measured] = []
         self._changed_seq = 0
-        """The last record other than a note that changed nothing of what is sent, such as the note of a turn."""
+        """The last record that changed what is sent: not a usage report, and not a note such as that of a turn."""
         self._categories = CategoryCounter()
         self._model_note = ""
         self._model = parse_model_note("")
         self._window = 0
-
-    @property
-    def head(self) -> int:
-        return self.totals.head
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -153,25 +159,41 @@ class SessionIndex:
 
     def _read(self, event: Event, log: LogReader) -> None:
         what = event.payload
-        if isinstance(what, UsageReported) or (isinstance(what, MessageAdded) and what.message.role == "assistant"):
+        self.head = event.seq
+        if self._shows_request(what):
             self._measure(event.seq - 1)
-        before = self._view.tokens
-        self.totals.feed(event)
+        if event.seq > self.totals.head:
+            self.totals.feed(event)
         self.requests.feed(event)
-        state = self._describe_view() if isinstance(what, NoteAdded) else None
-        self._fold(event, log)
-        if state is None or self._describe_view() != state:
+        if isinstance(what, UsageReported):  # neither the view nor what the client has said changes
+            self._view.fold(event)
+        elif isinstance(what, NoteAdded):
+            self._read_note(event, what, log)
+        else:
+            self._fold(event, log)
             self._changed_seq = event.seq
-        self._follow_said(event)
-        self._follow_view()
-        if isinstance(what, ViewEdited):
-            self._add_change(event, what)
-        elif isinstance(what, NoteAdded) and what.topic in _CHANGE_TOPICS:
-            if what.topic in ("undo", "redo"):
-                (self.undone.add if what.topic == "undo" else self.undone.discard)(what.edit)
-            elif what.topic == "forgotten":
-                self.forgotten_at = event.seq
-            self._add_change(event, ViewEdited(what.topic, "", "", what.text, before, self._view.tokens, ()))
+            if isinstance(what, ViewEdited):
+                self._add_change(event, what)
+        self._said.mark()
+        self._shown.mark()
+
+    def _shows_request(self, what: EventPayload) -> bool:
+        """Whether a request was made before this event, and what was in the view then is not measured yet."""
+        if isinstance(what, UsageReported):
+            return not self._measured or what.log_head > self._measured[-1].last
+        return isinstance(what, MessageAdded) and what.message.role == "assistant"
+
+    def _read_note(self, event: Event, noted: NoteAdded, log: LogReader) -> None:
+        before, state = self._view.tokens, self._describe_view()
+        self._fold(event, log)
+        if self._describe_view() != state:
+            self._changed_seq = event.seq
+        if noted.topic in ("undo", "redo"):
+            (self.undone.add if noted.topic == "undo" else self.undone.discard)(noted.edit)
+        elif noted.topic == "forgotten":
+            self.forgotten_at = event.seq
+        if noted.topic in _CHANGE_TOPICS:
+            self._add_change(event, ViewEdited(noted.topic, "", "", noted.text, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:
@@ -189,27 +211,29 @@ class SessionIndex:
         if view.model_note != self._model_note:
             self._model_note, self._model = view.model_note, parse_model_note(view.model_note)
             self._window = self._find_window(self._model)
-        if (view.system_at, view.tools_at) != self._fixed[-1][1:]:
+        _, system, tools = self._fixed[-1]
+        if view.system_at != system or view.tools_at != tools:
             self._fixed.append((event.seq, view.system_at, view.tools_at))
+        self._follow_said(event)
+        self._follow_view()
 
     def _follow_said(self, event: Event) -> None:
         what, change = event.payload, self._client_messages.feed(event)
         if change > 0:
-            self._said.extend([event.seq])
+            self._said.append(event.seq)
         elif change < 0:
             self._said.restart(self._said.at(event.seq - 1)[:-1])
         elif isinstance(what, BranchStarted):
             self._said.restart(self._said.at(what.edit))
-        self._said.mark()
 
     def _follow_view(self) -> None:
         items = self._view.items
         if self._view.prefix_seq != self._prefix_seq or len(items) < self._counted:
             self._shown.restart(map(self._refer, items))
         else:
-            self._shown.extend(map(self._refer, items[self._counted :]))
+            for item in items[self._counted :]:
+                self._shown.append(self._refer(item))
         self._prefix_seq, self._counted = self._view.prefix_seq, len(items)
-        self._shown.mark()
 
     def _refer(self, item: Item) -> int:
         message = item.message
@@ -232,7 +256,7 @@ class SessionIndex:
             Measured(
                 self._changed_seq,
                 head,
-                self._categories.count_view(view),
+                tuple(self._categories.count_view(view)),
                 view.fixed_tokens + REQUEST_OVERHEAD + view.tokens,
                 view.message_count,
                 self._model.model,
@@ -272,8 +296,11 @@ class SessionIndex:
 
     def total_of(self, request: RequestRecord) -> int:
         """The size of a request: as reported, else by our count."""
+        used = request.used
+        if used is not None and (reported := used.input_tokens or used.counted_tokens):
+            return reported
         found = self.measured(request)
-        return usage_or_estimate(request.used).input_tokens or (found.tokens if found else 0)
+        return found.tokens if found else 0
 
     def parts_of(self, request: RequestRecord) -> list[int]:
         found = self.measured(request)
@@ -296,33 +323,37 @@ class SessionIndex:
         """A message that the view has, by its (negative) reference."""
         return self._own[-ref - 1] if 0 < -ref <= len(self._own) else None
 
-    def _name(self, ref: int) -> str:
-        return f"m{ref}" if ref > 0 else self._own[-ref - 1].id
+    def _key(self, ref: int) -> int | str:
+        """The message that one of the view stands for: the number of its event, or the id that the engine gave it."""
+        ident = self._own[-ref - 1].id
+        return _seq_of(ident) or ident
 
     def _compare(self, before: Sequence[int], after: Sequence[int]) -> list[Stretch]:
         """The fate of each message of `before`, in its order; messages that came in follow the one they come after."""
-        names = {self._name(ref) for ref in before}
-        now: dict[str, int] = {}
-        come: dict[str, list[int]] = {}
-        last = ""
+        keys = [ref if ref > 0 else self._key(ref) for ref in before]
+        known = set(keys)
+        now: dict[int | str, int] = {}
+        come: dict[int | str, list[int]] = {}
+        last: int | str = ""
         for ref in after:
-            name = self._name(ref)
-            if name in names:
-                now[name], last = ref, name
+            key = ref if ref > 0 else self._key(ref)
+            if key in known:
+                now[key], last = ref, key
             else:
                 come.setdefault(last, []).append(ref)
         found: list[Stretch] = []
         _add_stretch(found, "come", come.get("", ()))
-        for ref in before:
-            name = self._name(ref)
-            if name not in now:
+        for ref, key in zip(before, keys, strict=True):
+            shown = now.get(key)
+            if shown is None:
                 _add_stretch(found, "gone", (ref,))
                 continue
-            if now[name] == ref:
+            if shown == ref:
                 _add_stretch(found, "kept", (ref,))
             else:
-                _add_stretch(found, "changed", (), ((ref, now[name]),))
-            _add_stretch(found, "come", come.get(name, ()))
+                _add_stretch(found, "changed", (), ((ref, shown),))
+            if key in come:
+                _add_stretch(found, "come", come[key])
         return found
 
 
@@ -343,17 +374,14 @@ def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:
 def _add_stretch(
     found: list[Stretch],
     state: Literal["kept", "gone", "come", "changed"],
-    refs: Iterable[int],
-    pairs: Iterable[tuple[int, int]] = (),
+    refs: Sequence[int],
+    pairs: Sequence[tuple[int, int]] = (),
 ) -> None:
-    refs, pairs = list(refs), list(pairs)
-    if not refs and not pairs:
-        return
     if found and found[-1].state == state:
         found[-1].refs.extend(refs)
         found[-1].pairs.extend(pairs)
-    else:
-        found.append(Stretch(state, refs, pairs))
+    elif refs or pairs:
+        found.append(Stretch(state, list(refs), list(pairs)))
 
 
 def _seq_of(ident: str) -> int:
