@@ -11,6 +11,7 @@ from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
 from google.adk.models import Gemini
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
@@ -107,6 +108,33 @@ def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
             assert fake.refused == []
             bodies.append([seen.body for seen in fake.seen])
     assert bodies[0] == bodies[1]
+
+
+class RedactingPlugin(BasePlugin):
+    """Replaces a result in the requests, from the call on in which `at` contents are given."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(name="redacting")
+        self._at = at
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        if len(llm_request.contents) >= self._at:
+            given = llm_request.contents[2].parts[0].function_response
+            response = given.model_copy(update={"response": {"result": "[redacted by a plugin]"}})
+            llm_request.contents[2] = types.Content(role="user", parts=[types.Part(function_response=response)])
+
+
+def test_a_past_that_another_plugin_changed_is_noticed(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    with run_provider("gemini", LongTask(8), WINDOW) as fake:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
+        asyncio.run(run(agent, [RedactingPlugin(13), tidegate], "changed"))
+        assert fake.refused == []
+        assert ["redacted" in seen.raw.decode() for seen in fake.seen] == [False] * 6 + [True] * 3
+    log = list(tidegate.session("changed").log.read())
+    assert len([event for event in log if isinstance(event.payload, BranchStarted)]) == 1
+    assert "redacted by a plugin" in tidegate.threads.recall("changed", "redacted")
+    tidegate.threads.close()
 
 
 def test_streaming(tmp_path: Path) -> None:

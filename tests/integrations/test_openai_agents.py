@@ -92,6 +92,22 @@ def test_known_items_are_not_read_again_and_no_client_is_made(tmp_path: Path, mo
     tidegate.threads.close()
 
 
+def test_a_changed_past_is_noticed(tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path, session="changed", window=WINDOW)
+    agent = Agent(name="reader", model="gpt-4o", tools=[read])
+    items: list[Any] = [{"role": "user", "content": "Read all pages."}]
+    for number in range(60):
+        items += make_step(number)
+        if number == 50:
+            items[10] = {**items[10], "output": "[redacted]"}
+        copies = [dict(item) for item in items]
+        asyncio.run(tidegate(CallModelData(ModelInputData(input=copies, instructions=None), agent, None)))
+    log = list(tidegate.session().log.read())
+    assert len([event for event in log if isinstance(event.payload, BranchStarted)]) == 1
+    assert "[redacted]" in tidegate.threads.recall("changed", "redacted")
+    tidegate.threads.close()
+
+
 @pytest.mark.parametrize(("wire", "pages"), [("openai_responses", 60), ("openai_chat", 200)])
 def test_a_long_run_fits_and_the_result_stays_complete(wire: str, pages: int, tmp_path: Path) -> None:
     tidegate = TidegateFilter(tmp_path, session="long", window=WINDOW)

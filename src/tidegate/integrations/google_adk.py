@@ -14,6 +14,7 @@ from typing import Any, Unpack
 from tidegate.core.messages import Call, Part, Result, Role, Text, Thinking, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result, render_result_text
 from tidegate.integrations.content_blocks import read_text
+from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -82,6 +83,16 @@ def _read_response(response: types.FunctionResponse) -> Result:
     return build_result(response.id or "", [read_text(text)], "error" in given)
 
 
+def list_fields(content: types.Content) -> list[object]:
+    """The fields of a content and of its parts. Comparing the models themselves takes five times as long."""
+    fields: list[object] = [content.role]
+    for part in content.parts or ():
+        call, response = part.function_call, part.function_response
+        models = {"function_call": call and vars(call), "function_response": response and vars(response)}
+        fields.append({**vars(part), **models})
+    return fields
+
+
 class TidegatePlugin(BasePlugin):
     """Keeps the contents of an agent in a log and sends a view of them that fits the window.
 
@@ -127,6 +138,7 @@ class TidegatePlugin(BasePlugin):
             model=llm_request.model or "",
             fixed_part=FixedPart(_read_system(llm_request.config), _read_tools(llm_request.config)),
             ask=ask,
+            copies=Copies(callback_context.session.events, list_fields),
         )
         self._preparer.hold((callback_context.invocation_id, name), call)
         llm_request.contents = call.messages

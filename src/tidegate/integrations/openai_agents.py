@@ -167,7 +167,7 @@ def _write_items(items: Sequence[_Item], shown: Sequence[Shown[HostUnit]]) -> li
     for each in shown:
         unit = each.item.host if each.item else None
         if unit is not None and each.state == "kept":
-            found += [items[place] for place in unit.items]
+            found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
             continue
         written = _write_edited(items, unit, each)
         if unit is None and found and _join_texts(found[-1], written[0]):

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
 from tidegate.integrations.content_blocks import read_text
+from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -152,6 +153,7 @@ class TidegateConversation(ConversationManager):
             model=str(context.model.get_config().get("model_id") or ""),
             fixed_part=_read_fixed_part(context),
             ask=ask,
+            copies=Copies(context.agent.messages, lambda message: message),
         )
         async for event in next_stage(context.replace(messages=call.messages)):
             if isinstance(event, ModelStopReason):
