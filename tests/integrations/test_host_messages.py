@@ -12,13 +12,13 @@ import pytest
 from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.core.outcome import SummaryRequest
-from tidegate.integrations.block_format import render_result_text
 from tidegate.integrations.content_blocks import read_block
 from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
 from tidegate.integrations.model_calls import CallPreparer, make_usage
 from tidegate.integrations.summaries import make_summarizer
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
+from tidegate.wire.splicing.block_rules import join_result_text
 
 Turn = dict[str, Any]
 
@@ -437,7 +437,7 @@ def test_usage_counts_cached_tokens_as_input() -> None:
 
 
 def test_an_empty_result_has_a_text() -> None:
-    assert render_result_text(Result("a", ())) == "(no output)"
+    assert join_result_text(Result("a", ())) == "(no output)"
 
 
 def test_a_summary_is_asked_in_pieces_that_carry_the_summary_on() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
@@ -20,6 +20,7 @@ from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, desc
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -72,7 +73,7 @@ class AdkFormat(BlockFormat[types.Content]):
     def write_result(self, result: Result, old: Any) -> types.Part:
         before = old.function_response if old else types.FunctionResponse(id=result.call_id, name="tool")
         key = next(iter(before.response or {}), "output")
-        response = {key if key in ("result", "output", "error") else "output": render_result_text(result)}
+        response = {key if key in ("result", "output", "error") else "output": join_result_text(result)}
         return types.Part(function_response=before.model_copy(update={"response": response}))
 
 

@@ -122,7 +122,9 @@ class HostReader(Generic[HostObject]):
         known, before, originals = self._known.items, self._originals, list(copies.originals)
         self._originals = originals
         is_grown = len(originals) - len(before) == len(hosts) - len(known) >= 0 and all(map(is_, before, originals))
-        if not is_grown or not all(is_equal(known[number], copies.get_value(hosts[number])) for number in self._shown):
+        shown = self._shown if is_grown else ()
+        values = [copies.get_value(hosts[number]) for number in shown]
+        if not is_grown or not is_equal([known[number] for number in shown], values):
             return self._known.update(list(map(copies.get_value, hosts)))
         count = len(known)
         known += map(copies.get_value, hosts[count:])

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_text
 from tidegate.integrations.host_messages import HostReader, write_view
 from tidegate.integrations.summaries import make_async_summarizer
@@ -34,6 +34,7 @@ from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -109,7 +110,7 @@ class InspectFormat(BlockFormat[ChatMessage]):
         return replace(old, arguments=decode_object(call.arguments))
 
     def write_result(self, result: Result, old: Any) -> ChatMessageTool:
-        text = render_result_text(result)
+        text = join_result_text(result)
         if old is None:
             return ChatMessageTool(content=text, tool_call_id=result.call_id, metadata={_OWN: True})
         media = keep_media(result, _list_content(old), self.read_block)

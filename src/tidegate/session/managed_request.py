@@ -30,6 +30,8 @@ _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
+_MAX_WRITTEN: Final = 1_000
+"""Edited messages of a conversation that are kept as they were sent."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
 
 
@@ -61,10 +63,20 @@ class RequestSource:
     decoded: RequestText
     _check: RequestCheck = field(compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+    _written: dict[int, tuple[Message, Message]] = field(default_factory=dict, compare=False, repr=False)
 
     def follow(self, decoded: RequestText) -> "RequestSource":
         """The source of the next request of the conversation."""
-        return RequestSource(decoded, self._check, self._lock)
+        return RequestSource(decoded, self._check, self._lock, self._written)
+
+    def change_texts(self, message: Message, change: Callable[[str], str]) -> Message:
+        """A message of the view with its texts changed; the same one as in the last request."""
+        known = self._written.get(id(message))
+        if known is None or known[0] is not message:
+            if len(self._written) > _MAX_WRITTEN:
+                self._written.clear()
+            known = self._written[id(message)] = message, _change_texts(message, change)
+        return known[1]
 
     def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
         """The faults of an edited request. What the one before it had is not checked again."""
@@ -177,7 +189,8 @@ def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes
         change: Callable[[str], str] = omit_recall_pointers
         if client.recall_name:
             change = partial(rename_recall_pointers, name=client.recall_name)
-        units = [each._replace(message=_change_texts(each.message, change)) if each.message else each for each in units]
+        change_texts = client.source.change_texts if client.source and not client.recall_name else _change_texts
+        units = [each._replace(message=change_texts(each.message, change)) if each.message else each for each in units]
     decoded = client.source.decoded if client.source else None
     items = decoded.list_items() if decoded is not None and decoded.text is client.text else None
     return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)

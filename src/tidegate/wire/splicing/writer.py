@@ -91,7 +91,9 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
 def _find_kept_place(shown: ShownUnit) -> int:
     """The place of the item that is sent as it is; -1 if the unit is no item, or is edited."""
     unit = shown.unit
-    if unit is None or shown.message is not None or not unit.is_whole or not shown.signed:
+    if unit is None or shown.message is not None or not unit.is_whole:
+        return -1
+    if not shown.signed and Thinking in map(type, unit.message.parts):
         return -1
     place = unit.origins[0].item
     return place if unit.origins[-1].item == place else -1
