@@ -24,7 +24,8 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, 
 from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
-from tidegate.integrations.openai_agents import TidegateFilter, TidegateSession
+from tidegate.integrations.item_session import TidegateSession
+from tidegate.integrations.openai_agents import TidegateFilter
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 set_tracing_disabled(True)

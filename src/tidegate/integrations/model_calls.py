@@ -32,6 +32,7 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     """The messages to send with one call, and what is needed to record its answer."""
 
     messages: list[HostObject]
+    hosts: Sequence[HostObject]
     request: FollowedRequest[HostPiece]
     following: FollowingSession[HostPiece]
     form: MessageFormat[HostObject]
@@ -40,6 +41,11 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         """Log the answer, if it is known already, and its usage (`make_usage`)."""
         message = None if answer is None else self.form.read(answer)[0].message
         self.following.record_reply(self.request, message, usage)
+
+    def shrink(self) -> "PreparedCall[HostObject]":
+        """The call with fewer messages, if these were still too long. GiveUp after the policy's last attempt."""
+        request = self.following.shrink(self.request.items)
+        return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
@@ -110,7 +116,7 @@ class CallPreparer(Generic[HostObject]):
             request = following.prepare(reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
             if copies is not None:
                 reader.note_shown(request)
-        return PreparedCall(write_view(self._form, hosts, request), request, following, self._form)
+        return PreparedCall(write_view(self._form, hosts, request), hosts, request, following, self._form)
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
         """Keep a call until its answer is known, where a framework reports both separately."""
