@@ -52,8 +52,12 @@ def make_model(fake: Fake) -> Gemini:
 async def run(
     agent: LlmAgent, plugins: list[Any], name: str, parts: list[types.Part] | None = None, **options: Any
 ) -> Any:
+    return await run_app(App(name="app", root_agent=agent, plugins=plugins), name, parts, **options)
+
+
+async def run_app(app: App, name: str, parts: list[types.Part] | None = None, **options: Any) -> Any:
     """The texts of the answer and all events of the session."""
-    runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=plugins))
+    runner = InMemoryRunner(app=app)
     service = runner.session_service
     await service.create_session(app_name="app", user_id="me", session_id=name)
     question = types.Content(role="user", parts=parts or [types.Part(text="Read all pages.")])
