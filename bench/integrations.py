@@ -5,7 +5,7 @@ Run it with the environment of a framework: .envs/integrations/NAME/bin/python b
 
 Two messages are added for each call. The figures are the CPU time of the adapter's own work, as the framework calls it,
 and for `managed` the CPU time of a whole call less that of the same call without it; the provider is a function that
-answers at once. `flat` is the median with the longest history divided by that with the shortest of the same window.
+answers at once. "4,001 : 301" is the quotient of the medians with these histories in the same window.
 Some frameworks copy their messages for each call: the copies are made outside the clock.
 """
 
@@ -17,22 +17,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 TARGET_MS = 2.0
+TARGET_RATIO = 1.5
 MEASURED = 60
 ALL_VISIBLE = 1_000_000
 BOUNDED = 18_000
 """A window in which 240 to 300 of the messages are visible."""
 
-Prepare = Callable[[list[Any]], int]
+Prepare = Callable[[list[Any], list[Any]], int]
+"""Prepares a call from the messages that the framework passes, and those that it keeps. Returns how many are sent."""
 
 
 class Subject(NamedTuple):
-    """An adapter: the messages of a step, how the framework copies a message, and a function that prepares a call and
-    returns how many messages are sent.
-    """
+    """An adapter: the messages of a step, how a call is prepared, and how the framework copies a message for it."""
 
     first: Any
     make_step: Callable[[int, str], list[Any]]
@@ -40,11 +41,18 @@ class Subject(NamedTuple):
     copy_message: Callable[[Any], Any] = lambda message: message
 
 
-def use_format(form: Any, folder: str, window: int) -> Prepare:
+def use_format(form: Any, folder: str, window: int, get_value: Callable[[Any], object] | None = None) -> Prepare:
+    """With `get_value`, the framework copies its messages for each call."""
+    from tidegate.integrations.host_messages import Copies
     from tidegate.integrations.model_calls import CallPreparer
 
     preparer: Any = CallPreparer(form, folder, window=window, model="gpt-4o")
-    return lambda messages: len(preparer.prepare("t", messages).messages)
+
+    def prepare(messages: list[Any], originals: list[Any]) -> int:
+        copies = Copies(originals, get_value) if get_value else None
+        return len(preparer.prepare("t", messages, copies=copies).messages)
+
+    return prepare
 
 
 def make_langchain(folder: str, window: int) -> Subject:
@@ -72,7 +80,7 @@ def make_openai_agents(folder: str, window: int) -> Subject:
         call = {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": f'{{"number":{number}}}'}
         return [call, {"type": "function_call_output", "call_id": f"c{number}", "output": text}]
 
-    def prepare(messages: list[Any]) -> int:
+    def prepare(messages: list[Any], _: list[Any]) -> int:
         data = CallModelData(ModelInputData(input=messages, instructions=None), agent, None)
         return len(loop.run_until_complete(tidegate(data)).input)
 
@@ -94,7 +102,7 @@ def make_pydantic_ai(folder: str, window: int) -> Subject:
         called = ModelResponse(parts=[ToolCallPart("read", {"number": number}, f"c{number}")])
         return [called, ModelRequest(parts=[ToolReturnPart("read", text, f"c{number}")])]
 
-    def prepare(messages: list[Any]) -> int:
+    def prepare(messages: list[Any], _: list[Any]) -> int:
         context = ModelRequestContext(
             model=model, messages=messages, model_settings=None, model_request_parameters=parameters
         )
@@ -127,13 +135,14 @@ def make_strands(folder: str, window: int) -> Subject:
         return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
     first = {"role": "user", "content": [{"text": "Read all pages."}]}
-    return Subject(first, make_step, use_format(StrandsFormat(), folder, window), copy.deepcopy)
+    prepare = use_format(StrandsFormat(), folder, window, lambda message: message)
+    return Subject(first, make_step, prepare, copy.deepcopy)
 
 
 def make_google_adk(folder: str, window: int) -> Subject:
     from google.genai import types
 
-    from tidegate.integrations.google_adk import AdkFormat
+    from tidegate.integrations.google_adk import AdkFormat, list_fields
 
     def make_step(number: int, text: str) -> list[Any]:
         call = types.FunctionCall(id=f"c{number}", name="read", args={"number": number})
@@ -144,7 +153,17 @@ def make_google_adk(folder: str, window: int) -> Subject:
         ]
 
     first = types.Content(role="user", parts=[types.Part(text="Read all pages.")])
-    return Subject(first, make_step, use_format(AdkFormat(), folder, window), copy.deepcopy)
+
+    def copy_content(content: Any) -> Any:
+        """What ADK does: contents, parts and calls are copied, what is in them is not."""
+        parts = [part.model_copy() for part in content.parts]
+        for part in parts:
+            for name in ("function_call", "function_response"):
+                if getattr(part, name):
+                    setattr(part, name, getattr(part, name).model_copy(update={"id": None}))
+        return content.model_copy(update={"parts": parts})
+
+    return Subject(first, make_step, use_format(AdkFormat(), folder, window, list_fields), copy_content)
 
 
 SUBJECTS: dict[str, Callable[[str, int], Subject]] = {
@@ -164,10 +183,10 @@ class Figures(NamedTuple):
     largest: float
 
 
-def time_call(prepare: Prepare, messages: list[Any]) -> tuple[float, int]:
+def time_call(prepare: Callable[[], int]) -> tuple[float, int]:
     """The CPU time of a call in milliseconds, and how many messages were sent."""
     begun = time.process_time()
-    sent = prepare(messages)
+    sent = prepare()
     return (time.process_time() - begun) * 1000, sent
 
 
@@ -180,7 +199,8 @@ def measure_adapter(name: str, steps: int, window: int) -> Figures:
         for number in range(steps):
             messages += subject.make_step(number, f"Page {number}: " + "all is well. " * 15)
             if number >= steps - MEASURED or number % 50 == 0:
-                spent, sent = time_call(subject.prepare, [subject.copy_message(message) for message in messages])
+                copied = [subject.copy_message(message) for message in messages]
+                spent, sent = time_call(partial(subject.prepare, copied, messages))
                 times.append(spent)
     return Figures(2 * steps + 1, sent, statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
 
@@ -195,23 +215,22 @@ def make_call(number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[int]]]:
-    """A client, the same client managed, and the numbers of messages in the requests that were sent.
+def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[bytes]]]:
+    """A client, the same client managed, and the requests that were sent.
 
-    The provider answers with the call that follows in the list, as a model does.
+    The provider answers with the call that follows in the list, as a model does. It does not read the request, which
+    would take the longer the more messages there are.
     """
     import httpx
-    import msgspec
     import openai
 
     import tidegate
 
-    sent: list[int] = []
+    sent: list[bytes] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        body = msgspec.json.decode(request.content)
-        sent.append(len(body["messages"]))
-        choice = {"index": 0, "message": make_call(int(body["user"])), "finish_reason": "tool_calls"}
+        sent[:] = [request.content]
+        choice = {"index": 0, "message": make_call(int(request.headers["number"])), "finish_reason": "tool_calls"}
         answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": [choice]}
         return httpx.Response(200, json=answer)
 
@@ -222,18 +241,22 @@ def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[int]
 
 def measure_managed(steps: int, window: int) -> Figures:
     """The difference between a managed call and the same call without tidegate, one after the other."""
+    import msgspec
+
     messages: list[Any] = [{"role": "user", "content": "Read all pages."}]
     times: list[float] = []
 
     with tempfile.TemporaryDirectory() as folder, open_clients(folder, window) as (plain, managed, sent):
 
         def call(client: Any, number: int) -> float:
-            def create(given: list[Any]) -> int:
-                body = {"model": "gpt-4o", "messages": given, "user": str(number)}
-                client.post("/chat/completions", body=body, cast_to=object)  # what `create` does after its own checks
-                return sent[-1]
+            body = msgspec.json.encode({"messages": messages, "model": "gpt-4o"})
 
-            return time_call(create, messages)[0]
+            def post() -> int:  # what `create` does after it checked and encoded the messages
+                headers = {"number": str(number)}
+                client.post("/chat/completions", content=body, cast_to=object, options={"headers": headers})
+                return 0
+
+            return time_call(post)[0]
 
         for number in range(steps):
             text = f"Page {number}: " + "all is well. " * 15
@@ -243,7 +266,8 @@ def measure_managed(steps: int, window: int) -> Figures:
                 unmanaged = call(plain, number + 1)
                 times.append(call(managed, number + 1) - unmanaged)
         managed.close()
-    return Figures(2 * steps + 1, sent[-1], statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
+    count = sent[-1].count(b'"role":')
+    return Figures(2 * steps + 1, count, statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
 
 
 def main() -> int:
@@ -253,13 +277,15 @@ def main() -> int:
         return 2
     print(f"{name}: CPU time of a call in ms")
     print("history  sent  median  largest")
-    rows = []
-    for steps, window in ((150, ALL_VISIBLE), (500, BOUNDED), (2_000, BOUNDED), (4_000, BOUNDED)):
+    rows = {}
+    for steps, window in ((150, ALL_VISIBLE), (150, BOUNDED), (500, BOUNDED), (2_000, BOUNDED)):
         row = measure_managed(steps, window) if name == "managed" else measure_adapter(name, steps, window)
         print(f"{row.history:7,}  {row.sent:4}  {row.median:6.2f}  {row.largest:7.2f}", flush=True)
-        rows.append(row)
-    holds = all(row.median < TARGET_MS for row in rows)
-    print(f"flat: {rows[-1].median / rows[1].median:.2f}; median under {TARGET_MS} ms: {'yes' if holds else 'no'}")
+        rows[steps, window] = row.median
+    at_300, ratio = rows[150, ALL_VISIBLE], rows[2_000, BOUNDED] / rows[150, BOUNDED]
+    holds = max(rows.values()) < TARGET_MS and ratio <= TARGET_RATIO
+    print(f"300 visible messages: {at_300:.2f} ms; 4,001 : 301 = {ratio:.2f};", end=" ")
+    print(f"all under {TARGET_MS} ms and at most {TARGET_RATIO}: {'yes' if holds else 'no'}")
     return 0 if holds else 1
 
 

@@ -10,7 +10,9 @@ these requests that have the rule; tokens sent (bytes of the requests divided by
 defaults, with the window where it asks for one. A fixed text stands for every summary that a model is asked for.
 """
 
+import asyncio
 import importlib
+import os
 import pathlib
 import random
 import sys
@@ -211,6 +213,33 @@ def list_strands(tests: Any) -> Iterator[tuple[str, Run]]:
     yield "tidegate", run(lambda folder: tests.TidegateConversation(folder, window=WINDOW))
 
 
+def list_google_adk(tests: Any) -> Iterator[tuple[str, Run]]:
+    os.environ["GOOGLE_API_KEY"] = tests.KEY
+    compaction = importlib.import_module("google.adk.apps.app").EventsCompactionConfig
+    context_filter = importlib.import_module("google.adk.plugins.context_filter_plugin").ContextFilterPlugin
+
+    def run(make: Callable[[pathlib.Path], dict[str, Any]]) -> Run:
+        def act(fake: Fake, folder: pathlib.Path) -> Any:
+            async def ask() -> list[str]:
+                agent = tests.LlmAgent(name="reader", model=tests.make_model(fake), tools=[tests.read])
+                app = tests.App(name="app", root_agent=agent, **make(folder))
+                return (await tests.run_app(app, "t", [tests.types.Part(text=TASK)]))[0]
+
+            return asyncio.run(ask())
+
+        return act
+
+    by_tokens = {"token_threshold": WINDOW * 3 // 4, "event_retention_size": 10}
+    yield "none", run(lambda folder: {})
+    yield (
+        "EventsCompactionConfig, by tokens",
+        run(lambda folder: {"events_compaction_config": compaction(**by_tokens)}),
+    )
+    yield "ContextFilterPlugin", run(lambda folder: {"plugins": [context_filter(num_invocations_to_keep=1)]})
+    yield "tidegate", run(lambda folder: {"plugins": [tests.TidegatePlugin(folder, window=WINDOW)]})
+
+
+WIRES = {"openai_agents": "openai_responses", "google_adk": "gemini"}
 CONTENDERS = {
     "langchain": list_langchain,
     "openai_agents": list_openai_agents,
@@ -218,6 +247,7 @@ CONTENDERS = {
     "agent_framework": list_agent_framework,
     "inspect_ai": list_inspect_ai,
     "strands": list_strands,
+    "google_adk": list_google_adk,
 }
 
 
@@ -225,7 +255,7 @@ def main() -> int:
     name = sys.argv[1]
     tests = importlib.import_module(f"tests.integrations.test_{name}")
     tests.read_page = read_varied_page  # the tools of these modules read their pages with it
-    wire = "openai_responses" if name == "openai_agents" else "openai_chat"
+    wire = WIRES.get(name, "openai_chat")
     make_task = tests.SubmittingTask if name == "inspect_ai" else LongTask
     for contender, run in CONTENDERS[name](tests):
         found = measure_run(run, wire, make_task)

@@ -146,6 +146,24 @@ def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
+def test_a_past_that_the_caller_changed_is_noticed(wire: str, tmp_path: Path) -> None:
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path, window=16_000) as client:
+            messages: list[Any] = list(HELLO)
+            run_loop(wire, client, messages)
+            messages[0] = {"role": "user", "content": "Hullo"}
+            messages.append({"role": "user", "content": "Go on."})
+            run_loop(wire, client, messages)
+
+    server = run_sync(Fake(wire, [*make_script(), "Done again."], window=16_000), use)
+    assert server.refused == []
+    assert b"Hullo" in server.seen[-1].raw
+    events = read_events(tmp_path)
+    assert len([event for event in events if isinstance(event.payload, BranchStarted)]) == 1
+    assert [text_of(message) for message in logged_messages(events)].count("Hullo") == 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_request_that_fits_is_the_sdks_own(wire: str, tmp_path: Path) -> None:
     def use(url: str) -> None:
         with make_client(wire, url) as plain:

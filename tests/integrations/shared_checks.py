@@ -12,8 +12,8 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provide
 from tidegate.core.events import BranchStarted, Event, MessageAdded
 from tidegate.core.messages import Result
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.integrations.block_format import render_result_text
 from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT
+from tidegate.wire.splicing.block_rules import join_result_text
 
 WINDOW = 16_000
 GO_ON = "Go on with the pages."
@@ -98,7 +98,7 @@ def read_pages(folder: Path) -> list[int]:
     """The numbers of the pages in the log of the session `k`."""
     added = [event.payload.message for event in read_events(folder) if isinstance(event.payload, MessageAdded)]
     results = [part for message in added for part in message.parts if isinstance(part, Result)]
-    texts = [render_result_text(result) for result in results]
+    texts = [join_result_text(result) for result in results]
     return [int(text.split(":")[0].split()[-1]) for text in texts if text.startswith("Page ")]
 
 

@@ -11,6 +11,7 @@ from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
 from google.adk.models import Gemini
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
@@ -51,8 +52,12 @@ def make_model(fake: Fake) -> Gemini:
 async def run(
     agent: LlmAgent, plugins: list[Any], name: str, parts: list[types.Part] | None = None, **options: Any
 ) -> Any:
+    return await run_app(App(name="app", root_agent=agent, plugins=plugins), name, parts, **options)
+
+
+async def run_app(app: App, name: str, parts: list[types.Part] | None = None, **options: Any) -> Any:
     """The texts of the answer and all events of the session."""
-    runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=plugins))
+    runner = InMemoryRunner(app=app)
     service = runner.session_service
     await service.create_session(app_name="app", user_id="me", session_id=name)
     question = types.Content(role="user", parts=parts or [types.Part(text="Read all pages.")])
@@ -107,6 +112,33 @@ def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
             assert fake.refused == []
             bodies.append([seen.body for seen in fake.seen])
     assert bodies[0] == bodies[1]
+
+
+class RedactingPlugin(BasePlugin):
+    """Replaces a result in the requests, from the call on in which `at` contents are given."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(name="redacting")
+        self._at = at
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        if len(llm_request.contents) >= self._at:
+            given = llm_request.contents[2].parts[0].function_response
+            response = given.model_copy(update={"response": {"result": "[redacted by a plugin]"}})
+            llm_request.contents[2] = types.Content(role="user", parts=[types.Part(function_response=response)])
+
+
+def test_a_past_that_another_plugin_changed_is_noticed(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+    with run_provider("gemini", LongTask(8), WINDOW) as fake:
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
+        asyncio.run(run(agent, [RedactingPlugin(13), tidegate], "changed"))
+        assert fake.refused == []
+        assert ["redacted" in seen.raw.decode() for seen in fake.seen] == [False] * 6 + [True] * 3
+    log = list(tidegate.session("changed").log.read())
+    assert len([event for event in log if isinstance(event.payload, BranchStarted)]) == 1
+    assert "redacted by a plugin" in tidegate.threads.recall("changed", "redacted")
+    tidegate.threads.close()
 
 
 def test_streaming(tmp_path: Path) -> None:

@@ -2,21 +2,23 @@
 
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.core.outcome import SummaryRequest
-from tidegate.integrations.block_format import render_result_text
 from tidegate.integrations.content_blocks import read_block
-from tidegate.integrations.host_messages import HostReader, MessagePiece, PartEdit, write_view
+from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
 from tidegate.integrations.model_calls import CallPreparer, make_usage
 from tidegate.integrations.summaries import make_summarizer
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
+from tidegate.wire.splicing.block_rules import join_result_text
 
 Turn = dict[str, Any]
 
@@ -214,6 +216,105 @@ def test_copies_are_compared_by_identity_with_the_next_call() -> None:
     assert CountedTurn.compared == 50
 
 
+def test_copies_for_each_call_are_not_kept() -> None:
+    class Copied(dict[str, Any]):
+        """A message that a weak reference can point to."""
+
+    reader = HostReader(TurnFormat())
+    first = [Copied(turn("user", Text(str(number)))) for number in range(50)]
+    reader.read(first)
+    reader.read([Copied(host) for host in first])
+    third = [Copied(host) for host in first]
+    seen = weakref.ref(third[7])
+    assert len(reader.read(third)) == 50
+    del third
+    assert seen() is None
+
+
+class CopyingHost:
+    """A host that copies its messages for each call, and counts how many are compared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.messages: list[Turn] = [turn("user", Text("Read all pages."))]
+        self.preparer = CallPreparer(TurnFormat(), folder, window=4_000, model="gpt-4o")
+        self.compared = 0
+
+    def add_steps(self, count: int) -> None:
+        for number in range(len(self.messages), len(self.messages) + count):
+            self.messages.append(turn("assistant", Call(f"c{number}", "read", f'{{"page":{number}}}')))
+            self.messages.append(turn("tool", Result(f"c{number}", (Text(f"Page {number}: " + "all is well. " * 20),))))
+
+    def get_value(self, message: Turn) -> object:
+        self.compared += 1
+        return message
+
+    def call(self, changed: dict[int, Turn] | None = None) -> FollowedRequest[Any]:
+        """Prepare a call. `changed` are messages that something between the host and the adapter replaces."""
+        self.compared = 0
+        copied = [(changed or {}).get(place, {**message}) for place, message in enumerate(self.messages)]
+        call = self.preparer.prepare("t", copied, copies=Copies(self.messages, self.get_value))
+        return call.request
+
+    def read_log(self) -> tuple[str, int]:
+        """The messages in the log as a text, and how many branches it has."""
+        payloads = [event.payload for event in self.preparer.threads.session("t").log.read()]
+        texts = [repr(each.message) for each in payloads if isinstance(each, MessageAdded)]
+        return "".join(texts), len([each for each in payloads if isinstance(each, BranchStarted)])
+
+
+def test_of_copies_only_those_in_the_view_are_compared(tmp_path: Path) -> None:
+    host = CopyingHost(tmp_path)
+    counts = []
+    for _ in range(40):
+        host.add_steps(10)
+        shown = host.call().shown
+        counts.append((host.compared, len(shown)))
+    assert len(host.messages) == 801
+    assert all(compared <= before + 40 for (compared, _), (_, before) in zip(counts[1:], counts, strict=False))
+    assert max(compared for compared, _ in counts) < 200
+    assert host.read_log()[1] == 0
+    host.preparer.threads.close()
+
+
+def test_a_copy_in_the_view_that_differs_from_its_original_is_noticed(tmp_path: Path) -> None:
+    host = CopyingHost(tmp_path)
+    host.add_steps(100)
+    place = next(each.item.host.number for each in host.call().shown if each.item and each.item.host.number > 100)
+    host.add_steps(1)
+    host.call({place: turn("user", Text("redacted by a plugin"))})
+    text, branches = host.read_log()
+    assert "redacted by a plugin" in text
+    assert branches == 1
+    host.preparer.threads.close()
+
+
+@pytest.mark.parametrize("place", [3, 60])
+def test_a_replaced_original_is_noticed_wherever_it_is(place: int, tmp_path: Path) -> None:
+    host = CopyingHost(tmp_path)
+    host.add_steps(100)
+    host.call()
+    host.messages[place] = turn("user", Text("rewritten by the user"))
+    host.add_steps(1)
+    host.call()
+    text, branches = host.read_log()
+    assert "rewritten by the user" in text
+    assert branches == 1
+    host.preparer.threads.close()
+
+
+def test_a_message_that_is_not_from_the_originals_is_noticed(tmp_path: Path) -> None:
+    host = CopyingHost(tmp_path)
+    host.add_steps(100)
+    host.call()
+    given = [{**message} for message in host.messages]
+    given.insert(5, turn("user", Text("added by a plugin")))
+    host.preparer.prepare("t", given, copies=Copies(host.messages, host.get_value))
+    text, branches = host.read_log()
+    assert "added by a plugin" in text
+    assert branches == 1
+    host.preparer.threads.close()
+
+
 def test_objects_that_cannot_be_compared_are_read_again() -> None:
     class Array:
         def __eq__(self, other: object) -> bool:
@@ -336,7 +437,7 @@ def test_usage_counts_cached_tokens_as_input() -> None:
 
 
 def test_an_empty_result_has_a_text() -> None:
-    assert render_result_text(Result("a", ())) == "(no output)"
+    assert join_result_text(Result("a", ())) == "(no output)"
 
 
 def test_a_summary_is_asked_in_pieces_that_carry_the_summary_on() -> None:

@@ -24,7 +24,8 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, 
 from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
-from tidegate.integrations.openai_agents import TidegateFilter, TidegateSession
+from tidegate.integrations.item_session import TidegateSession
+from tidegate.integrations.openai_agents import TidegateFilter
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 set_tracing_disabled(True)
@@ -89,6 +90,22 @@ def test_known_items_are_not_read_again_and_no_client_is_made(tmp_path: Path, mo
         asyncio.run(tidegate(CallModelData(ModelInputData(input=copies, instructions=None), agent, None)))
         reads.append(CountedItem.reads)
     assert reads[-1] < 2 * reads[1], "what is new"
+    tidegate.threads.close()
+
+
+def test_a_changed_past_is_noticed(tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path, session="changed", window=WINDOW)
+    agent = Agent(name="reader", model="gpt-4o", tools=[read])
+    items: list[Any] = [{"role": "user", "content": "Read all pages."}]
+    for number in range(60):
+        items += make_step(number)
+        if number == 50:
+            items[10] = {**items[10], "output": "[redacted]"}
+        copies = [dict(item) for item in items]
+        asyncio.run(tidegate(CallModelData(ModelInputData(input=copies, instructions=None), agent, None)))
+    log = list(tidegate.session().log.read())
+    assert len([event for event in log if isinstance(event.payload, BranchStarted)]) == 1
+    assert "[redacted]" in tidegate.threads.recall("changed", "redacted")
     tidegate.threads.close()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from strands import Agent, tool
+from strands.middleware.stages import InvokeModelStage
 from strands.models.openai import OpenAIModel
 
 from tests.fake.server import Fake
@@ -65,6 +66,28 @@ def test_without_pressure_the_request_is_the_same(tmp_path: Path) -> None:
             assert fake.refused == []
             bodies.append([seen.body for seen in fake.seen])
     assert bodies[0] == bodies[1]
+
+
+def test_a_past_that_a_middleware_changed_is_noticed(tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW)
+
+    def redact(context: Any) -> Any:
+        if len(context.messages) < 13:
+            return context
+        result = {**context.messages[2]["content"][0]["toolResult"], "content": [{"text": "[redacted]"}]}
+        changed = {"role": "user", "content": [{"toolResult": result}]}
+        return context.replace(messages=[*context.messages[:2], changed, *context.messages[3:]])
+
+    with run_provider("openai_chat", LongTask(8), WINDOW) as fake:
+        agent = make_agent(fake.url, tidegate, "changed")
+        agent.add_middleware(InvokeModelStage.Input, redact)
+        agent("Read all pages.")
+        assert fake.refused == []
+        assert ["redacted" in seen.raw.decode() for seen in fake.seen] == [False] * 6 + [True] * 3
+    log = list(tidegate.session("changed").log.read())
+    assert len([event for event in log if isinstance(event.payload, BranchStarted)]) == 1
+    assert "[redacted]" in tidegate.threads.recall("changed", "redacted")
+    tidegate.threads.close()
 
 
 def test_async_streaming(tmp_path: Path) -> None:

@@ -16,13 +16,14 @@ from copy import copy
 from typing import Annotated, Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_text
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, PreparedCall, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import encode_json_text, image_from_url, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -83,7 +84,7 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
 
     def write_result(self, result: Result, old: Any) -> Content:
         media = keep_media(result, old.items or (), self.read_block) if old is not None else []
-        text = render_result_text(result)
+        text = join_result_text(result)
         return Content.from_function_result(result.call_id, result=[Content.from_text(text), *media] if media else text)
 
 

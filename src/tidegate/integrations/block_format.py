@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, text_of
 from tidegate.integrations.host_messages import MessagePiece, PartEdit
-from tidegate.wire.rendering.layout import NO_OUTPUT_TEXT
 
 HostObject = TypeVar("HostObject")
 
@@ -88,11 +87,6 @@ class BlockFormat(ABC, Generic[HostObject]):
 
 def build_result(call_id: str, parts: Iterable[Part], error: bool = False) -> Result:
     return Result(call_id, tuple(part for part in parts if isinstance(part, Text | Image)), error)
-
-
-def render_result_text(result: Result) -> str:
-    """The texts of a result as one; never empty, because some providers refuse that."""
-    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
 
 
 def keep_media(result: Result, blocks: Iterable[Any], read: Callable[[Any], Part]) -> list[Any]:

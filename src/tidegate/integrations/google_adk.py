@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text
+from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -71,7 +73,7 @@ class AdkFormat(BlockFormat[types.Content]):
     def write_result(self, result: Result, old: Any) -> types.Part:
         before = old.function_response if old else types.FunctionResponse(id=result.call_id, name="tool")
         key = next(iter(before.response or {}), "output")
-        response = {key if key in ("result", "output", "error") else "output": render_result_text(result)}
+        response = {key if key in ("result", "output", "error") else "output": join_result_text(result)}
         return types.Part(function_response=before.model_copy(update={"response": response}))
 
 
@@ -80,6 +82,16 @@ def _read_response(response: types.FunctionResponse) -> Result:
     only = next(iter(given.values())) if len(given) == 1 else None
     text = only if isinstance(only, str) else encode_json_text(given)
     return build_result(response.id or "", [read_text(text)], "error" in given)
+
+
+def list_fields(content: types.Content) -> list[object]:
+    """The fields of a content and of its parts. Comparing the models themselves takes five times as long."""
+    fields: list[object] = [content.role]
+    for part in content.parts or ():
+        call, response = part.function_call, part.function_response
+        models = {"function_call": call and vars(call), "function_response": response and vars(response)}
+        fields.append({**vars(part), **models})
+    return fields
 
 
 class TidegatePlugin(BasePlugin):
@@ -127,6 +139,7 @@ class TidegatePlugin(BasePlugin):
             model=llm_request.model or "",
             fixed_part=FixedPart(_read_system(llm_request.config), _read_tools(llm_request.config)),
             ask=ask,
+            copies=Copies(callback_context.session.events, list_fields),
         )
         self._preparer.hold((callback_context.invocation_id, name), call)
         llm_request.contents = call.messages

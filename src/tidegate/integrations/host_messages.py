@@ -7,7 +7,8 @@ A `MessageFormat` says how the objects of one framework are read and copied. One
 engine, such as a request with several tool results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import is_
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ import msgspec
 from tidegate.core.messages import Image, Message, Part, Result, Text, Thinking, result_of
 from tidegate.session.following import FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER
-from tidegate.wire.splicing.read_memo import update_copy
+from tidegate.wire.splicing.read_memo import LastList, is_equal
 
 HostObject = TypeVar("HostObject")
 
@@ -65,6 +66,16 @@ class MessageFormat(Protocol[HostObject]):
         """A new object for a message of the engine: a text, or the result of a call."""
 
 
+class Copies(NamedTuple, Generic[HostObject]):
+    """How to recognize the messages of a framework that copies all of them for each call.
+
+    `originals` are the objects that it copies. A message is compared by its `get_value`.
+    """
+
+    originals: Sequence[object]
+    get_value: Callable[[HostObject], object]
+
+
 RECHECKED = 4
 """Objects at the end of the known list that are read again with every call: frameworks change recent messages."""
 
@@ -75,19 +86,26 @@ class HostReader(Generic[HostObject]):
     The framework's objects are compared by identity, and by value if they are copies: some frameworks copy their
     messages for each call, others when they load a conversation. An object that the framework changes in place is
     noticed if it is one of the last few, or if it is at another place than before.
+
+    With `Copies`, all copies are compared only if the originals are not the same objects as before, or if the list has
+    not grown by as many objects as they have. Else those are compared that the last view showed: they may be sent.
     """
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
         self.lock = Lock()  # for callers: a thread of a framework can make two calls at the same time
         self._form = form
-        self._known: list[HostObject] = []
+        self._known = LastList[object]()
+        self._originals: list[object] = []
+        self._shown: Sequence[int] = ()
         self._items: list[HostItem[HostPiece]] = []
         self._ends: list[int] = []  # for each object the number of items up to its end
 
-    def read(self, hosts: Sequence[HostObject]) -> list[HostItem[HostPiece]]:
+    def read(self, hosts: Sequence[HostObject], copies: Copies[HostObject] | None = None) -> list[HostItem[HostPiece]]:
         """The items of the list: the same list as before with what is new, or another if the past was rewritten."""
-        hosts = hosts if isinstance(hosts, list) else list(hosts)
-        same = update_copy(self._known, hosts)
+        if copies is None:
+            same = self._known.update(hosts if isinstance(hosts, list) else list(hosts))
+        else:
+            same = self._update_copies(hosts, copies)
         self._forget_after(same)
         for number in range(max(0, same - RECHECKED), same):
             begin, end = self._ends[number - 1] if number else 0, self._ends[number]
@@ -99,6 +117,26 @@ class HostReader(Generic[HostObject]):
             self._items += self._read_one(hosts[number], number)
             self._ends.append(len(self._items))
         return self._items
+
+    def _update_copies(self, hosts: Sequence[HostObject], copies: Copies[HostObject]) -> int:
+        known, before, originals = self._known.items, self._originals, list(copies.originals)
+        self._originals = originals
+        is_grown = len(originals) - len(before) == len(hosts) - len(known) >= 0 and all(map(is_, before, originals))
+        shown = self._shown if is_grown else ()
+        values = [copies.get_value(hosts[number]) for number in shown]
+        if not is_grown or not is_equal([known[number] for number in shown], values):
+            return self._known.update(list(map(copies.get_value, hosts)))
+        count = len(known)
+        known += map(copies.get_value, hosts[count:])
+        return count
+
+    def note_shown(self, request: FollowedRequest[HostPiece]) -> None:
+        """Remember which objects of the list the view shows."""
+        changed = request.changed
+        if changed is None:
+            self._shown = range(len(self._ends))
+        else:
+            self._shown = [shown.item.host.number for shown in changed if shown.item is not None]
 
     def _forget_after(self, number: int) -> None:
         if number < len(self._ends):

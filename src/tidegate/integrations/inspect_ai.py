@@ -19,21 +19,14 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_text
-from tidegate.integrations.host_messages import HostReader, write_view
-from tidegate.integrations.summaries import make_async_summarizer
-from tidegate.integrations.threads import (
-    RECALL_DESCRIPTION,
-    DataLocation,
-    SessionSettings,
-    ThreadSessions,
-    describe_missing_framework,
-)
+from tidegate.integrations.model_calls import AdapterSettings, CallPreparer
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
-from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -109,7 +102,7 @@ class InspectFormat(BlockFormat[ChatMessage]):
         return replace(old, arguments=decode_object(call.arguments))
 
     def write_result(self, result: Result, old: Any) -> ChatMessageTool:
-        text = render_result_text(result)
+        text = join_result_text(result)
         if old is None:
             return ChatMessageTool(content=text, tool_call_id=result.call_id, metadata={_OWN: True})
         media = keep_media(result, _list_content(old), self.read_block)
@@ -135,14 +128,13 @@ class TidegateCompaction(CompactionStrategy):
         *,
         threshold: int | float = 0.9,
         memory: bool = True,
-        summarize: bool = False,
-        **settings: Unpack[SessionSettings],
+        **settings: Unpack[AdapterSettings],
     ) -> None:
         super().__init__(type="edit", threshold=threshold, memory=memory)
         if threshold > 1 and not settings.get("window"):
             settings["window"] = int(threshold)
-        self.threads = ThreadSessions(data, **settings)
-        self._summarize = summarize
+        self._preparer = CallPreparer(InspectFormat(), data, **settings)
+        self.threads = self._preparer.threads
         self._originals: dict[str, dict[str, ChatMessage]] = {}
         name = settings.get("session", "")
         self._name: ContextVar[str] = ContextVar("tidegate_session", default=name)
@@ -179,24 +171,9 @@ class TidegateCompaction(CompactionStrategy):
         async def ask(text: str) -> str:
             return (await model.generate([ChatMessageUser(content=text)])).completion
 
-        summarizer = make_async_summarizer(ask) if self._summarize else None
-        shown = await asyncio.to_thread(
-            self._prepare, name, list(known.values()), model.name, fixed_part, summarizer, len(known) == before
+        call = await self._preparer.prepare_async(
+            name, list(known.values()), model=model.name, fixed_part=fixed_part, ask=ask
         )
-        return [*fixed, *shown], None
-
-    def _prepare(
-        self,
-        name: str,
-        hosts: list[ChatMessage],
-        model: str,
-        fixed_part: FixedPart,
-        summarizer: Summarizer | None,
-        is_repeated: bool,
-    ) -> list[ChatMessage]:
-        following = self.threads.follow(name, model)
-        items = HostReader(InspectFormat()).read(hosts)
-        request = following.prepare(items, summarizer, fixed_part=fixed_part)
-        if request.is_unchanged or is_repeated:  # the framework counts more tokens than we do
-            request = following.shrink(items)
-        return write_view(InspectFormat(), hosts, request)
+        if call.request.is_unchanged or len(known) == before:  # the framework counts more tokens than we do
+            call = await asyncio.to_thread(call.shrink)
+        return [*fixed, *call.messages], None

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Part, Result, Role, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_block, read_result_block
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework, name_part
@@ -21,6 +21,7 @@ from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.parsing import decode_object, encode_json_text, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 
 try:
     from langchain.agents.middleware import AgentMiddleware
@@ -66,7 +67,7 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         return {**old, "args": decode_object(call.arguments) if old["type"] == "tool_call" else call.arguments}
 
     def write_result(self, result: Result, old: Any) -> Any:
-        text: Any = render_result_text(result)
+        text: Any = join_result_text(result)
         if old is None:
             return ToolMessage(text, tool_call_id=result.call_id)
         media = keep_media(result, _list_content(old), read_result_block)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar, Unpack
 
-from tidegate.integrations.host_messages import HostPiece, HostReader, MessageFormat, write_view
+from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, write_view
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
@@ -32,6 +32,7 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     """The messages to send with one call, and what is needed to record its answer."""
 
     messages: list[HostObject]
+    hosts: Sequence[HostObject]
     request: FollowedRequest[HostPiece]
     following: FollowingSession[HostPiece]
     form: MessageFormat[HostObject]
@@ -40,6 +41,11 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         """Log the answer, if it is known already, and its usage (`make_usage`)."""
         message = None if answer is None else self.form.read(answer)[0].message
         self.following.record_reply(self.request, message, usage)
+
+    def shrink(self) -> "PreparedCall[HostObject]":
+        """The call with fewer messages, if these were still too long. GiveUp after the policy's last attempt."""
+        request = self.following.shrink(self.request.items)
+        return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
@@ -70,10 +76,14 @@ class CallPreparer(Generic[HostObject]):
         model: str = "",
         fixed_part: FixedPart | None = None,
         ask: Callable[[str], str] | None = None,
+        copies: Copies[HostObject] | None = None,
     ) -> PreparedCall[HostObject]:
-        """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
+        """Log what is new in the framework's list, and return the list to send.
+
+        `ask` puts a question to the model. `copies` is for a framework that copies its messages for each call.
+        """
         summarizer = make_summarizer(ask) if ask and self._summarize else None
-        return self._prepare(thread, hosts, model, fixed_part, summarizer)
+        return self._prepare(thread, hosts, model, fixed_part, summarizer, copies)
 
     async def prepare_async(
         self,
@@ -83,10 +93,11 @@ class CallPreparer(Generic[HostObject]):
         model: str = "",
         fixed_part: FixedPart | None = None,
         ask: Callable[[str], Awaitable[str]] | None = None,
+        copies: Copies[HostObject] | None = None,
     ) -> PreparedCall[HostObject]:
         """The same for async code. The work is done in a thread."""
         summarizer = make_async_summarizer(ask) if ask and self._summarize else None
-        return await asyncio.to_thread(self._prepare, thread, hosts, model, fixed_part, summarizer)
+        return await asyncio.to_thread(self._prepare, thread, hosts, model, fixed_part, summarizer, copies)
 
     def _prepare(
         self,
@@ -95,14 +106,17 @@ class CallPreparer(Generic[HostObject]):
         model: str,
         fixed_part: FixedPart | None,
         summarizer: Summarizer | None,
+        copies: Copies[HostObject] | None,
     ) -> PreparedCall[HostObject]:
         reader = self._readers.setdefault(thread, HostReader(self._form))
         while len(self._readers) > MAX_OPEN:
             self._readers.popitem(last=False)
         following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
         with reader.lock:
-            request = following.prepare(reader.read(hosts), summarizer, fixed_part=fixed_part)
-        return PreparedCall(write_view(self._form, hosts, request), request, following, self._form)
+            request = following.prepare(reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
+            if copies is not None:
+                reader.note_shown(request)
+        return PreparedCall(write_view(self._form, hosts, request), hosts, request, following, self._form)
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
         """Keep a call until its answer is known, where a framework reports both separately."""

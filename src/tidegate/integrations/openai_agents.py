@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
-from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Tool
+from tidegate.integrations.item_session import TidegateSession
 from tidegate.integrations.model_calls import make_usage
 from tidegate.integrations.summaries import make_async_summarizer
 from tidegate.integrations.threads import (
@@ -57,7 +57,6 @@ try:
 except ImportError as missing:
     raise describe_missing_framework("openai-agents", missing) from missing
 
-_ITEMS_TOPIC = "openai_agents.items"
 _Item = dict[str, Any]
 
 
@@ -88,7 +87,7 @@ class TidegateFilter:
         """The session of this filter, to explain and to recall."""
         return self.threads.session(name or self.name)
 
-    def make_session(self) -> "TidegateSession":
+    def make_session(self) -> TidegateSession:
         """A session of the framework whose items are kept in the log of this session."""
         return TidegateSession(self.name, self.threads)
 
@@ -167,7 +166,7 @@ def _write_items(items: Sequence[_Item], shown: Sequence[Shown[HostUnit]]) -> li
     for each in shown:
         unit = each.item.host if each.item else None
         if unit is not None and each.state == "kept":
-            found += [items[place] for place in unit.items]
+            found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
             continue
         written = _write_edited(items, unit, each)
         if unit is None and found and _join_texts(found[-1], written[0]):
@@ -196,49 +195,3 @@ def _join_texts(first: _Item, second: _Item) -> list[_Item]:
         return []
     content = first["content"]
     return [*([{"type": "input_text", "text": content}] if isinstance(content, str) else content), *second["content"]]
-
-
-class TidegateSession:
-    """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours."""
-
-    session_settings = None
-
-    def __init__(self, session_id: str, threads: ThreadSessions | None = None, data: DataLocation = None) -> None:
-        self.session_id = session_id
-        self._threads = threads or ThreadSessions(data)
-
-    async def get_items(self, limit: int | None = None) -> list[_Item]:
-        """All items, or the latest `limit`."""
-        items = await asyncio.to_thread(self._read_items)
-        return items if limit is None else items[-limit:] if limit > 0 else []
-
-    async def add_items(self, items: list[_Item]) -> None:
-        if items:
-            await asyncio.to_thread(self._note, {"add": items})
-
-    async def pop_item(self) -> _Item | None:
-        """Remove the latest item from the list. The log keeps it."""
-        items = await self.get_items()
-        if items:
-            await asyncio.to_thread(self._note, {"keep": len(items) - 1})
-        return items[-1] if items else None
-
-    async def clear_session(self) -> None:
-        """Begin with an empty list. The log keeps what was said; `tidegate clear` and `forget` remove it."""
-        await asyncio.to_thread(self._note, {"keep": 0})
-
-    def _note(self, change: dict[str, object]) -> None:
-        session = self._threads.session(self.session_id)
-        session.history.refresh()
-        session.history.add_note(_ITEMS_TOPIC, encode_json_text(change))
-
-    def _read_items(self) -> list[_Item]:
-        session = self._threads.session(self.session_id)
-        session.history.refresh()
-        found: list[_Item] = []
-        for event in session.log.read():
-            noted = event.payload
-            if isinstance(noted, NoteAdded) and noted.topic == _ITEMS_TOPIC:
-                change = msgspec.json.decode(noted.text, type=dict[str, Any])
-                found = [*found, *change["add"]] if "add" in change else found[: change["keep"]]
-        return found

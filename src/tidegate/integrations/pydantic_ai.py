@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_text
 from tidegate.integrations.host_messages import RECHECKED
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
@@ -22,6 +22,7 @@ from tidegate.integrations.threads import MAX_OPEN, RECALL_DESCRIPTION, DataLoca
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.units import make_opaque
 
@@ -97,7 +98,7 @@ class PydanticAIFormat(BlockFormat[ModelMessage]):
         return replace(old, args=call.arguments)
 
     def write_result(self, result: Result, old: Any) -> Any:
-        text = render_result_text(result)
+        text = join_result_text(result)
         if old is None:
             return ToolReturnPart(tool_name="tool", content=text, tool_call_id=result.call_id)
         media = keep_media(result, getattr(old, "files", ()), _read_content)

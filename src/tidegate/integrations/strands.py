@@ -13,13 +13,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media, render_result_text
+from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
 from tidegate.integrations.content_blocks import read_text
+from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.session.session import Session
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
+from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -74,7 +76,7 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
 
     def write_result(self, result: Result, old: Any) -> Any:
         media = keep_media(result, old["toolResult"]["content"], _read_media) if old else []
-        content = [{"text": render_result_text(result)}, *media]
+        content = [{"text": join_result_text(result)}, *media]
         status = "error" if result.error else "success"
         return {"toolResult": {"toolUseId": result.call_id, "status": status, "content": content}}
 
@@ -152,6 +154,7 @@ class TidegateConversation(ConversationManager):
             model=str(context.model.get_config().get("model_id") or ""),
             fixed_part=_read_fixed_part(context),
             ask=ask,
+            copies=Copies(context.agent.messages, lambda message: message),
         )
         async for event in next_stage(context.replace(messages=call.messages)):
             if isinstance(event, ModelStopReason):

@@ -23,7 +23,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count, islice
-from operator import is_
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -221,7 +220,7 @@ class FollowingSession(Generic[HostObject]):
         known, size = self._items, len(self._ids)
         is_same = size <= len(items) and (
             known is items
-            or all(map(is_, islice(known, size), items))
+            or known[:size] == items[:size]  # as a rule they are the same objects, which is quick to see
             or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
         )
         if not is_same:

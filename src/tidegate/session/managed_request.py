@@ -5,9 +5,10 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from operator import is_
+from threading import Lock
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,9 +17,11 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.head import find_request_faults, leave_out_thinking, lower_output
+from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
 from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.request_text import RequestText, decode_request
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
 from tidegate.wire.splicing.writer import ShownUnit, write_messages
 from tidegate.wire.validation.faults import RequestFault
@@ -27,6 +30,8 @@ _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
+_MAX_WRITTEN: Final = 1_000
+"""Edited messages of a conversation that are kept as they were sent."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
 
 
@@ -34,7 +39,7 @@ class ClientRequest(NamedTuple):
     """A request as the client sent it: its bytes (not compressed), its JSON, and its messages.
 
     With `offers_recall`, `text` has the tool `recall` beside the client's own. `recall_name` is the name of such a tool
-    that the client has itself.
+    that the client has itself. `source` is what is known of the client's own text and of the last request.
     """
 
     dialect: str
@@ -44,10 +49,39 @@ class ClientRequest(NamedTuple):
     items: list[HostItem[HostUnit]]
     offers_recall: bool = False
     recall_name: str = ""
+    source: "RequestSource | None" = None
 
     @property
     def fixed_part(self) -> FixedPart:
         return FixedPart(self.host.system, self.host.tools)
+
+
+@dataclass
+class RequestSource:
+    """The client's own text, and the check of the edited requests of its conversation."""
+
+    decoded: RequestText
+    _check: RequestCheck = field(compare=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+    _written: dict[int, tuple[Message, Message]] = field(default_factory=dict, compare=False, repr=False)
+
+    def follow(self, decoded: RequestText) -> "RequestSource":
+        """The source of the next request of the conversation."""
+        return RequestSource(decoded, self._check, self._lock, self._written)
+
+    def change_texts(self, message: Message, change: Callable[[str], str]) -> Message:
+        """A message of the view with its texts changed; the same one as in the last request."""
+        known = self._written.get(id(message))
+        if known is None or known[0] is not message:
+            if len(self._written) > _MAX_WRITTEN:
+                self._written.clear()
+            known = self._written[id(message)] = message, _change_texts(message, change)
+        return known[1]
+
+    def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
+        """The faults of an edited request. What the one before it had is not checked again."""
+        with self._lock:
+            return self._check.find_faults(text, model)
 
 
 class _KnownRequest:
@@ -55,23 +89,23 @@ class _KnownRequest:
 
     def __init__(self) -> None:
         self.memo = ReadMemo()
-        self.units: Sequence[HostUnit] = ()
         self.items: list[HostItem[HostUnit]] = []
-        self.size = 0
+        self.source: RequestSource | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.source.decoded.text) if self.source else 0
 
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         host = READERS[dialect](body, self.memo)
         return host, self._make_items(host.units)
 
-    def _make_items(self, units: Sequence[HostUnit]) -> list[HostItem[HostUnit]]:
+    def _make_items(self, units: tuple[HostUnit, ...]) -> list[HostItem[HostUnit]]:
         """The items for these units. Those of the last request are used again, because hashing takes longest."""
-        count = min(len(self.units), len(units))
-        if not all(map(is_, self.units, units)):  # as a rule they are the same objects
-            pairs = zip(self.units, units, strict=False)
-            count = next((place for place, (known, unit) in enumerate(pairs) if known != unit), count)
-        self.units = units
-        self.items = self.items[:count] + [make_host_item(unit, unit.message) for unit in units[count:]]
-        return self.items
+        items = self.items[: self.memo.known_units]
+        items += [make_host_item(unit, unit.message) for unit in units[len(items) :]]
+        self.items = items
+        return items
 
 
 class ClientRequestReader:
@@ -90,17 +124,20 @@ class ClientRequestReader:
 
         `conversation` names the conversation, if that is known; else the first message identifies it.
         """
-        body = _decode_body(text)
-        if body is None:
+        last = self._known.get((dialect, conversation))
+        before = last.source.decoded if last and last.source else None
+        decoded = decode_request(text, get_dialect(dialect).messages_key, before)
+        if decoded is None:
             return None
-        known = self._find_known(dialect, conversation or _identify_conversation(body))
-        host, items = known.read(dialect, body)
+        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
+        host, items = known.read(dialect, decoded.body)
         if model and not host.model:
             host = msgspec.structs.replace(host, model=model)
         self._size += len(text) - known.size
-        known.size = len(text)
+        source = known.source.follow(decoded) if known.source else RequestSource(decoded, RequestCheck(dialect))
+        known.source = source
         self._forget_oldest()
-        return ClientRequest(dialect, text, body, host, items)
+        return ClientRequest(dialect, text, decoded.body, host, items, source=source)
 
     def read_body(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """Read a request that was never bytes. The caller must not change its list of messages afterwards."""
@@ -116,14 +153,6 @@ class ClientRequestReader:
     def _forget_oldest(self) -> None:
         while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
             self._size -= self._known.popitem(last=False)[1].size
-
-
-def _decode_body(text: bytes) -> JsonObject | None:
-    try:
-        body = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
 
 
 def _identify_conversation(body: JsonObject) -> str:
@@ -160,8 +189,11 @@ def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes
         change: Callable[[str], str] = omit_recall_pointers
         if client.recall_name:
             change = partial(rename_recall_pointers, name=client.recall_name)
-        units = [each._replace(message=_change_texts(each.message, change)) if each.message else each for each in units]
-    return write_messages(client.dialect, client.text, units, client.host.fixed_items)
+        change_texts = client.source.change_texts if client.source and not client.recall_name else _change_texts
+        units = [each._replace(message=change_texts(each.message, change)) if each.message else each for each in units]
+    decoded = client.source.decoded if client.source else None
+    items = decoded.list_items() if decoded is not None and decoded.text is client.text else None
+    return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
 
 
 def _change_texts(message: Message, change: Callable[[str], str]) -> Message:
@@ -199,6 +231,9 @@ def _check_edited(client: ClientRequest, text: bytes) -> bytes:
 def _find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     """The faults of an edited request whose rules the client's own, which is much longer, does not break."""
     model = client.host.model
-    faults = find_request_faults(client.dialect, text, model)
+    if client.source:
+        faults = client.source.find_faults(text, model)
+    else:
+        faults = find_request_faults(client.dialect, text, model)
     known = {fault.rule for fault in find_request_faults(client.dialect, client.text, model)} if faults else set()
     return [fault for fault in faults if fault.rule not in known]

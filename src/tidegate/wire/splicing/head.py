@@ -7,8 +7,11 @@ import msgspec
 
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.read_memo import LastList
+from tidegate.wire.splicing.request_text import RequestText, decode_request
 from tidegate.wire.splicing.spans import find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.validator import RequestValidator
 
 MIN_THINKING_BUDGET: Final = 1024
 _OUTPUT_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -65,14 +68,35 @@ def leave_out_thinking(text: bytes) -> bytes:
     return replace_value(text, ("context_management", "edits"), rebuild_array(listed, edits))
 
 
+class RequestCheck:
+    """The provider's validator for the requests of a conversation. What a request repeats is not checked again."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = get_dialect(dialect)
+        self._last: RequestText | None = None
+        self._messages = LastList[object]()
+        self._head: object = None
+        self._validator: RequestValidator | None = None
+
+    def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
+        """What the validator finds wrong in a request."""
+        dialect = self._dialect
+        self._last = decode_request(text, dialect.messages_key, self._last)
+        body = dict(self._last.body) if self._last else msgspec.json.decode(text, type=dict[str, object])
+        given = body.pop(dialect.messages_key, None)
+        for key in ("stream", "stream_options"):
+            body.pop(key, None)
+        messages = given if isinstance(given, list) else [{"role": "user", "content": given}]
+        known = len(self._messages.items)
+        is_continued = self._messages.update(messages) == known and self._head == (model, body)
+        if self._validator is None or not is_continued:
+            self._head, known = (model, body), 0
+            self._validator = dialect.create_validator(body, dialect.profile_for_model(model))
+        for message in messages[known:]:
+            self._validator.feed(message)
+        return self._validator.finish()
+
+
 def find_request_faults(dialect: str, text: bytes, model: str) -> list[RequestFault]:
-    """What the provider's validator finds wrong in a request."""
-    found = get_dialect(dialect)
-    body = msgspec.json.decode(text, type=dict[str, object])
-    listed = body.pop(found.messages_key, None)
-    for key in ("stream", "stream_options"):
-        body.pop(key, None)
-    check = found.create_validator(body, found.profile_for_model(model))
-    for message in listed if isinstance(listed, list) else [{"role": "user", "content": listed}]:
-        check.feed(message)
-    return check.finish()
+    """What the provider's validator finds wrong in a single request."""
+    return RequestCheck(dialect).find_faults(text, model)

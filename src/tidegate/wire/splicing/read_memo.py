@@ -1,29 +1,46 @@
 """What was read from the last list of a client or framework, so that what the next list repeats is not read again."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
+_Unit = TypeVar("_Unit")
 
 
-def update_copy(copy: list[_T], items: list[_T]) -> int:
-    """Make `copy`, a copy of an earlier list, equal to `items`. Return how many items at the start are unchanged.
+class LastList(Generic[_T]):
+    """The items of the last list of a client or framework, compared with those of the next one.
 
     As a rule a list has only grown, and its objects are the same. Python compares two lists of the same length without
     touching objects that are identical: this takes one or two nanoseconds for each, a slice twenty.
     """
-    count = len(copy)
-    copy += items[count:]
-    if not _is_equal(copy, items):
-        pairs = enumerate(zip(copy, items, strict=False))
-        count = min(count, next((place for place, pair in pairs if not _is_equal(*pair)), len(items)))
-        copy[:] = items
-    elif count and copy[0] is not items[0]:  # equal, but other objects: from now on these are compared
-        copy[:] = items
-    return count
+
+    def __init__(self) -> None:
+        self.items: list[_T] = []
+        self._copied: _T | None = None  # the first item of the last list, if it was a copy of the one in `items`
+
+    def update(self, items: list[_T]) -> int:
+        """Take over the items of the next list. Return how many items at the start are unchanged.
+
+        Equal objects take the place of those here, because as a rule the same ones come with the next call. Those of a
+        host that copies its messages for each call do not: what is here serves as well, and nothing must be freed.
+        """
+        known, count = self.items, len(self.items)
+        known += items[count:]
+        copied = None
+        if not is_equal(known, items):
+            pairs = enumerate(zip(known, items, strict=False))
+            count = min(count, next((place for place, pair in pairs if not is_equal(*pair)), len(items)))
+            known[:] = items
+        elif count and known[0] is not items[0]:
+            copied = items[0]
+            if self._copied is None or self._copied is copied:
+                known[:] = items
+        self._copied = copied
+        return count
 
 
-def _is_equal(first: object, second: object) -> bool:
+def is_equal(first: object, second: object) -> bool:
+    """Whether two values are equal; False if they cannot be compared."""
     try:
         return first is second or bool(first == second)
     except Exception:  # noqa: BLE001 - values in messages of a framework, such as arrays, may refuse to be compared
@@ -37,8 +54,11 @@ class ReadMemo:
     """
 
     def __init__(self) -> None:
-        self._items: list[object] = []
+        self._last = LastList[object]()
         self._found: list[Any] = []
+        self._units: list[Any] = []
+        self._ends: list[int] = []  # for each item the number of units up to its end
+        self.known_units = 0  # units at the start of the last request that the one before it had, too
         self._fields: dict[str, tuple[object, Any]] = {}
 
     def read_items(self, items: list[object], read: Callable[[object, int, _T | None], _T]) -> list[_T]:
@@ -47,10 +67,35 @@ class ReadMemo:
         The list is valid until the next call.
         """
         found: list[_T] = self._found
-        del found[update_copy(self._items, items) :]
+        del found[self._last.update(items) :]
+        del self._ends[max(0, len(found) - 1) :]  # the last item that is known may have another one after it
         for place in range(len(found), len(items)):
             found.append(read(items[place], place, found[-1] if found else None))
         return found
+
+    def read_units(
+        self,
+        items: list[object],
+        read: Callable[[object, int, _T | None], _T],
+        list_units: Callable[[_T, _T | None], Sequence[_Unit]],
+    ) -> tuple[list[_T], list[_Unit]]:
+        """The same, and the units in the items: `list_units` gets what was found for an item and for the one after it.
+
+        Both lists are valid until the next call.
+        """
+        found, units = self.read_items(items, read), self._units
+        first, known = len(self._ends), self._ends[-1] if self._ends else 0
+        before = units[known:]
+        del units[known:]
+        for place in range(first, len(found)):
+            units += list_units(found[place], found[place + 1] if place + 1 < len(found) else None)
+            self._ends.append(len(units))
+        for old, new in zip(before, units[known:], strict=False):
+            if old is not new:
+                break
+            known += 1
+        self.known_units = known
+        return found, units
 
     def read_field(self, name: str, value: object, read: Callable[[], _T]) -> _T:
         """What `read` returns for a field of the request."""

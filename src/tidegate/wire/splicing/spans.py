@@ -6,7 +6,6 @@ lengths. Every span is compared with what msgspec read, so a text that repeats a
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -103,12 +102,9 @@ def remove_member(text: bytes, key: str) -> bytes:
     return text[: gone.start] + text[comma + 1 :]
 
 
-def rebuild_array(text: bytes, elements: list[bytes], old: Sequence[Element] = ()) -> bytes:
-    """An array with other elements. Those that it had before keep the space before them.
-
-    `old` are the elements of the text, if they are known (`find_elements`).
-    """
-    old = old or find_elements(text)
+def rebuild_array(text: bytes, elements: list[bytes]) -> bytes:
+    """An array with other elements. Those that it had before keep the space before them."""
+    old = find_elements(text)
     if not old:
         return b"[" + b",".join(elements) + b"]"
     places: dict[bytes, list[int]] = {}

@@ -5,7 +5,6 @@ opaque part. It is counted, and it is kept whole or left out whole, never cut in
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -43,6 +42,8 @@ class HostUnit(msgspec.Struct, frozen=True):
 
     @property
     def items(self) -> list[int]:
+        if len(self.origins) == 1:
+            return [self.origins[0].item]
         return sorted({origin.item for origin in self.origins})
 
 
@@ -117,10 +118,12 @@ def _read_system(value: object, read: PartReader) -> str:
 
 def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    found = memo.read_items(_list_of(body, "messages"), lambda item, place, _: _read_anthropic_item(item, place))
+    _, units = memo.read_units(
+        _list_of(body, "messages"), lambda item, place, _: _read_anthropic_item(item, place), lambda found, _: found
+    )
     system, tools = body.get("system"), body.get("tools")
     return HostRequest(
-        tuple(chain.from_iterable(found)),
+        tuple(units),
         memo.read_field("system", system, lambda: _read_system(system, anthropic.read_user_part)),
         memo.read_field("tools", tools, lambda: _read_tool_list(tools, lambda tool: [anthropic.read_tool(tool)])),
         _model(body),
@@ -197,25 +200,30 @@ def _split_blocks(
 # --- OpenAI chat --------------------------------------------------------------------------------------------------
 
 
+class _ChatItem(NamedTuple):
+    """An item as it was read. `is_fixed`: it and all before it are the system prompt."""
+
+    unit: HostUnit
+    is_fixed: bool
+
+
 def read_openai_chat(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
-    memo, units = memo or ReadMemo(), list[HostUnit]()
-    system: list[str] = []
-    fixed = 0
-    for unit in memo.read_items(_list_of(body, "messages"), lambda item, place, _: _read_chat_unit(item, place)):
-        if unit.message.role == "system" and not units:
-            fixed += 1
-            system.append(join_text_parts(unit.message.parts))
-        else:
-            units.append(unit)
+    memo = memo or ReadMemo()
+    found, units = memo.read_units(
+        _list_of(body, "messages"), _read_chat_item, lambda each, _: [] if each.is_fixed else [each.unit]
+    )
+    fixed = len(found) - len(units)
+    system = [join_text_parts(each.unit.message.parts) for each in found[:fixed]]
     reason = "it asks for several answers" if body.get("n") not in (None, 1) else ""
     given = body.get("tools")
     tools = memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: [openai_chat.read_tool(tool)]))
     return HostRequest(tuple(units), "\n\n".join(system), tools, _model(body), reason, fixed)
 
 
-def _read_chat_unit(item: object, place: int) -> HostUnit:
+def _read_chat_item(item: object, place: int, before: _ChatItem | None) -> _ChatItem:
     message = _read_chat_message(item)
-    return HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True)
+    is_fixed = message.role == "system" and (before is None or before.is_fixed)
+    return _ChatItem(HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True), is_fixed)
 
 
 def _read_chat_message(item: object) -> Message:
@@ -265,24 +273,28 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     memo, given = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
     tools, items = _list_of(body, "tools"), given if isinstance(given, list) else []
-    found = memo.read_items(items, _read_responses_unit)
+    found, known = memo.read_units(items, _read_responses_unit, _list_responses_units)
     fixed = next((place for place, each in enumerate(found) if each.unit), len(found))
     for item, each in zip(items[:fixed], found, strict=False):
         if _has_more_tools(item):
             tools = [*tools, *_list_of(item, "tools")]
         else:
             system.append(join_text_parts(each.message.parts))
-    units = [each.unit for each, following in pairwise(found) if each.unit and not following.is_joined]
-    units += [each.unit for each in found[-1:] if each.unit]
+    units = tuple(known)
     if isinstance(given, str):
-        units.append(HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True))
+        units = (HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True),)
     is_stored = any(each.is_stored for each in found[-1:])
     kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
     read = memo.read_field(
         "tools", tools, lambda: _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
     )
-    return HostRequest(tuple(units), "\n\n".join(system), read, _model(body), reason, fixed)
+    return HostRequest(units, "\n\n".join(system), read, _model(body), reason, fixed)
+
+
+def _list_responses_units(found: _ResponsesItem, following: _ResponsesItem | None) -> list[HostUnit]:
+    """The unit of an item, unless the item after it belongs to the same answer."""
+    return [found.unit] if found.unit and not (following and following.is_joined) else []
 
 
 def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
@@ -342,12 +354,12 @@ def _responses_part(block: object) -> Part:
 
 def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    found = memo.read_items(_list_of(body, "contents"), _read_gemini_item)
+    _, units = memo.read_units(_list_of(body, "contents"), _read_gemini_item, lambda found, _: found[0])
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
     cached, given = body.get("cachedContent") is not None, body.get("tools")
     return HostRequest(
-        tuple(chain.from_iterable(units for units, _ in found)),
+        tuple(units),
         memo.read_field("system", system, lambda: _read_system(system, lambda part, _: gemini.read_user_part(part))),
         memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: gemini.read_tools([tool]))),
         reason="part of it is stored by the provider" if cached else "",

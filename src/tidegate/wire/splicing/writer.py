@@ -5,7 +5,7 @@ replaced: the text of a block, the content of a result, the arguments of a call.
 so do its marks for the provider's cache.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,9 +14,22 @@ import msgspec
 
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, result_of, text_of
 from tidegate.wire.parsing import decode_object
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
-from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
+from tidegate.wire.rendering.layout import FIRST_USER_FILLER
+from tidegate.wire.splicing.block_rules import (
+    ANTHROPIC_BLOCKS,
+    GEMINI_BLOCKS,
+    BlockRules,
+    join_result_text,
+    wrap_result,
+)
+from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, find_items, join_items
+from tidegate.wire.splicing.spans import (
+    find_elements,
+    find_members,
+    rebuild_array,
+    remove_member,
+    replace_value,
+)
 from tidegate.wire.splicing.units import HostUnit
 
 _encode = msgspec.json.encode
@@ -33,18 +46,26 @@ class ShownUnit(NamedTuple):
     signed: bool = True
 
 
-def write_messages(dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_items: int = 0) -> bytes:
-    """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front."""
+def write_messages(
+    dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_items: int = 0, items: ItemSpans | None = None
+) -> bytes:
+    """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front.
+
+    `items` says where the items are in the body, if that is known already (`RequestText.list_items`).
+    """
     form = _FORMS[dialect]
-    member = find_members(body)[form.key]
-    text = body[member.value : member.end]
-    if text[:1] != b"[":  # a single text in place of a list
-        text = b"[" + form.encode_item("user", [Text(msgspec.json.decode(text, type=str))]) + b"]"
+    member = find_members(body)[form.key] if not items else None
+    if member is not None and body[member.value : member.value + 1] != b"[":  # a single text in place of a list
+        said = msgspec.json.decode(body[member.value : member.end], type=str)
+        body = body[: member.value] + b"[" + form.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
         shown = [each._replace(unit=_at_first_place(each.unit)) for each in shown]
-    elements = find_elements(text)
-    items = [text[element.start : element.end] for element in elements]
-    written = items[:fixed_items] + [item.text for item in form.write(items, shown, fixed_items)]
-    return body[: member.value] + rebuild_array(text, written, elements) + body[member.end :]
+    items = items or find_items(body, form.key)
+    texts = ItemTexts(body, items)
+    written = [_OutputItem("", texts[place], place) for place in range(fixed_items)]
+    written += form.write(texts, shown, fixed_items)
+    if member is not None and not items:
+        return body[: member.value] + b"[" + b",".join(item.text for item in written) + b"]" + body[member.end :]
+    return join_items(body, items, [(item.text, item.place) for item in written])
 
 
 def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
@@ -53,8 +74,36 @@ def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
     return msgspec.structs.replace(unit, origins=tuple(origin._replace(item=0) for origin in unit.origins))
 
 
+def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
+    """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end."""
+    start, following = 0, -1
+    for number, each in enumerate(shown):
+        place = _find_kept_place(each)
+        if place < 0 or place != following:
+            if number - start > 2 and following >= 0:
+                yield start, number
+            start = number
+        following = place + 1 if place >= 0 else -1
+    if len(shown) - start > 2 and following >= 0:
+        yield start, len(shown)
+
+
+def _find_kept_place(shown: ShownUnit) -> int:
+    """The place of the item that is sent as it is; -1 if the unit is no item, or is edited."""
+    unit = shown.unit
+    if unit is None or shown.message is not None or not unit.is_whole:
+        return -1
+    if not shown.signed and Thinking in map(type, unit.message.parts):
+        return -1
+    place = unit.origins[0].item
+    return place if unit.origins[-1].item == place else -1
+
+
 class _OutputItem(NamedTuple):
-    """An item of the list to send. `place` is its place in the client's list; -1 for one that is new."""
+    """An item of the list to send. `place` is its place in the client's list; -1 for one that is new.
+
+    Adjacent items of the client that are kept are one item without a role, with the place of the first.
+    """
 
     role: str
     text: bytes
@@ -71,7 +120,7 @@ class _Form:
         return _encode({"role": role, "content": "\n\n".join(part.text for part in parts)})
 
     def encode_result_item(self, result: Result) -> bytes:
-        return _encode({"role": "tool", "tool_call_id": result.call_id, "content": _join_result_text(result)})
+        return _encode({"role": "tool", "tool_call_id": result.call_id, "content": join_result_text(result)})
 
     def encode_text_block(self, text: str) -> bytes:
         return _encode({"type": self.text_type, "text": text})
@@ -79,13 +128,27 @@ class _Form:
     blocks_key = "content"
     assistant_role = "assistant"
 
-    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
-        found = self._write_units(items, shown)
+    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        found = self._write_view(items, shown)
         if found and found[0].role == self.assistant_role and found[0].place != first:
             found.insert(0, _OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
         return self._join_adjacent(found)
 
-    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    def _write_view(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+        """The items of a view. Kept ones between two other kept ones are copied at once: none of them is joined."""
+        found: list[_OutputItem] = []
+        begin = 0  # of what is not written yet
+        for start, end in _find_kept_runs(shown):
+            first, last = shown[start + 1].unit, shown[end - 2].unit
+            assert first is not None
+            assert last is not None
+            found += self._write_units(items, shown[begin : start + 1])
+            place = first.items[0]
+            found.append(_OutputItem("", items.copy_run(place, last.items[-1]), place))
+            begin = end - 1
+        return found + self._write_units(items, shown[begin:])
+
+    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         return [item for each in shown for item in self._write_unit(items, each)]
 
     def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
@@ -118,7 +181,7 @@ class _Form:
             return _list_blocks(text, self.blocks_key)
         return [self.encode_text_block(said)] if isinstance(said, str) and said else []
 
-    def _write_unit(self, items: list[bytes], shown: ShownUnit) -> Iterator[_OutputItem]:
+    def _write_unit(self, items: ItemTexts, shown: ShownUnit) -> Iterator[_OutputItem]:
         unit, message = shown.unit, shown.message
         if unit is None:
             if message is not None:
@@ -135,7 +198,7 @@ class _Form:
         role = "assistant" if message.role == "assistant" else "user"
         return _OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
 
-    def _rewrite(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
         place = unit.items[0]
         text = items[place]
         result = result_of(message)
@@ -154,7 +217,7 @@ class _Form:
         """The new content of a result: a text, or a list if it still has images and other content of the client."""
         kept = [part for part in result.parts if isinstance(part, Image)]
         if not kept or old is None:
-            return _encode(_join_result_text(result))
+            return _encode(join_result_text(result))
         blocks = self._match_blocks(_list_blocks(text, key), old.parts, result.parts)
         return b"[" + b",".join(blocks) + b"]"
 
@@ -188,7 +251,7 @@ class _Form:
                     found.append(replace_value(blocks[place], ("text",), _encode(part.text)))
         return found
 
-    def _rewrite_answer(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
         """An answer in OpenAI's chat: text, calls and reasoning are fields of one message."""
         place = unit.items[0]
         text = items[place]
@@ -222,10 +285,6 @@ def _custom_input(call: Call) -> str:
     return given if isinstance(given, str) else call.arguments
 
 
-def _join_result_text(result: Result) -> str:
-    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
-
-
 def _list_blocks(text: bytes, key: str) -> list[bytes]:
     member = find_members(text).get(key)
     content = text[member.value : member.end] if member else b""
@@ -238,8 +297,8 @@ class _ResponsesForm(_Form):
     key = "input"
     text_type = "input_text"
 
-    def write(self, items: list[bytes], shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
-        return self._write_units(items, shown)  # in any order of sides
+    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+        return self._write_view(items, shown)  # in any order of sides
 
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
         kind = "output_text" if role == "assistant" else "input_text"
@@ -247,14 +306,14 @@ class _ResponsesForm(_Form):
         return _encode({"type": "message", "role": role, "content": content})
 
     def encode_result_item(self, result: Result) -> bytes:
-        output = _join_result_text(result)
+        output = join_result_text(result)
         return _encode({"type": "function_call_output", "call_id": result.call_id, "output": output})
 
     def _rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
         old = result_of(unit.message)
         return replace_value(text, ("output",), self._encode_result_content(text, "output", result, old))
 
-    def _rewrite_answer(self, items: list[bytes], unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
         """Items are kept or left out by their parts. If reasoning is left out, the others lose the ids bound to it."""
         calls = {part.id: part for part in message.parts if isinstance(part, Call)}
         said = [part for part in message.parts if isinstance(part, Text)]
@@ -290,25 +349,10 @@ def _output_text(said: Sequence[Text]) -> dict[str, object]:
     return {"type": "output_text", "text": "\n\n".join(part.text for part in said), "annotations": []}
 
 
-class _BlockRules(NamedTuple):
-    """How a dialect with blocks writes them. `wrapped_result_paths`: where a result is an object with the text in it;
-    else it is the `content` of its block. `bound_types` are blocks that the provider refuses after a changed prefix."""
-
-    key: str
-    blocks_key: str
-    assistant_role: str
-    encode_text: Callable[[str], bytes]
-    encode_result: Callable[[Result], bytes]
-    is_result: Callable[[JsonObject], bool]
-    call_paths: tuple[tuple[str, ...], ...]
-    wrapped_result_paths: tuple[tuple[str, ...], ...]
-    bound_types: tuple[str, ...] = ()
-
-
 class _BlockForm(_Form):
     """Anthropic and Gemini: an item has a list of blocks, and the results of a turn are blocks of one user item."""
 
-    def __init__(self, rules: _BlockRules) -> None:
+    def __init__(self, rules: BlockRules) -> None:
         self._rules = rules
         self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
 
@@ -325,7 +369,7 @@ class _BlockForm(_Form):
     def encode_result_item(self, result: Result) -> bytes:
         return self._encode_blocks("user", [self._rules.encode_result(result)])
 
-    def _write_units(self, items: list[bytes], shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         found: list[_OutputItem] = []
         for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
             if place < 0:
@@ -384,7 +428,7 @@ class _BlockForm(_Form):
             old = result_of(unit.message)
             return replace_value(block, ("content",), self._encode_result_content(block, "content", result, old))
         for path in self._rules.wrapped_result_paths:
-            block = replace_value(block, path, _encode(_wrap_result(result)))
+            block = replace_value(block, path, _encode(wrap_result(result)))
         return block
 
     def _match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
@@ -432,45 +476,11 @@ class _Roled(msgspec.Struct):
     role: str = "user"
 
 
-def _encode_anthropic_result(result: Result) -> bytes:
-    found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
-    return _encode(found | {"content": _join_result_text(result), "is_error": result.error})
-
-
-def _encode_gemini_result(result: Result) -> bytes:
-    return _encode({"functionResponse": {"name": result.call_id, "response": _wrap_result(result)}})
-
-
-def _wrap_result(result: Result) -> dict[str, str]:
-    return {"error" if result.error else "output": _join_result_text(result)}
-
-
-_ANTHROPIC = _BlockRules(
-    key="messages",
-    blocks_key="content",
-    assistant_role="assistant",
-    encode_text=lambda text: _encode({"type": "text", "text": text}),
-    encode_result=_encode_anthropic_result,
-    is_result=lambda block: block.get("type") == "tool_result",
-    call_paths=(("input",),),
-    wrapped_result_paths=(),
-    bound_types=("thinking", "redacted_thinking"),
-)
-_GEMINI = _BlockRules(
-    key="contents",
-    blocks_key="parts",
-    assistant_role="model",
-    encode_text=lambda text: _encode({"text": text}),
-    encode_result=_encode_gemini_result,
-    is_result=lambda block: "functionResponse" in block or "function_response" in block,
-    call_paths=(("functionCall", "args"), ("function_call", "args")),
-    wrapped_result_paths=(("functionResponse", "response"), ("function_response", "response")),
-)
 _FORMS: Mapping[str, _Form] = MappingProxyType(
     {
-        "anthropic": _BlockForm(_ANTHROPIC),
+        "anthropic": _BlockForm(ANTHROPIC_BLOCKS),
         "openai_chat": _Form(),
         "openai_responses": _ResponsesForm(),
-        "gemini": _BlockForm(_GEMINI),
+        "gemini": _BlockForm(GEMINI_BLOCKS),
     }
 )

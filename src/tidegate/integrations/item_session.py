@@ -1,0 +1,63 @@
+"""The session of OpenAI Agents in our store: its items are notes in the log of a session.
+
+The framework's package is not needed: its protocol `Session` consists of methods. Items that the framework takes back
+stay in the log.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from tidegate.core.events import NoteAdded
+from tidegate.integrations.threads import DataLocation, ThreadSessions
+from tidegate.wire.parsing import encode_json_text
+
+_ITEMS_TOPIC = "openai_agents.items"
+_Item = dict[str, Any]
+
+
+class TidegateSession:
+    """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours."""
+
+    session_settings = None
+
+    def __init__(self, session_id: str, threads: ThreadSessions | None = None, data: DataLocation = None) -> None:
+        self.session_id = session_id
+        self._threads = threads or ThreadSessions(data)
+
+    async def get_items(self, limit: int | None = None) -> list[_Item]:
+        """All items, or the latest `limit`."""
+        items = await asyncio.to_thread(self._read_items)
+        return items if limit is None else items[-limit:] if limit > 0 else []
+
+    async def add_items(self, items: list[_Item]) -> None:
+        if items:
+            await asyncio.to_thread(self._note, {"add": items})
+
+    async def pop_item(self) -> _Item | None:
+        """Remove the latest item from the list. The log keeps it."""
+        items = await self.get_items()
+        if items:
+            await asyncio.to_thread(self._note, {"keep": len(items) - 1})
+        return items[-1] if items else None
+
+    async def clear_session(self) -> None:
+        """Begin with an empty list. The log keeps what was said; `tidegate clear` and `forget` remove it."""
+        await asyncio.to_thread(self._note, {"keep": 0})
+
+    def _note(self, change: dict[str, object]) -> None:
+        session = self._threads.session(self.session_id)
+        session.history.refresh()
+        session.history.add_note(_ITEMS_TOPIC, encode_json_text(change))
+
+    def _read_items(self) -> list[_Item]:
+        session = self._threads.session(self.session_id)
+        session.history.refresh()
+        found: list[_Item] = []
+        for event in session.log.read():
+            noted = event.payload
+            if isinstance(noted, NoteAdded) and noted.topic == _ITEMS_TOPIC:
+                change = msgspec.json.decode(noted.text, type=dict[str, Any])
+                found = [*found, *change["add"]] if "add" in change else found[: change["keep"]]
+        return found

@@ -1,0 +1,155 @@
+"""The bytes of a client's request, decoded only where they differ from those of its last request.
+
+A client sends its whole history with each request, so most of the bytes are the same as before. Up to the first byte
+that differs, the items of the last list are used again: JSON that begins with the same bytes has the same values there.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.spans import find_elements, find_members
+
+_SPACE = b" \t\r\n"
+_PIECE = 65_536
+"""Bytes that are compared at once."""
+
+
+class ItemSpans:
+    """Where the items of a list are in a text, in arrays of numbers: these are copied much faster than lists."""
+
+    def __init__(self, starts: "array[int]", ends: "array[int]") -> None:
+        self.starts = starts
+        self.ends = ends
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def continue_with(self, count: int, following: "ItemSpans", shift: int) -> "ItemSpans":
+        """The first `count` of these, and others that are at `shift` bytes more than they say."""
+        starts = self.starts[:count] + array("q", [start + shift for start in following.starts])
+        return ItemSpans(starts, self.ends[:count] + array("q", [end + shift for end in following.ends]))
+
+
+class ItemTexts:
+    """The bytes of the items of a list by their places. Only those that are asked for are copied."""
+
+    def __init__(self, text: bytes, items: ItemSpans) -> None:
+        self._text = text
+        self._items = items
+
+    def __getitem__(self, place: int) -> bytes:
+        return self._text[self._items.starts[place] : self._items.ends[place]]
+
+    def copy_run(self, first: int, last: int) -> bytes:
+        """The bytes from one item to another, with what is between them."""
+        return self._text[self._items.starts[first] : self._items.ends[last]]
+
+
+@dataclass
+class RequestText:
+    """A request: its bytes, its JSON, and the key of its list of messages."""
+
+    text: bytes
+    key: str
+    body: JsonObject
+    _items: ItemSpans | None = field(default=None, compare=False, repr=False)
+
+    def list_items(self) -> ItemSpans:
+        """Where the items of the list are in the text. They are looked for once."""
+        if self._items is None:
+            self._items = find_items(self.text, self.key)
+        return self._items
+
+
+def find_items(text: bytes, key: str) -> ItemSpans:
+    """Where the items of the list under this key are in the text; nowhere if it is no list."""
+    member = find_members(text).get(key)
+    listed = text[member.value : member.end] if member else b""
+    found = find_elements(listed) if listed[:1] == b"[" else []
+    first = member.value if member else 0
+    return ItemSpans(
+        array("q", [first + each.start for each in found]), array("q", [first + each.end for each in found])
+    )
+
+
+def decode_request(text: bytes, key: str, last: RequestText | None = None) -> RequestText | None:
+    """Decode a request with the help of the last one; None if it is no JSON object."""
+    found = _decode_rest(text, last) if last is not None and last.key == key else None
+    if found is not None:
+        return found
+    body = _decode_object(text)
+    return None if body is None else RequestText(text, key, body)
+
+
+def _decode_object(text: bytes) -> JsonObject | None:
+    try:
+        body = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _decode_rest(text: bytes, last: RequestText) -> RequestText | None:
+    """Decode only what follows the items that both requests have. None if that is not possible or not worth it."""
+    same = count_common_bytes(last.text, text)
+    if 2 * same < len(last.text):
+        return None
+    try:
+        known = last.list_items()
+        count = bisect_left(known.ends, same)  # what follows an item must be the same, too
+        if not count:
+            return None
+        head, place = text[: known.starts[0]], _find_next_item(text, known.ends[count - 1])
+        rest = head + text[place:]
+        body, items = _decode_object(rest), find_items(rest, last.key)
+    except BadInput:
+        return None
+    before, added = last.body.get(last.key), body.get(last.key) if body else None
+    if body is None or not isinstance(before, list) or not isinstance(added, list):
+        return None
+    body[last.key] = listed = before[:count]
+    listed += added
+    return RequestText(text, last.key, body, known.continue_with(count, items, place - len(head)))
+
+
+def _find_next_item(text: bytes, end: int) -> int:
+    """Where the item after the one that ends here begins, or the end of the list."""
+    rest = text[end : end + 1_000].lstrip(_SPACE)
+    if rest[:1] != b",":
+        return end
+    if rest[1:].lstrip(_SPACE)[:1] in (b"", b"]"):
+        raise BadInput("No item follows the comma.", "Decode the whole request.")
+    return text.index(b",", end) + 1
+
+
+def count_common_bytes(first: bytes, second: bytes) -> int:
+    """How many bytes at the start are the same."""
+    size, place = min(len(first), len(second)), 0
+    while place < size and second.startswith(first[place : place + _PIECE], place):
+        place += _PIECE
+    end = min(place + _PIECE, size)
+    while place < end:
+        middle = (place + end + 1) // 2
+        if first[place:middle] == second[place:middle]:
+            place = middle
+        else:
+            end = middle - 1
+    return min(place, size)
+
+
+def join_items(text: bytes, items: ItemSpans, written: Sequence[tuple[bytes, int]]) -> bytes:
+    """The text with other items in its list, each with its place there, or -1. The spaces between items stay."""
+    starts, ends = items.starts, items.ends
+    gap = text[ends[0] : starts[1]] if len(items) > 1 else b","
+    pieces = [text[: starts[0]]]
+    for number, (item, place) in enumerate(written):
+        if number:
+            pieces.append(text[ends[place - 1] : starts[place]] if place > 0 else gap)
+        pieces.append(item)
+    return b"".join([*pieces, text[ends[-1] :]])
