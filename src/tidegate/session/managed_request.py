@@ -97,15 +97,13 @@ class _KnownRequest:
         return len(self.source.decoded.text) if self.source else 0
 
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
+        """The request and its items. Those of the last request are used again, because hashing takes longest."""
+        known, self.items = self.items, []  # if this fails, none is used again
         host = READERS[dialect](body, self.memo)
-        return host, self._make_items(host.units)
-
-    def _make_items(self, units: tuple[HostUnit, ...]) -> list[HostItem[HostUnit]]:
-        """The items for these units. Those of the last request are used again, because hashing takes longest."""
-        items = self.items[: self.memo.known_units]
-        items += [make_host_item(unit, unit.message) for unit in units[len(items) :]]
+        items = known[: self.memo.known_units]
+        items += [make_host_item(unit, unit.message) for unit in host.units[len(items) :]]
         self.items = items
-        return items
+        return host, items
 
 
 class ClientRequestReader:
