@@ -10,8 +10,10 @@ langchain"`). Every append is on disk when its call returns: SQLite with synchro
 synchronous_commit=on. `runners/team_figures.py` has the work. The contenders run one after the other; an
 idle event loop runs beside each, and its lateness is what the machine adds.
 
-A local disk answers an fsync in well under a millisecond, a volume over the network in several. `--disk-delay` lets
-`strace` hold up every fsync of every contender for that long, so that both can be measured here.
+With its window of 8,000 tokens a session of tidegate compacts after some 90 messages, which the peers never do;
+`--window 128000` measures storing and preparing alone. A local disk answers an fsync in well under a millisecond, a
+volume over the network in several. `--disk-delay` lets `strace` hold up every fsync of every contender for that long,
+so that both can be measured here.
 """
 
 import argparse
@@ -41,12 +43,12 @@ PEERS = {"openai_agents": "openai_agents", "langgraph": "langchain"}
 RIVALS = {"openai_agents": "sqlite", "langgraph": "postgres"}
 """What each peer is compared with."""
 TARGET = 10
-_PASSED = ("sessions", "seconds", "store", "only")
+_PASSED = ("sessions", "seconds", "store", "only", "window")
 """The options that are passed on to the program under strace."""
 
 
-async def measure(data: DataFolder, sessions: int, seconds: float) -> Figures:
-    opened = [await data.open_async(f"s{number}", "gpt-4o", window=8_000) for number in range(sessions)]
+async def measure(data: DataFolder, sessions: int, seconds: float, window: int) -> Figures:
+    opened = [await data.open_async(f"s{number}", "gpt-4o", window=window) for number in range(sessions)]
 
     async def add(number: int, text: str, turn: int) -> None:
         await opened[number].add_async({"role": ("user", "assistant")[turn % 2], "content": text})
@@ -66,9 +68,9 @@ def start_postgres() -> Iterator[str]:
         yield server.get_uri()
 
 
-def run_tidegate(store: str, folder: str, sessions: int, seconds: float) -> Figures:
+def run_tidegate(store: str, folder: str, sessions: int, seconds: float, window: int) -> Figures:
     with DataFolder(folder, store=store, secrets=[]) as data:
-        return asyncio.run(measure(data, sessions, seconds))
+        return asyncio.run(measure(data, sessions, seconds, window))
 
 
 def run_peer(name: str, place: str, sessions: int, seconds: float) -> Figures:
@@ -97,7 +99,7 @@ def run_contender(name: str, options: argparse.Namespace) -> Figures:
         if name in PEERS:
             figures = run_peer(name, store or folder, options.sessions, options.seconds)
         else:
-            figures = run_tidegate(store, folder, options.sessions, options.seconds)
+            figures = run_tidegate(store, folder, options.sessions, options.seconds, options.window)
         print(figures.describe(name, "read" if name in PEERS else "prepare"))
         print(f"    an idle event loop was late by {lateness.get():.0f} ms at most; load {os.getloadavg()[0]:.1f}")
     return figures
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--store", default="")
     parser.add_argument("--only", default="sqlite,postgres,openai_agents,langgraph")
+    parser.add_argument("--window", type=int, default=8_000, help="of tidegate's sessions: small, so that they compact")
     parser.add_argument("--disk-delay", type=float, default=0, metavar="MS", help="milliseconds added to each fsync")
     options = parser.parse_args()
     if options.disk_delay:
