@@ -93,12 +93,15 @@ def hide_ledger(view: View) -> View:
     It is a shallow copy: apart from the list of items it shares everything with the view. `settled_count` is how many
     of its items are before the end of the ledger: an earlier transaction made them lean.
     """
-    held = [item for item in view.items if item.message.kind == LEDGER]
-    if not held:
+    places = [place for place, item in enumerate(view.items) if item.message.kind == LEDGER]
+    if not places:
         return view
+    held = [view.items[place] for place in places]
     visible = copy(view)
-    visible.items, visible.ledger_items = [item for item in view.items if item.message.kind != LEDGER], held
-    visible.settled_count = view.items.index(held[-1]) + 1 - len(held)
+    visible.items, visible.ledger_items = view.items[:], held
+    for place in reversed(places):
+        del visible.items[place]
+    visible.settled_count = places[-1] + 1 - len(held)
     visible.tokens -= sum(item.tokens for item in held)
     visible.metered -= sum(item.metered_tokens for item in held)
     return visible
