@@ -219,8 +219,8 @@ MUTANTS = [
     Mutant(
         "the window that a policy sets is ignored",
         "agent/builder.py",
-        "config.agent.brain, config.window or load_configured_policy(config).window",
-        "config.agent.brain, config.window",
+        "window = config.window or load_configured_policy(config).window or None",
+        "window = config.window",
         "PIC-01",
     ),
     Mutant(
@@ -240,8 +240,8 @@ MUTANTS = [
     Mutant(
         "no approval for found tools",
         "agent/tools/toolbox.py",
-        'refusal = "" if tool is meta else await self._check_approval(call.name, arguments)',
-        'refusal = ""',
+        "denied = None if tool is meta else await self._check_approval(call.name, arguments)",
+        "denied = None",
         "DIG-17",
     ),
     Mutant(
