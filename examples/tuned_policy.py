@@ -22,7 +22,8 @@ moments:
       keep: 3
 """
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "generated-recordings")
+work = Path("tuned-policy")
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else work / "recordings"
 if len(sys.argv) == 1:
     for number in range(4):
         project = folder / f"project-{number % 2}"
@@ -30,11 +31,14 @@ if len(sys.argv) == 1:
         lines = [json.dumps(message) for message in generate_session(40, number)]
         (project / f"session-{number}.jsonl").write_text("\n".join(lines) + "\n")
 
-Path("untuned.yaml").write_text(POLICY)
-search = ["tune", str(folder), "--policy", "untuned.yaml", "--vary", "at=0.3..0.9", "--window", "8000", "--trials", "3"]
-subprocess.run([sys.executable, "-m", "tidegate", *search, "--out", "tuned.yaml"], check=True)
-if Path("tuned.yaml").exists():
-    found = load("tuned.yaml").settings["at"]
-    print(f"Results are now cleared above a pressure of {found}. Use it: tidegate chat --policy tuned.yaml")
+before, tuned = work / "untuned.yaml", work / "tuned.yaml"
+work.mkdir(exist_ok=True)
+before.write_text(POLICY)
+tuned.unlink(missing_ok=True)  # of an earlier run: `tune` does not overwrite a file
+search = ["tune", str(folder), "--policy", str(before), "--vary", "at=0.3..0.9", "--window", "8000", "--trials", "3"]
+subprocess.run([sys.executable, "-m", "tidegate", *search, "--out", str(tuned)], check=True)
+if tuned.exists():
+    print(f"Results are now cleared above a pressure of {load(tuned).settings['at']}.")
+    print(f"Use it: tidegate chat --policy {tuned}")
 else:
-    print("Nothing better was found: keep untuned.yaml.")
+    print(f"Nothing better was found: keep {before}.")

@@ -105,7 +105,9 @@ def test_mcp_recall(tmp_path: Path) -> None:
 
 
 def test_tuned_policy(tmp_path: Path) -> None:
-    shown = run_example("tuned_policy.py", tmp_path)
-    found = load(tmp_path / "tuned.yaml").settings["at"]
+    run_example("tuned_policy.py", tmp_path)
+    shown = run_example("tuned_policy.py", tmp_path)  # it can be run again in the same folder
+    found = load(tmp_path / "tuned-policy" / "tuned.yaml").settings["at"]
     assert f"above a pressure of {found}." in shown
-    assert found != load(tmp_path / "untuned.yaml").settings["at"]
+    assert found != load(tmp_path / "tuned-policy" / "untuned.yaml").settings["at"]
+    assert not list(tmp_path.glob("*.yaml"))
