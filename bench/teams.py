@@ -11,9 +11,9 @@ synchronous_commit=on. `runners/team_figures.py` has the work. The contenders ru
 idle event loop runs beside each, and its lateness is what the machine adds.
 
 With its window of 8,000 tokens a session of tidegate compacts after some 80 messages, which the peers never do;
-`--window 128000` measures storing and preparing alone. A fast local disk ends an fsync in less than a
-millisecond, a volume over the network can take several. `--disk-delay` lets `strace` hold up every fsync of every contender for that long,
-so that both can be measured here.
+`--window 128000` measures storing and preparing alone. A fast local disk ends an fsync in less than a millisecond, a
+volume over the network can take several. `--disk-delay` lets `strace` hold up every fsync of every contender for that
+long, so that both can be measured here.
 """
 
 import argparse
