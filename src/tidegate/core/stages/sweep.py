@@ -47,6 +47,7 @@ _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's
 _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
+_MISSED: Final = 2.0
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
@@ -70,11 +71,15 @@ def sweep(
     price, start = _find_cheapest(units, view, budget, first, level)
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
-    plan = _Sweep(view, budget, units, start, first)
-    plan.shorten_client_blocks()
-    plan.shorten_user_messages(int(room * _USER_SHARE))
     reserved = int(room * ledger)
-    plan.fit(price.level - reserved, int(room * _NOTE_SHARE))
+    while True:
+        plan = _Sweep(view, budget, units, start, first)
+        plan.shorten_client_blocks()
+        plan.shorten_user_messages(int(room * _USER_SHARE))
+        missed = plan.fit(price.level - reserved, int(room * _NOTE_SHARE))
+        if not start or missed <= _MISSED:
+            break
+        price, start = SweepCost(level, level, room, price.growth, budget.prices), 0
     draft = plan.draft
     if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
         squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
@@ -200,7 +205,7 @@ class _Sweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 self.draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def fit(self, level: int, note_tokens: int) -> None:
+    def fit(self, level: int, note_tokens: int) -> float:
         """Choose what stays, so that the view has at most `level` tokens if that can be reached."""
         count = self._budget.counter.count_text
         cost = {number: count(line) + 1.0 for number, line in self._said.items()}
@@ -216,10 +221,12 @@ class _Sweep:
             self._apply(kept, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             if abs(over) <= level // 50 or (over < 0 and room <= 0) or (over > 0 and room <= 0 and note_tokens <= 0):
-                return
+                break
             if room <= 0:
                 note_tokens -= over
             room -= over
+        missed = max((w for g, w in appraisal.missed.items() if g not in kept), default=0.0)
+        return missed / (appraisal.won + 1e-9)
 
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
