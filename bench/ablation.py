@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
+from tidegate.core.sweep.choice import Choice
 from tidegate.core.sweep.key_lines import _WORTH
 from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 from tidegate.lab.replay.recording_file import RecordedLine
@@ -76,7 +77,7 @@ VARIANTS = (
     Variant(
         "no lines of old work: groups leave whole",
         {},
-        replace("sweep.choice", "Appraisal.choose", lambda *_: {}),
+        replace("sweep.choice", "Appraisal.choose", lambda *_: Choice({}, 0.0, 0.0)),
     ),
     Variant("all lines worth the same", {}, EQUAL_LINES),
     Variant("all files worth the same", {}, replace("sweep.choice", "_Appraiser._heat", lambda *_: 1.0)),

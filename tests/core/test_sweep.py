@@ -445,6 +445,29 @@ def test_a_sweep_of_what_is_new_leaves_the_older_part_as_it_is() -> None:
     assert stayed
 
 
+@pytest.mark.parametrize("lines", [60, 180, 300])
+def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be_swept_again_for_it(lines: int) -> None:
+    session = Session(policy=presets.load("default"), window=16_000, count="chars/4", clock=lambda: 0.0)
+    turn = 0
+    while not sweeps(session):
+        one_turn(session, turn)
+        turn += 1
+    routes = "\n".join(f"route_{n} = Route('/invoices/{n}', handler=show_{n * 7919})" for n in range(lines))
+    write = Call("w", "write", json.dumps({"path": "src/routes.py", "content": routes}))
+    session.add(user_message("Write the routes."))
+    session.prepare()
+    session.add(Message("assistant", (write,)), Message("tool", (Result("w", (Text("done"),)),)))
+    made, step = len(sweeps(session)), 0
+    while len(sweeps(session)) == made:
+        build = Call(f"s{step}", "bash", json.dumps({"command": f"make part-{step}"}))
+        printed = "\n".join(f"part {step}: step {k * 31} of the build took its time" for k in range(9))
+        session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text(printed),)),)))
+        session.prepare()
+        step += 1
+    assert write.arguments in seen(session)
+    assert "sweep of everything old" in sweeps(session)[-1].why
+
+
 def test_everything_that_left_is_recalled_by_what_the_view_prints() -> None:
     session = a_session(40)
     found = []

@@ -8,7 +8,8 @@
 4. The other groups are dropped, and a note in their place says in one line each what was done.
 
 What an earlier sweep left is not touched again while that is the cheaper way to free enough: the cached prefix then
-stays valid up to there.
+stays valid up to there. It is swept, too, if the best of the new work would not fit otherwise, such as a large file
+that the agent has just written.
 """
 
 import re
@@ -23,7 +24,7 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.sweep.choice import Appraisal, Kept
+from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
     ANSWERED,
@@ -47,7 +48,7 @@ _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's
 _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
-_MISSED: Final = 2.0
+_MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
@@ -68,18 +69,16 @@ def sweep(
     units, room = split_groups(view), budget.room
     level = int(room * min(fidelity, most, _MAX_LEVEL))
     first = _find_tail(units, view, int(room * tail), level, int(room * (ledger + _NOTE_SHARE)))
-    price, start = _find_cheapest(units, view, budget, first, level)
+    reserved = int(room * ledger)
+    (price, start), *others = _rank_sweeps(units, view, budget, first, level)
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
-    reserved = int(room * ledger)
-    while True:
+    plan = _Sweep(view, budget, units, start, first)
+    plan.fit(price.level - reserved)
+    if others and plan.chosen.missed > _MAX_MISSED * plan.chosen.worth:
+        ((price, start),) = others
         plan = _Sweep(view, budget, units, start, first)
-        plan.shorten_client_blocks()
-        plan.shorten_user_messages(int(room * _USER_SHARE))
-        missed = plan.fit(price.level - reserved, int(room * _NOTE_SHARE))
-        if not start or missed <= _MISSED:
-            break
-        price, start = SweepCost(level, level, room, price.growth, budget.prices), 0
+        plan.fit(price.level - reserved)
     draft = plan.draft
     if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
         squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
@@ -107,8 +106,10 @@ def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, rese
     return first
 
 
-def _find_cheapest(units: Sequence[Group], view: View, budget: Budget, first: int, level: int) -> tuple[SweepCost, int]:
-    """The cheaper sweep, and its first group: of everything old, or only of what came since the last sweep."""
+def _rank_sweeps(
+    units: Sequence[Group], view: View, budget: Budget, first: int, level: int
+) -> list[tuple[SweepCost, int]]:
+    """The sweeps to try, each with its first group: only of what came since the last one, if cheaper; of everything."""
     room, growth = budget.room, max(1.0, view.total_tokens_said / max(1, view.reply_count))
     every = SweepCost(level, level, room, growth, budget.prices)
     settled = count = 0
@@ -121,10 +122,10 @@ def _find_cheapest(units: Sequence[Group], view: View, budget: Budget, first: in
     least, most = (lean + whole + int(new * share) for share in _KEPT_OF_NEW)
     highest = int(room * _MAX_LEVEL)
     if not settled or not new or max(level, least) > highest:
-        return every, 0
+        return [(every, 0)]
     level = min(max(level, most), highest)
     some = SweepCost(level, level - lean, room, growth, budget.prices)
-    return (some, settled) if some.rate < every.rate else (every, 0)
+    return [(some, settled), (every, 0)] if some.rate < every.rate else [(every, 0)]
 
 
 class _Gap(NamedTuple):
@@ -144,6 +145,7 @@ class _Sweep:
         self._old = range(start, first)
         self.draft = ViewDraft(view, budget)
         self.notes: list[Insert] = []
+        self.chosen = Choice({}, 0.0, 0.0)
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
         self._last_answer = self._find_last_answer()
         for number in self._old:
@@ -163,7 +165,7 @@ class _Sweep:
                 return number if number in self._old and small and not calls_of(message) else -1
         return -1
 
-    def shorten_client_blocks(self) -> None:
+    def _shorten_client_blocks(self) -> None:
         """Shorten what a client put between the user's messages, as one tagged block: settings, reports, notifications.
 
         A block that a later one with the same tag replaces says what no longer holds, so only its pointer stays.
@@ -185,7 +187,7 @@ class _Sweep:
                 parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
                 self.draft.replace(item, parts)
 
-    def shorten_user_messages(self, room: int) -> None:
+    def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
         said = [u for u in old if is_user_request(u.items[0].message) and u.last_id != self._view.newest_request]
@@ -205,8 +207,14 @@ class _Sweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 self.draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def fit(self, level: int, note_tokens: int) -> float:
-        """Choose what stays, so that the view has at most `level` tokens if that can be reached."""
+    def fit(self, level: int) -> None:
+        """Shorten and choose what stays, so that the view has at most `level` tokens if that can be reached."""
+        room = self._budget.room
+        self._shorten_client_blocks()
+        self._shorten_user_messages(int(room * _USER_SHARE))
+        self._fit_work(level, int(room * _NOTE_SHARE))
+
+    def _fit_work(self, level: int, note_tokens: int) -> None:
         count = self._budget.counter.count_text
         cost = {number: count(line) + 1.0 for number, line in self._said.items()}
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
@@ -215,18 +223,16 @@ class _Sweep:
         untouched = self.draft
         for _ in range(4):
             self.draft = untouched.copy()
-            kept = appraisal.choose(room)
+            self.chosen = appraisal.choose(room)
             if self._last_answer >= 0:
-                kept.setdefault(self._last_answer, {})
-            self._apply(kept, note_tokens)
+                self.chosen.groups.setdefault(self._last_answer, {})
+            self._apply(self.chosen.groups, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             if abs(over) <= level // 50 or (over < 0 and room <= 0) or (over > 0 and room <= 0 and note_tokens <= 0):
-                break
+                return
             if room <= 0:
                 note_tokens -= over
             room -= over
-        missed = max((w for g, w in appraisal.missed.items() if g not in kept), default=0.0)
-        return missed / (appraisal.won + 1e-9)
 
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -44,7 +44,6 @@ _EDITED: Final = 0.7  # added to the heat of a file that was edited
 _TOUCHED: Final = 0.2  # added for each further call that names the file, up to six
 _SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
 _REGION_WORTH: Final = 1.3  # factor for lines that stay together with those around them
-_NEAR_REGION: Final = 0.0
 _WRITTEN_WORTH: Final = 4.0  # factor for what a call wrote
 _SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
 _NEAR: Final = 0.57  # of the view: what is nearer to its end than that is worth more
@@ -73,6 +72,16 @@ Kept = dict[str, set[int]]
 """What stays of a group: for each result the places of its lines."""
 
 
+class Choice(NamedTuple):
+    """What stays, and its worth. Groups that are not in `groups` are dropped; `missed` is the worth of the best of
+    those that were too large for the room.
+    """
+
+    groups: dict[int, Kept]
+    worth: float
+    missed: float
+
+
 class Appraisal:
     """The offers of the groups from `start` up to `first`. `note_cost` is what each costs if it is dropped."""
 
@@ -95,11 +104,11 @@ class Appraisal:
             age += unit.tokens
         self._offers.sort(key=_DENSITY, reverse=True)
 
-    def choose(self, room: float) -> dict[int, Kept]:
-        """What stays in `room` tokens. Groups that are not named are dropped."""
+    def choose(self, room: float) -> Choice:
+        """What stays in `room` tokens."""
         taken: dict[int, Kept] = {}
-        self.missed: dict[int, float] = {}
-        self.won = 0.0
+        too_large: dict[int, float] = {}
+        worth = 0.0
         for offer in self._offers:
             kept = taken.get(offer.group)
             if kept is None and not offer.opens:
@@ -107,16 +116,18 @@ class Appraisal:
             cost = self._overhead[offer.group] if kept is None else 0.0
             new = [line for line in offer.lines if kept is None or line.place not in kept.get(line.ident, ())]
             cost += sum(line.cost for line in new)
-            if cost > room or (kept is not None and not new):
-                if cost > room and kept is None:
-                    self.missed.setdefault(offer.group, offer.density * cost)
+            if kept is not None and not new:
                 continue
-            self.won += offer.density * cost
+            if cost > room:
+                too_large.setdefault(offer.group, offer.density * cost)
+                continue
             room -= cost
+            worth += offer.density * cost
             kept = taken.setdefault(offer.group, {})
             for line in new:
                 kept.setdefault(line.ident, set()).add(line.place)
-        return taken
+        missed = max((lost for group, lost in too_large.items() if group not in taken), default=0.0)
+        return Choice(taken, worth, missed)
 
 
 def count_opening(unit: Group, per_token: float) -> float:
@@ -190,7 +201,7 @@ class _Appraiser:
                 continue
             lines += mine
             if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
-                blocks += self._blocks(item, number, mine, overhead, youth)
+                blocks += self._blocks(item, number, mine, overhead)
         failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
         for call in calls:
             self._made.add((call.name, call.arguments))
@@ -203,7 +214,7 @@ class _Appraiser:
     def _is_latest_reading(self, target: CallTarget | None) -> bool:
         return target is not None and bool(target.files) and not target.files <= self._seen_again
 
-    def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float, youth: float) -> list[Offer]:
+    def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float) -> list[Offer]:
         """Contiguous regions of a result, offered whole."""
         texts = text_of(item.message).split("\n")
         worth = {line.place: line for line in mine}
@@ -214,7 +225,7 @@ class _Appraiser:
                 worth.get(place) or _Valued(place, item.message.id, 0.0, len(texts[place]) / self.per_token + 0.3)
                 for place in range(begin, end)
             ]
-            value = sum(line.worth for line in lines) * (_REGION_WORTH + _NEAR_REGION * (youth - 1.0) / _NEAR_WORTH)
+            value = sum(line.worth for line in lines) * _REGION_WORTH
             if value:
                 cost = sum(line.cost for line in lines)
                 found.append(Offer(value / (cost + overhead), number, lines, True))
