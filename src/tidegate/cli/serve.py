@@ -22,7 +22,8 @@ if TYPE_CHECKING:  # loaded when the command runs
 _ABOUT = """\
 Start a gateway, and point a client at it by its base URL. The whole conversation is kept in a log, and the provider
 gets a view of it that fits the window. With --no-recall, a request that needs no edit is forwarded byte for byte.
-docs/gateway.md has the set-up for each client. The same settings can be in the section `gateway:` of tidegate.yaml; options come first.
+docs/gateway.md has the set-up for each client. The same settings can be in the section `gateway:` of tidegate.yaml;
+options come first.
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
