@@ -1,4 +1,4 @@
-"""A policy tuned in the lab: `tidegate tune` searches for a setting on one part of the sessions and tests it on the rest.
+"""A tuned policy: `tidegate tune` searches for a setting on one part of the sessions, and tests it on the rest.
 
 Pass a folder with your own sessions as the argument; without one, sessions are generated. It needs the extra `tune`,
 and no key.
