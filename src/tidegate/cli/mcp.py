@@ -1,4 +1,4 @@
-"""`tidegate mcp`: an MCP server over the kept sessions."""
+"""`tidegate mcp`: an MCP server over the stored sessions."""
 
 import argparse
 

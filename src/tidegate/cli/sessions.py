@@ -1,4 +1,4 @@
-"""`tidegate sessions`: the list of the kept sessions."""
+"""`tidegate sessions`: list the stored sessions."""
 
 import argparse
 import sys
