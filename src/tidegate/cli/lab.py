@@ -53,14 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="NAME_OR_FILE",
         help="a shipped policy or a YAML file; may be repeated (default: all shipped ones)",
     )
-    add(
-        "--window",
-        action="append",
-        type=parse_positive_int,
-        default=[],
-        metavar="N",
-        help="the window in tokens; may be repeated",
-    )
+    add("--window", action="append", type=parse_positive_int, default=[], metavar="N", help="tokens; may be repeated")
     add(
         "--engine",
         default="",
@@ -88,12 +81,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("--html", default="", metavar="FILE", help="write one interactive page, which needs no network")
     add("--save", default="", metavar="FILE", help="store the result for a later --gate")
-    add(
-        "--gate",
-        default="",
-        metavar="FILE",
-        help="exit status 1 if a policy is worse than in this stored result, beyond noise",
-    )
+    add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than in this stored result")
     add(
         "--probe",
         action="store_true",
