@@ -35,7 +35,7 @@ def list_paragraphs(root: Path = ROOT) -> list[Paragraph]:
 
 def _read_page(path: Path, root: Path) -> Iterator[Paragraph]:
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    for block in re.split(r"\n\s*\n|\n(?=- )", text):
+    for block in re.split(r"\n\s*\n|\n(?=(?:-|\d+\.) )", text):
         if block.strip() and not block.lstrip().startswith(("|", "#", "!", "<")):
             yield Paragraph(str(path.relative_to(root)), block.strip())
 

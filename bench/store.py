@@ -4,7 +4,7 @@
 
 A disk shared with others can be fifty times slower from one minute to the next, so only ratios count: the runners live
 side by side and take turns, and the figure is the median of the rounds' ratios. What each one does is in
-bench/README.md. Each line has its bar and whether it holds.
+bench/README.md. Each line has its target and whether it is met.
 """
 
 from __future__ import annotations

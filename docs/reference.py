@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from reference_errors import write_error_page
@@ -29,6 +30,7 @@ from reference_python import write_python_page
 
 from tidegate import DataFolder
 from tidegate.agent.config.settings import FileSettings
+from tidegate.agent.hooks.types import RunFunction
 from tidegate.cli.parser import make_parser
 from tidegate.core.policy.parser import RULE_KEYS
 from tidegate.core.policy.policy import COMPARISONS
@@ -52,9 +54,26 @@ ENDPOINTS = (
     ("GET", "/v1/models"),
 )
 HANDLING = {
-    "manage": "logged, and edited if it has to be",
+    "manage": "logged, and edited if necessary",
     "count": "counted for the view that would be sent",
     "proxy": "passed on unchanged, not logged",
+}
+YAML_WORDS = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "`true` or `false`",
+    NoneType: "`null`",
+    Any: "any value",
+}
+PAGE_DATA = {
+    "newest": "the window now and the newest requests",
+    "session": "everything about the session except its requests",
+    "requests": "the requests before a given one",
+    "request": "what the client sent and what was forwarded",
+    "change": "the view before and after a compaction",
+    "messages": "messages by their numbers",
+    "recall": "messages by words",
 }
 
 
@@ -67,7 +86,7 @@ def list_commands(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
 
 
 def format_help(parser: argparse.ArgumentParser) -> str:
-    formatter = argparse.HelpFormatter
+    formatter = argparse.RawDescriptionHelpFormatter
     parser.formatter_class = lambda prog: formatter(prog, max_help_position=28, width=DISPLAY_WIDTH)
     home = str(Path.home())
     return parser.format_help().rstrip().replace(home, "~")
@@ -81,18 +100,48 @@ def write_command_page() -> str:
     return "\n".join(parts)
 
 
-def walk_settings(struct: type[msgspec.Struct], seen: list[type[msgspec.Struct]]) -> None:
-    """Collect a type and the types of its fields, each once, in the order in which they are met."""
-    if struct in seen:
-        return
-    seen.append(struct)
-    for hint in get_type_hints(struct, include_extras=True).values():
+Uses = dict[type[msgspec.Struct], list[str]]
+
+
+def walk_settings(struct: type[msgspec.Struct], uses: Uses) -> None:
+    """Collect the types of the fields, in the order in which they are met, each with the keys that use it."""
+    for key, hint in get_type_hints(struct, include_extras=True).items():
         for found in find_structs(hint):
-            walk_settings(found, seen)
+            is_new = found not in uses
+            place = "" if struct is FileSettings else f" in {link_struct(struct)}"
+            uses.setdefault(found, []).append(f"`{key}`{place}")
+            if is_new:
+                walk_settings(found, uses)
+
+
+def title_struct(struct: type[msgspec.Struct]) -> str:
+    return struct.__name__.removesuffix("Settings").removesuffix("File")
+
+
+def link_struct(struct: type[msgspec.Struct]) -> str:
+    return f"[{title_struct(struct)}](#{title_struct(struct).lower()})"
+
+
+def describe_yaml_type(hint: Any) -> str:
+    """A type in the words of a YAML file."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
+        return link_struct(hint)
+    if origin is Annotated:
+        return describe_yaml_type(parts[0])
+    if origin is Literal:
+        return " or ".join(f"`{each}`" for each in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(describe_yaml_type(each) for each in parts if each is not RunFunction)
+    if origin is tuple:
+        return f"list of {describe_yaml_type(parts[0])}"
+    if origin is dict:
+        return f"mapping of names to {describe_yaml_type(parts[1])}"
+    return YAML_WORDS[hint]
 
 
 def find_structs(hint: Any) -> Iterator[type[msgspec.Struct]]:
-    if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
+    if inspect.isclass(hint) and issubclass(hint, msgspec.Struct) and hint is not RunFunction:
         yield hint
     for part in get_args(hint):
         yield from find_structs(part)
@@ -116,28 +165,26 @@ def describe_default(field: msgspec.structs.FieldInfo) -> str:
 
 def write_configuration_page() -> str:
     """Every key of tidegate.yaml, from the types that read it."""
-    structs: list[type[msgspec.Struct]] = []
-    walk_settings(FileSettings, structs)
+    uses: Uses = {FileSettings: []}
+    walk_settings(FileSettings, uses)
     parts = [
         "# Configuration keys\n",
         "The keys of `tidegate.yaml`. [The agent](../agent.md) explains how files are combined and trusted, and"
         " `tidegate config` shows the values in effect.\n",
     ]
-    for struct in structs:
-        name = struct.__name__
-        title = "The file" if struct is FileSettings else name.removesuffix("Settings")
+    for struct, keys in uses.items():
+        if not vars(struct).get("__doc__"):
+            raise SystemExit(f"reference: {struct.__name__} has no docstring for the list of configuration keys")
+        title = "The file" if struct is FileSettings else title_struct(struct)
+        used = f"Value of {', '.join(keys)}. " if keys else ""
         tag = struct.__struct_config__.tag
-        note = f"`type: {tag}`. " if tag else ""
+        note = f"Written with `type: {tag}`. " if tag else ""
         rows = [
-            (
-                f"`{field.encode_name}`",
-                format_code_cell(describe_type(field.type)),
-                describe_default(field),
-            )
+            (f"`{field.encode_name}`", format_cell(describe_yaml_type(field.type)), describe_default(field))
             for field in msgspec.structs.fields(struct)
         ]
-        table = format_table(("key", "type", "default"), rows) if rows else ""
-        parts.append(f"## {title}\n\n{note}{clean_docstring(struct)}\n\n{table}")
+        table = format_table(("key", "value", "default"), rows) if rows else ""
+        parts.append(f"## {title}\n\n{used}{note}{clean_docstring(struct)}\n\n{table}")
     return "\n".join(parts)
 
 
@@ -214,8 +261,8 @@ def list_own_endpoints() -> list[tuple[str, ...]]:
         ("GET", "`/ui/api/events`", "a stream of updates (server-sent events)"),
         ("GET", "`/ui/api/sessions`", "the list of sessions as JSON"),
     ]
-    actions = re.findall(r'^ +"(\w+)": lambda: looks\.(\w+)', pages, re.MULTILINE)
-    rows += [("GET", f"`/ui/api/{name}?name=NAME`", method.replace("_", " ")) for name, method in actions]
+    actions = re.findall(r'^ +"(\w+)": lambda: looks\.', pages, re.MULTILINE)
+    rows += [("GET", f"`/ui/api/{name}?name=NAME`", f"data of the page: {PAGE_DATA[name]}") for name in actions]
     rows += [("POST", f"`{path}`", "for the page only") for path in ("/ui/login", "/ui/logout", "/ui/api/undo")]
     text = pages + (SOURCE / "gateway" / "app.py").read_text("utf-8")
     for path in re.findall(r"`(/[\w/]+)", " ".join(row[1] for row in rows[:4] + rows[-3:])):
@@ -250,7 +297,7 @@ def write_metrics_page() -> str:
     text = Metrics().render()
     helps = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
     rows = [
-        (f"`{name}`", kind, helps.get(name, "Now."))
+        (f"`{name}`", kind, helps.get(name, "The number now."))
         for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
     ]
     table = format_table(("metric", "type", "meaning"), rows)

@@ -26,8 +26,9 @@ def format_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def clean_docstring(found: object) -> str:
-    """The docstring, with angle brackets that a browser would take for tags escaped."""
-    return (inspect.getdoc(found) or "").replace("<", "&lt;")
+    """The docstring, with angle brackets that a browser would take for tags escaped. A class inherits none."""
+    text = vars(found).get("__doc__") if inspect.isclass(found) else inspect.getdoc(found)
+    return inspect.cleandoc(text or "").replace("<", "&lt;")
 
 
 def first_paragraph(text: str) -> str:

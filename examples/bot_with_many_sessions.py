@@ -1,4 +1,4 @@
-"""A bot with a session for each user. With a URL of PostgreSQL as argument, any number of hosts share them.
+"""A bot with a session for each user. With a PostgreSQL URL as its argument, any number of hosts share the sessions.
 
 Set OPENAI_API_KEY, and OPENAI_BASE_URL if needed: python bot_with_many_sessions.py [postgresql://user@host/database]
 """
@@ -14,7 +14,7 @@ USERS = [f"user-{number}" for number in range(10)]
 
 
 async def answer(data: DataFolder, client: AsyncOpenAI, user: str, question: str) -> str:
-    """One request of one user. The session is opened where it was, and closed again."""
+    """Answer one request of one user. The session is opened where it ended last time, and closed again."""
     async with await data.open_async(user, "gpt-4o", window=16_000, system="You answer briefly.") as session:
         await session.add_async({"role": "user", "content": question})
         request = await session.prepare_async()

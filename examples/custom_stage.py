@@ -1,4 +1,4 @@
-"""A stage of your own: results of one tool are cut to their first lines. It needs no key."""
+"""A stage of your own, which cuts the results of one tool to their first lines. It needs no key."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

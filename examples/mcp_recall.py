@@ -1,4 +1,4 @@
-"""An MCP client that reads a kept session back: `tidegate mcp` serves it. It needs no key, but the extra `mcp`."""
+"""An MCP client that reads a stored session through `tidegate mcp`. It needs the extra `mcp`, and no key."""
 
 import asyncio
 import sys

@@ -1,4 +1,7 @@
-"""Streaming in async code, with a session that is kept in the folder `data`. Run it again: the conversation goes on."""
+"""Streaming in async code, with a session that is stored in the folder `data`. Run it again to continue the talk.
+
+Set OPENAI_API_KEY, and OPENAI_BASE_URL if needed: python streaming_async.py [QUESTION]
+"""
 
 import asyncio
 import sys

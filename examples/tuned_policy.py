@@ -1,6 +1,7 @@
-"""A policy tuned in the lab: `tidegate tune` searches a setting on one part of the sessions and tests it on the rest.
+"""A tuned policy: `tidegate tune` searches for a setting on one part of the sessions, and tests it on the rest.
 
-Without an argument it generates sessions first; give it a folder of your own. It needs no key, but the extra `tune`.
+Pass a folder with your own sessions as the argument; without one, sessions are generated. It needs the extra `tune`,
+and no key.
 """
 
 import json

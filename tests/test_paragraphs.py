@@ -22,7 +22,7 @@ def draw(seed: int, count: int = 10) -> str:
 
 def test_a_seed_draws_the_same_ten_paragraphs() -> None:
     drawn = draw(SEED)
-    assert len(re.findall(r"^\d+\. \S", drawn, re.MULTILINE)) == 10
+    assert len(re.findall(r"^\d+\. [\w./-]+\.(?:md|py)\b", drawn, re.MULTILINE)) == 10
     assert drawn == draw(SEED)
     assert drawn != draw(SEED + 1)
 

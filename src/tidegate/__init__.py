@@ -1,4 +1,4 @@
-"""tidegate keeps an LLM agent's context window from flooding.
+"""tidegate keeps an LLM agent's context window from overflowing.
 
 Every message is kept in an append-only log. The model sees a view, computed from the log, that fits the window and is
 valid for the provider. Start with `Session`; ARCHITECTURE.md explains how it works.

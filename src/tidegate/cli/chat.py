@@ -15,17 +15,17 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
-Talk with an agent in the terminal. The session is stored. F2 shows what fills the window and what was removed from it
-and why, and can undo that. Without a key or a configuration, a small model on this machine answers.
+Talk with an agent in the terminal. The session is stored. F2 shows what fills the window, and what was removed from it
+and why, and can undo this. Without a key or a configuration, a small model on this machine answers.
 
 --plain is for pipes, scripts and screen readers: each line is a message, or a command if it starts with /. A line that
 ends with a backslash continues on the next. On a terminal you are asked before a tool runs; without one, it is denied.
 """
 _EPILOG = """\
 keys: enter sends, ctrl+j starts a new line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
-F4 models, F5 light or dark, ctrl+q leaves; plain: ctrl+c interrupts, twice it leaves, ctrl+d ends
+F4 models, F5 light or dark, ctrl+q leaves. With --plain: ctrl+c interrupts, twice it leaves, ctrl+d leaves
 
-status: 0 done, 1 no agent, or (where no person sees it) something failed, 2 wrong usage, 130 stopped by Ctrl-C
+status: 0 done, 1 no agent can start, or something failed and there is no terminal, 2 wrong usage, 130 stopped by Ctrl-C
 
 examples:
   tidegate chat

@@ -13,7 +13,7 @@ _ABOUT = (
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("clear", "build-fix")
     parser = add_command(
-        subparsers, "clear", run, summary="empty a session's context", description=_ABOUT, epilog=examples
+        subparsers, "clear", run, summary="empty the context of a session", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")

@@ -11,7 +11,7 @@ _ABOUT = "Show every setting of an agent and its source: a line of a file, a var
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("config", "", "--agent reviewer", "--trust", "--json")
     parser = add_command(
-        subparsers, "config", run, summary="the settings in effect", description=_ABOUT, epilog=examples
+        subparsers, "config", run, summary="show the settings in effect", description=_ABOUT, epilog=examples
     )
     parser.add_argument("--trust", action="store_true", help="trust this folder's tidegate.yaml as it is now")
     parser.add_argument("--json", action="store_true", help='a list of {"name", "value", "source", "note"}')

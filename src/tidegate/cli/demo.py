@@ -8,11 +8,11 @@ from tidegate.core.errors import BadInput
 _MIN_WINDOW = 200
 """Tokens. In a smaller window the demo's system prompt leaves no room for a conversation."""
 _ABOUT = """\
-Chat with a small model on this machine, in a window that overflows within a minute: see how the view is shortened, and
-then the proof that nothing was lost. On a terminal a script chats until you press a key; without one, it runs to its
-end. Nothing is stored, and neither your configuration nor a key is read.
+Chat with a small model on this machine, in a window that overflows within a minute. See how the view is shortened, and
+at the end a check that nothing was lost. On a terminal a script chats until you press a key; without one, it runs to
+its end. Nothing is stored, and neither your configuration nor a key is read.
 
---tour needs no model: its answers are a script. It reads, edits and runs in a temporary folder, and shows the cards of
+--tour needs no model: its answers come from a script. Its tools work in a temporary folder. It shows the cards of
 tools, the questions before they run, a diff and a compaction within a minute.
 
 --generated needs no model either: it replays a long generated session of a coding agent. With --save it also writes
@@ -30,10 +30,12 @@ examples:
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    summary = "watch a session flow through a small window"
+    summary = "watch how a session stays within a small window"
     parser = add_command(subparsers, "demo", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
+    add(
+        "--policy", default="default", metavar="NAME_OR_FILE", help="a shipped policy or a YAML file (default: default)"
+    )
     add(
         "--window",
         type=parse_positive_int,

@@ -11,7 +11,7 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.doctor.finding import Finding
 
-_ABOUT = "Check everything in the data folder: every hash, pair and number. --repair repairs what can be repaired."
+_ABOUT = "Check everything in the data folder, down to the hash of each record. It changes nothing without --repair."
 
 
 def add_parser(subparsers: Subparsers) -> None:

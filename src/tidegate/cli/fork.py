@@ -5,18 +5,20 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "Make a new session with the records of another, all or up to a given one."
+_ABOUT = "Copy a session under a new name: all of its records, or those up to a given one."
 
 
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("fork", "build-fix other-way --at 120")
     parser = add_command(
-        subparsers, "fork", run, summary="a new session from an old one", description=_ABOUT, epilog=examples
+        subparsers, "fork", run, summary="copy a session, all or up to a record", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("new", metavar="NEW")
-    parser.add_argument("--at", type=int, default=0, metavar="SEQ", help="the last record it shares (default: all)")
+    parser.add_argument(
+        "--at", type=int, default=0, metavar="SEQ", help="the number of the last record to copy (default: all)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

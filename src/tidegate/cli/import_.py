@@ -19,11 +19,11 @@ _UNTRUSTED_NOTE = "no rule in it holds (--trust, if it is yours)"
 _ABOUT = """\
 Import sessions: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
 CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
-OpenTelemetry spans, logs of requests, and chat messages, one per line; plain or .gz. The content of a file decides, not
-its name. A folder means the files in it. It reports what it repaired; the files are only read.
+OpenTelemetry spans, logs of requests, and chat messages, one per line; plain or .gz. The format is recognized by the
+content of a file, not by its name. A folder means the files in it. Repairs are reported; the files are only read.
 
-A file may come from somebody else, so no rules are taken from its messages and pins. With --mine or --trust, text that
-was typed counts as yours.
+A file may come from somebody else, so no rules are taken from its messages and pins. With --mine or --trust they are,
+from text that was typed.
 """
 _EPILOG = """\
 examples:
@@ -35,17 +35,17 @@ examples:
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    summary = "import sessions: exported ones, and those of other agents"
+    summary = "import exported sessions, and those of other agents"
     parser = add_command(subparsers, "import", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
     add("path", nargs="*", metavar="PATH", help="files, or folders of files")
-    add("--as", dest="name", default="", metavar="NAME", help="under another name (one session)")
+    add("--as", dest="name", default="", metavar="NAME", help="store it under this name (one session only)")
     add(
         "--mine",
         action="append",
         default=[],
         choices=LOCAL_AGENT_CHOICES,
-        help="the sessions of this agent in your home",
+        help="your own sessions of this agent",
     )
     add("--trust", action="store_true", help="these sessions are yours: take rules from their typed text and pins")
     add_data_options(parser)

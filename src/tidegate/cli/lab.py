@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.lab.worker_pool import Engine
 
 _ABOUT = """\
-Replay recorded sessions under several policies, without a model and without a key, and say in numbers what each keeps
-and what it costs: means over sessions with 95% intervals over projects, and paired differences from a baseline.
+Replay recorded sessions under several policies, without a model and without a key, and measure what each policy keeps
+and what it costs: means over sessions with 95% intervals over projects, and differences from a baseline.
 
 PATH is a session file of any known agent, a folder of them, a pattern in quotes, or a URL of object storage (extra
-`cluster`); --mine finds your own. Sessions longer than 1.5 windows
-are measured. Results are kept in a cache by content: a run that was stopped goes on, one that is repeated is instant.
+`cluster`); --mine finds your own. Sessions longer than 1.5 windows are measured. Results are cached: a run that was
+stopped goes on, and one that is repeated is instant.
 """
 _EPILOG = """\
 docs/lab.md explains the columns, what they do not show, and how to read an interval
@@ -51,7 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME_OR_FILE",
-        help="a preset or a YAML file; may be repeated (default: all presets)",
+        help="a shipped policy or a YAML file; may be repeated (default: all shipped ones)",
     )
     add("--window", action="append", type=parse_positive_int, default=[], metavar="N", help="tokens; may be repeated")
     add(
@@ -60,8 +60,8 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="URL",
         help="measure on a cluster: dask://HOST:PORT (default: processes of this machine)",
     )
-    add("--peers", action="store_true", help="other tools too, as far as `make peers` built them")
-    add("--peer", action="append", default=[], metavar="NAME", help="one other tool; may be repeated")
+    add("--peers", action="store_true", help="also measure other libraries, those that `make peers` has built")
+    add("--peer", action="append", default=[], metavar="NAME", help="also measure this library; may be repeated")
     add(
         "--curve",
         default="",
@@ -72,16 +72,16 @@ def add_parser(subparsers: Subparsers) -> None:
     add(
         "--baseline", default="", metavar="NAME", help="the policy that all others are compared with (default: default)"
     )
-    add("--json", default="", metavar="FILE", help="everything, for programs (- for the standard output)")
+    add("--json", default="", metavar="FILE", help="write everything as JSON (- for standard output)")
     add(
         "--csv",
         default="",
         metavar="FILE",
-        help="one line for each session under each policy; with --curve also NAME.equal-cost.csv",
+        help="write a line for each session under each policy; with --curve also NAME.equal-cost.csv",
     )
-    add("--html", default="", metavar="FILE", help="one page to read and to click through, no network needed")
-    add("--save", default="", metavar="FILE", help="what --gate compares with later")
-    add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than stored, beyond noise")
+    add("--html", default="", metavar="FILE", help="write one interactive page, which needs no network")
+    add("--save", default="", metavar="FILE", help="store the result for a later --gate")
+    add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than in this stored result")
     add(
         "--probe",
         action="store_true",
@@ -93,7 +93,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=parse_positive_int,
         default=5,
         metavar="N",
-        help="with --probe: questions a session (default: 5)",
+        help="with --probe: questions per session (default: 5)",
     )
 
 

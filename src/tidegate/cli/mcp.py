@@ -1,4 +1,4 @@
-"""`tidegate mcp`: an MCP server over the kept sessions."""
+"""`tidegate mcp`: an MCP server over the stored sessions."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from tidegate.cli.options import Subparsers, add_command, add_data_options, pars
 from tidegate.terminal.exit_codes import EXIT_OK
 
 _ABOUT = """\
-Serve the kept sessions to an MCP client: `recall` reads messages by id, range or words, `search` looks through all
+Let an MCP client read the stored sessions: `recall` reads messages by id, range or words, `search` looks through all
 sessions and notes, `notes` reads the notes, `status` lists the sessions. Sessions are resources, too. Nothing is
 changed, unless --allow-writes adds the tool `write_note`. The data folder may be in use at the same time.
 """
@@ -25,7 +25,7 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "mcp", run, summary="an MCP server over the kept sessions", description=_ABOUT, epilog=_EPILOG
+        subparsers, "mcp", run, summary="let an MCP client read the stored sessions", description=_ABOUT, epilog=_EPILOG
     )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--session", default="", metavar="NAME", help="serve only this session")

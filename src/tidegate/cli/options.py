@@ -55,13 +55,16 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         "--store",
         default="",
         metavar="URL",
-        help=f"where the data is, if not in the folder: a URL of PostgreSQL (default: ${STORE_VARIABLE})",
+        help=f"the PostgreSQL database to use instead of files in the folder (default: ${STORE_VARIABLE})",
     )
 
 
 def add_data_folder_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", default="", metavar="FOLDER", help=f"the data folder (default: ${DATA_VARIABLE}, else the user's own)"
+        "--data",
+        default="",
+        metavar="FOLDER",
+        help=f"the data folder (default: ${DATA_VARIABLE}, else ~/.local/share/tidegate)",
     )
 
 
@@ -70,23 +73,30 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", default="", metavar="FILE", help="use this file instead of the tidegate.yaml of this folder"
     )
-    parser.add_argument("--agent", default="", metavar="ID", help="use this agent of several")
+    parser.add_argument("--agent", default="", metavar="ID", help="use this agent, if the file has several")
     parser.add_argument(
         "--model", default="", metavar="[PROVIDER/]MODEL", help="use this model instead of the configured one"
     )
-    parser.add_argument("--policy", default="", metavar="NAME_OR_FILE", help="instead of the configured one")
+    parser.add_argument(
+        "--policy", default="", metavar="NAME_OR_FILE", help="use this policy instead of the configured one"
+    )
 
 
 def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     """Add what `lab` and `tune` share: which sessions, and how they are measured."""
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="a file of any known agent, a folder, a pattern or a URL")
-    add("--mine", action="append", default=[], metavar="AGENT", help="your own sessions of this agent, reading only")
+    add("--mine", action="append", default=[], metavar="AGENT", help="your own sessions of this agent (only read)")
     add("--count", choices=("chars/4", "exact"), default=None, help="how tokens are counted (default: chars/4)")
-    add("--common", default="", metavar="FILE", help="JSON list of names to leave out (default: those of 4 projects)")
+    add(
+        "--common",
+        default="",
+        metavar="FILE",
+        help="JSON list of common names, which do not count (default: those used in 4 projects)",
+    )
     add("--longer", type=float, default=None, metavar="N", help="measure sessions longer than N windows (default: 1.5)")
     add("--model", default="", metavar="NAME", help="use the prices of this model (default: claude-sonnet-5)")
-    add("--cache", default="", metavar="DIR", help="where results are kept (default: the user's cache folder)")
+    add("--cache", default="", metavar="DIR", help="where results are cached (default: the user's cache folder)")
     add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one per core)")
 
 

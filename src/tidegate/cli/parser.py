@@ -37,7 +37,7 @@ from tidegate.cli import (
 from tidegate.cli.extras import list_extras
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
-_ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
+_ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everything, and a view of it that always fits."
 _COMMANDS = (
     *(chat, run, wrap, serve, mcp, demo),
     *(sessions, show, trace, view, recall, memory),

@@ -10,10 +10,10 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.plugins import Plugin, PluginKind
 
-_ABOUT = (
-    "List the stages, tools, importers, providers and stores that installed packages offer. Each is loaded and checked;"
-    " a broken one is listed with its error, and the exit code is 1. docs/extending.md shows how to write one."
-)
+_ABOUT = """\
+List the stages, tools, importers, providers and stores that installed packages offer. Each is loaded and checked; a
+broken one is listed with its error, and the exit code is 1. docs/extending.md shows how to write one.
+"""
 
 
 def add_parser(subparsers: Subparsers) -> None:

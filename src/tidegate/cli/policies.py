@@ -5,13 +5,18 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "List the presets, or print one, for example to start your own policy file."
+_ABOUT = "List the shipped policies, or print one, for example to start your own policy file."
 
 
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("policies", "", "default > my.yaml")
     parser = add_command(
-        subparsers, "policies", run, summary="list or print the presets", description=_ABOUT, epilog=examples
+        subparsers,
+        "policies",
+        run,
+        summary="list the shipped policies, or print one",
+        description=_ABOUT,
+        epilog=examples,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="print the file of this preset")
 

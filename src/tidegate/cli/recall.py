@@ -14,7 +14,7 @@ says how to get the next part.
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("recall", "build-fix m12", "build-fix port 8080 --chars 4000")
     parser = add_command(
-        subparsers, "recall", run, summary="read back what left the view", description=_ABOUT, epilog=examples
+        subparsers, "recall", run, summary="read messages that left the view", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # loaded when the command runs
 COUNTER_CHOICES = ("exact", "chars/4", "estimate")
 DIALECT_CHOICES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 _ABOUT = """\
-Replay recorded sessions under a policy, as if each assistant message had been requested, and report the requests: their
-size, whether they are valid, and how much of them the provider's prompt cache already had.
+Replay recorded sessions under a policy: before each recorded answer, prepare the request that would have been sent.
+Report the size of the requests, whether they are valid, and how much of them the provider's cache already had.
 
 A recording is JSONL in OpenAI chat form, one message per line, plain or .gz, or an export of tidegate (.tidegate).
 A folder means the recordings directly in it. Time is simulated (30 seconds per assistant message) and summaries are
@@ -28,8 +28,8 @@ _EPILOG = """\
 columns:
   mean, max  tokens of the requests        over     requests larger than the window
   invalid    requests a dialect refuses    refused  calls for which the fixed part leaves no room
-  prefix     share of a request that is the unchanged beginning of it, from the request before (mean)
-  newest     requests with the user's newest message whole (clipped: it alone is larger than the room)
+  prefix     share of a request that is the same as the beginning of the request before (mean)
+  newest     requests with the latest user message whole (clipped: it alone is larger than the room)
 
 examples:
   tidegate replay session.jsonl --policy default --window 32000
@@ -45,7 +45,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "replay", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
     add("paths", nargs="+", metavar="PATH", help="a recording, or a folder of recordings")
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
+    add(
+        "--policy", default="default", metavar="NAME_OR_FILE", help="a shipped policy or a YAML file (default: default)"
+    )
     add("--window", type=parse_positive_int, required=True, metavar="N", help="the context window in tokens")
     add(
         "--count",

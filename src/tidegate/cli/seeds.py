@@ -7,7 +7,7 @@ from tidegate.cli.options import Subparsers, add_command
 from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
-_ABOUT = "List every promise of the presets with the tests that prove it; --run runs these tests now."
+_ABOUT = "List every promise of the shipped policies with the tests that prove it; --run runs these tests now."
 _EPILOG = """\
 states (with --run): proved = it has tests and all passed; failing = one did not; open = it has none yet
 
@@ -20,7 +20,12 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "seeds", run, summary="the presets' promises and their proofs", description=_ABOUT, epilog=_EPILOG
+        subparsers,
+        "seeds",
+        run,
+        summary="list the promises of the shipped policies, and their tests",
+        description=_ABOUT,
+        epilog=_EPILOG,
     )
     parser.add_argument(
         "--run", action="store_true", help="run the tests now (in a checkout) and give each row its state"

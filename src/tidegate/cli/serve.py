@@ -20,9 +20,10 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
-Start a gateway: point any client at it by its base URL. The whole conversation is kept in a log, and the provider gets
-a view of it that fits the window. A request that needs no edit is forwarded byte for byte. docs/gateway.md has the
-set-up for each client. The same settings can be in the section `gateway:` of tidegate.yaml; options come first.
+Start a gateway, and point a client at it by its base URL. The whole conversation is kept in a log, and the provider
+gets a view of it that fits the window. With --no-recall, a request that needs no edit is forwarded byte for byte.
+docs/gateway.md has the set-up for each client. The same settings can be in the section `gateway:` of tidegate.yaml;
+options come first.
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
@@ -40,13 +41,19 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "serve", run, summary="a gateway for any client, by base URL", description=_ABOUT, epilog=_EPILOG
+        subparsers, "serve", run, summary="start a gateway for any client", description=_ABOUT, epilog=_EPILOG
     )
     add = parser.add_argument
     add("--host", default="", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
     add("--port", type=parse_port, default=None, metavar="N", help="the port to listen on (default: 8484)")
     add_gateway_options(parser)
-    add("--token-env", action="append", default=[], metavar="NAME", help="the variable with a token clients must show")
+    add(
+        "--token-env",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an environment variable with a token that clients must send",
+    )
     add(
         "--on-store-failure",
         choices=("forward", "refuse"),
@@ -60,7 +67,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="processes that serve the port together; any of them serves any session (default: 1)",
     )
-    add("--quiet", action="store_true", help="no line per request")
+    add("--quiet", action="store_true", help="do not print a line per request")
     add("--otel", action="store_true", help="make OpenTelemetry spans of model calls, tool calls and compactions")
     add(
         "--env", choices=tuple(CLIENTS), metavar="CLIENT", help="print how to point this client at the gateway, and end"
@@ -78,17 +85,17 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=URL",
         help="where requests go: anthropic=URL, openai=URL or gemini=URL; openai-NAME=URL adds another one",
     )
-    add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="the window of every model")
+    add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="use this window for every model")
     add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
     add("--no-recall", action="store_true", help="do not offer models a hidden tool to read back what left the view")
     add(
         "--recall-tool",
         metavar="NAME",
         default="",
-        help="the client has the tool to read back itself, under this name; with `tidegate mcp` in Claude Code it is"
+        help="the client itself has the tool `recall` under this name; with `tidegate mcp` in Claude Code it is"
         " mcp__tidegate__recall",
     )
-    add("--config", default="", metavar="FILE", help="instead of the tidegate.yaml of this folder")
+    add("--config", default="", metavar="FILE", help="use this file instead of the tidegate.yaml of this folder")
 
 
 def run(options: argparse.Namespace) -> int:

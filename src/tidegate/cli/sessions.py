@@ -1,4 +1,4 @@
-"""`tidegate sessions`: the list of the kept sessions."""
+"""`tidegate sessions`: list the stored sessions."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ _MIN_TITLE_CHARS = 20
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("sessions", "", "--json")
     parser = add_command(
-        subparsers, "sessions", run, summary="list the kept sessions", description=_ABOUT, epilog=examples
+        subparsers, "sessions", run, summary="list the stored sessions", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("--json", action="store_true", help="a list of objects instead of a table")

@@ -20,11 +20,18 @@ _LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("show", "build-fix", "build-fix --at 120")
     parser = add_command(
-        subparsers, "show", run, summary="any past request, as it was sent", description=_ABOUT, epilog=examples
+        subparsers,
+        "show",
+        run,
+        summary="list the requests of a session, or print one as it was sent",
+        description=_ABOUT,
+        epilog=examples,
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--at", type=int, metavar="SEQ", help="the number of the last record the request was made from")
+    parser.add_argument(
+        "--at", type=int, metavar="SEQ", help="the number of the last record that the request was made from"
+    )
     parser.add_argument("--wire", default="", metavar="NAME", help="in this dialect instead of the one it was sent in")
 
 

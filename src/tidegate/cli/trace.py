@@ -12,7 +12,7 @@ _ABOUT = "Print the trace of a session as JSON lines: model calls, tool calls, c
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("trace", "build-fix", "build-fix --usage")
     parser = add_command(
-        subparsers, "trace", run, summary="what happened in a session", description=_ABOUT, epilog=examples
+        subparsers, "trace", run, summary="print what happened in a session", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")

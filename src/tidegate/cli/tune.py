@@ -17,12 +17,13 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.lab.tuning.search import MeasureChange, TuningResult
 
 _ABOUT = """\
-Search the settings of a policy on one part of the sessions and report on the other part, which the search never sees.
-The parts share no project. The result is written as a policy file with its evidence in comments.
+Search for better settings of a policy. The search uses one part of the sessions; the report is made on the other part,
+which the search never sees. The parts share no project. The result is a policy file with the report in its comments.
 """
 _EPILOG = """\
 The search looks for settings that keep the most (mean of edit blocks, lines, references in context and user words) at
-no more cost than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
+no more cost than before; settings that make requests invalid are rejected. The optimizer is an extra:
+pip install 'tidegate[tune]'
 
 examples:
   tidegate tune recordings/ --window 32000 --out tuned.yaml
@@ -31,12 +32,12 @@ examples:
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    summary = "search a policy's settings"
+    summary = "search for better settings of a policy"
     parser = add_command(subparsers, "tune", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add_comparison_options(parser)
     add = parser.add_argument
     add("--policy", default="default", metavar="NAME_OR_FILE", help="the policy to start from (default: default)")
-    add("--window", type=parse_positive_int, required=True, metavar="N", help="tokens")
+    add("--window", type=parse_positive_int, required=True, metavar="N", help="the window in tokens")
     add("--trials", type=parse_positive_int, default=40, metavar="N", help="how many settings are tried (default: 40)")
     add("--seed", type=int, default=7, metavar="N", help="seed of the search (default: 7)")
     add(
@@ -44,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME=LOW..HIGH",
-        help="a setting to search, with its bounds; may be repeated (default: all numbers, from a quarter to fourfold)",
+        help="a setting to vary, with its bounds; may be repeated (default: all numbers, a quarter to four times)",
     )
     add("--out", default="tuned.yaml", metavar="FILE", help="the policy file to write (default: tuned.yaml)")
 

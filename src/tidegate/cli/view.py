@@ -20,7 +20,7 @@ with what, the size before and after each compaction, and every request with its
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("view", "build-fix", "build-fix --out build-fix.html --window 32000")
     parser = add_command(
-        subparsers, "view", run, summary="a session as a page to look at", description=_ABOUT, epilog=examples
+        subparsers, "view", run, summary="write a session as an HTML page", description=_ABOUT, epilog=examples
     )
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: SESSION.html)")

@@ -4,7 +4,7 @@
 summary, carry out an effect, commit a transaction) and is sent the answer. It does no I/O, so sync code, async code and
 replay use the same plan.
 
-- What removes content is one transaction: save, summarize, check, commit. The check adds what is missing to the ledger
+- Removing content is one transaction: save, summarize, check, commit. The check adds what is missing to the ledger
   (`core/ledger/`).
 - It always ends: each rule acts at most once in a run, and an edit that frees nothing is not made. The last step, the
   guard, needs no model and always fits.

@@ -1,1 +1,1 @@
-"""The gateway: any client by base URL. It keeps the conversation in a log and forwards a view that fits."""
+"""The gateway between a client and its provider: it keeps the conversation in a log and forwards a view that fits."""

@@ -1,7 +1,7 @@
 """The seam between the gateway and the page that shows it.
 
-The page is in a room above this one (`web/live/`), so the gateway knows it only as a `Page`. It serves every path under
-`/ui`; without a page, such paths are forwarded like any other.
+The page is in a package above this one (`web/live/`), so the gateway knows it only as a `Page`. It serves every path
+under `/ui`; without a page, such paths are forwarded like any other.
 """
 
 from collections.abc import Callable

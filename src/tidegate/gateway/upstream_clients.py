@@ -1,6 +1,6 @@
 """Sending requests to the upstreams: one HTTP client each, with limits on time and size.
 
-The client is aiohttp, because httpx takes five times as long for a request.
+The client is aiohttp, because httpx takes longer for a request.
 """
 
 import io

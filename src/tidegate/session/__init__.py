@@ -1,1 +1,1 @@
-"""A live log: the library's face."""
+"""One live session: the class `Session`, and the parts it is made of."""

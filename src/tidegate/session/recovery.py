@@ -1,4 +1,4 @@
-"""What adapts a session to its provider: other limits, and content that it refuses."""
+"""Recovery: adapt a session to the limits of its provider, and to content that it refuses."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple

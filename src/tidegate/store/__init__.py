@@ -1,1 +1,1 @@
-"""Where logs are kept."""
+"""Stores: the logs of sessions in memory, in SQLite or in PostgreSQL, behind one interface."""

@@ -40,7 +40,7 @@ class BrainAccess(msgspec.Struct, frozen=True):
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
-    """How the window is managed. `max_tokens` 0 is the model's window. `summary_brain`, if given, writes summaries."""
+    """How the window is managed. `max_tokens` is the window (0: the model's). `summary_brain` writes summaries."""
 
     max_tokens: NonNegativeInt = 0
     output_reserved: NonNegativeInt = 4096
@@ -53,7 +53,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
 
 
 class BrainSettings(msgspec.Struct, frozen=True):
-    """A model and its provider. `timeout` is in seconds for one reply. Null values are the provider's defaults."""
+    """A model and its provider. `timeout` is the seconds for one reply. A null value means the provider's default."""
 
     provider: str = ""
     model: str = ""
@@ -67,11 +67,11 @@ class BrainSettings(msgspec.Struct, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """An agent. Those with the role `specialist` or `worker` are kinds of subagents: only the tool `task` uses them.
+    """An agent. One with the role `specialist` or `worker` is a kind of subagent: only the tool `task` uses it.
 
-    A subagent without a model has that of the agent that asks; `context.max_tokens` of its brain is its window.
-    `tools` are the tools it may use, of those that the file offers: names, patterns or actions of modules as under
-    `capabilities`; null is all.
+    A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its brain is its window.
+    `tools` lists the tools it may use: names, patterns or actions of modules, as under `capabilities`. Null allows all
+    tools that the file offers.
     """
 
     id: ConfigName
@@ -83,7 +83,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
 
 class AppSettings(msgspec.Struct, frozen=True):
-    """`app_id` is the prefix of new session names; `name` is shown to the user."""
+    """The program. `app_id` is the prefix of new session names; `name` is shown to the user."""
 
     app_id: ConfigName = "tidegate"
     name: str = ""
@@ -91,27 +91,27 @@ class AppSettings(msgspec.Struct, frozen=True):
 
 
 class ModuleConstraints(msgspec.Struct, frozen=True):
-    """Null allows every action of the module."""
+    """Which actions of a module are allowed; null allows every action."""
 
     allowed_actions: tuple[str, ...] | None = None
     denied_actions: tuple[str, ...] = ()
 
 
 class ModuleSettings(msgspec.Struct, frozen=True):
-    """A set of tools, see `modules`. A file that names modules offers the tools of these and no others."""
+    """A set of tools. A file that names modules offers the tools of these and no others."""
 
     constraints: ModuleConstraints = ModuleConstraints()
 
 
 class ExecutionSettings(msgspec.Struct, frozen=True):
-    """How turns run. `max_turns` (0: any number) limits a session, `max_steps` the tool calls of a turn, `timeout` the
-    seconds of a turn.
+    """How turns run. `max_turns` limits the turns of a session (0: no limit), `max_steps` the tool calls of a turn, and
+    `timeout` the seconds of a turn.
 
     In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
     `background` prepares summaries a little before the policy needs them.
 
     `tool_mode` says how tools are shown to the model: `direct` with all definitions, `discovery` with categories and
-    meta-tools to find and call them, `auto` in discovery above `max_direct_tools` tools.
+    meta-tools to find and call them, `auto` as `discovery` above `max_direct_tools` tools, else as `direct`.
     """
 
     mode: Literal["conversation", "one_shot"] = "conversation"
@@ -131,8 +131,8 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
     asks about all others. The keys of `tools` are tools, patterns of names (`github__*`) or actions of modules
     (`filesystem.write`).
 
-    A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
-    are not options. A rule of `deny_commands` matches its words anywhere. See `tools/command_rules.py`.
+    A rule of `allow_commands` matches a command with exactly its arguments; a last `*` admits further arguments that
+    are not options. A rule of `deny_commands` matches its words anywhere in a command. docs/agent.md has examples.
     """
 
     default_policy: Literal["auto", "allow", "ask", "deny"] = "auto"
@@ -180,12 +180,14 @@ class SpendCap(msgspec.Struct, frozen=True):
 
 
 class SpendSettings(msgspec.Struct, frozen=True):
+    """Limits of spending for one session and for one day. They are checked before each call."""
+
     session: SpendCap = SpendCap()
     day: SpendCap = SpendCap()
 
 
 class PolicySettings(msgspec.Struct, frozen=True):
-    """A preset or a policy file, and overrides of its settings. `policy: NAME` is short for `policy: {name: NAME}`."""
+    """A shipped policy or a policy file, and changes of its settings. `policy: NAME` means `policy: {name: NAME}`."""
 
     name: str = ""
     settings: dict[str, _Scalar] = {}
@@ -209,10 +211,11 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
 
 
 class GatewayFileSettings(msgspec.Struct, frozen=True):
-    """The gateway. Keys of `upstreams` are path prefixes. `windows` are by model, `policies` by model or client.
+    """The gateway. The keys of `upstreams` are path prefixes, those of `windows` models, those of `policies` models or
+    clients.
 
-    `token_envs` name environment variables with the tokens that clients must show. `recall` offers models a hidden tool
-    to read back what left the view. `retention_days` is how long sessions are kept; 0 keeps them.
+    `token_envs` names environment variables with the tokens that clients must send. `recall` offers models a hidden
+    tool to read back what left the view. `retention_days` is how long sessions are kept; 0 is no limit.
     """
 
     host: str = "127.0.0.1"
@@ -230,11 +233,15 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True):
-    """A whole file. Without `modules` every tool is offered. `window`, in tokens, is for models without a window.
+    """The keys at the top of the file.
 
-    `tools` names tools of installed packages to offer. `rules` are rules of the user, one sentence each, that are put
-    into every system prompt. `allow_env` names the variables that a project's file may read with `{{env.NAME}}`
-    without being trusted; only the user's own file may set it.
+    - `modules`: the sets of tools to offer; null offers every tool.
+    - `window`: the window in tokens of a model whose window is not known.
+    - `tools`: tools of installed packages to offer.
+    - `skills`: folders with skills.
+    - `rules`: rules of the user, one sentence each. They are put into every system prompt.
+    - `allow_env`: variables that a project's file may read with `{{env.NAME}}` without being trusted. Only the user's
+      own file may set it.
     """
 
     app: AppSettings = AppSettings()

@@ -20,35 +20,35 @@ HookMessageText = Annotated[str, Meta(min_length=1, max_length=_MAX_MESSAGE_CHAR
 
 
 class ContextPressure(msgspec.Struct, frozen=True, tag="context_pressure"):
-    """More than this share of the window, without the reserve for the answer, is used."""
+    """True if more than this share of the window, without the reserve for the answer, is used."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)]
 
 
 class TurnCount(msgspec.Struct, frozen=True, tag="turn_count"):
-    """It is this turn. The hook fires once in it, however often the model is called."""
+    """True in the turn with this number. The hook runs once in it, however often the model is called."""
 
     count: Annotated[int, Meta(ge=1)]
 
 
 class ToolCallCount(msgspec.Struct, frozen=True, tag="tool_calls"):
-    """There are more tool calls than this in the window."""
+    """True if there are more tool calls than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
 
 class MessageCount(msgspec.Struct, frozen=True, tag="message_count"):
-    """There are more messages than this in the window."""
+    """True if there are more messages than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
 
 class Always(msgspec.Struct, frozen=True, tag="always"):
-    pass
+    """Always true."""
 
 
 class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
-    """Compact the window. A value that is null is taken from the agent's context."""
+    """Compact the window. A value that is null is taken from the `context` of the agent."""
 
     strategy: CompactionStrategy | None = None
     keep_recent: Annotated[int, Meta(ge=0)] | None = None
@@ -56,19 +56,23 @@ class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
 
 
 class InjectMessage(msgspec.Struct, frozen=True, tag="inject_message"):
-    """Add a message. Only numbers are filled in, so that no tool output can get into it."""
+    """Add a message for the model. Placeholders stand for numbers only, so that no tool output can get into it."""
 
     message: HookMessageText
     role: Literal["system", "user"] = "system"
 
 
 class ModuleAction(msgspec.Struct, frozen=True, tag="module_action"):
+    """Run an action of a module, with `params` as its arguments."""
+
     module: str
     action: str
     params: dict[str, Any] = {}
 
 
 class LogMessage(msgspec.Struct, frozen=True, tag="log"):
+    """Show a message to the user, and note it in the log. The model does not see it."""
+
     message: HookMessageText
 
 
@@ -99,7 +103,11 @@ HookAction = CompactContext | InjectMessage | ModuleAction | LogMessage
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """`cooldown` is the number of seconds between two firings, also across a restart."""
+    """An action that runs at a moment (`on`) if its condition holds.
+
+    `turn_start` is before each request to the model, so also between the steps of a turn with tool calls. `cooldown` is
+    the number of seconds between two runs, also across a restart.
+    """
 
     id: Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
     condition: HookCondition

@@ -1,9 +1,9 @@
 """Rules in user messages: what must hold from now on, as opposed to a single request.
 
-The sentences are returned word for word. Only text that the user may have
-typed is read (`core/text/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed
-can be pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not
-what describes a fact ("it always fails"), a question, or words in quotation marks.
+The sentences are returned word for word. Only text that the user may have typed is read (`core/text/rule_text.py`): the
+same words in a file or in tool output are data. A sentence taken for a rule by mistake costs only a line, so in doubt
+it is taken. Not taken are descriptions of a fact ("it always fails"), questions, and words in quotation marks. A rule
+that is missed can be pinned by hand.
 
 Every expression is a choice of words with bounded gaps: none can backtrack badly.
 """

@@ -1,6 +1,6 @@
 """An estimate of the tokens of a text, without a tokenizer.
 
-A count by characters is wrong exactly where agents live: ids, logs, hashes and CJK cost two to four times what
+A count by characters is most wrong for what agents send: ids, logs, hashes and CJK cost two to four times what
 `chars / 4` says. So we look at kinds of characters and at the borders between them, because a tokenizer breaks at
 those borders: "fooBar9" is three pieces, "foobar" one.
 

@@ -1,7 +1,7 @@
 """Migrations: how a new file gets its tables, and how a file of formats 1 to 5 becomes one of the present format 6.
 
 Only ever add to the end of MIGRATIONS: the names are in every file, and a version that does not know one refuses the
-file. A process of an older version that has the file open meanwhile fails by the name of a table from then on.
+file. A process of an older version that has the file open during a migration then fails: it misses a table.
 """
 
 import sqlite3
