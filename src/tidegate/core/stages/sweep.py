@@ -49,8 +49,9 @@ _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdo
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept
-_MIN_WORK: Final = 0.1
-_MOST: Final = 0.85
+_MIN_WORK: Final = 0.25  # of the level: what old work gets, even if what must stay leaves less below the level
+_MAX_WITH_WORK: Final = 0.85  # of the room: the most that a sweep leaves for that reason
+_PARTIAL: Final = True
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
@@ -76,11 +77,12 @@ def sweep(
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
     plan = _Sweep(view, budget, units, start, first)
-    plan.fit(price.level - reserved, int(room * _MOST) - reserved)
+    largest = int(room * min(most, _MAX_WITH_WORK if not start or _PARTIAL else _MAX_LEVEL))
+    plan.fit(price.level, largest, reserved)
     if others and plan.chosen.missed > _MAX_MISSED * plan.chosen.worth:
         ((price, start),) = others
         plan = _Sweep(view, budget, units, start, first)
-        plan.fit(price.level - reserved, int(room * _MOST) - reserved)
+        plan.fit(price.level, int(room * min(most, _MAX_WITH_WORK)), reserved)
     draft = plan.draft
     if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
         squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
@@ -209,21 +211,24 @@ class _Sweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 self.draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def fit(self, level: int, most: int) -> None:
-        """Shorten and choose what stays, so that the view has at most `level` tokens if that can be reached."""
+    def fit(self, level: int, largest: int, reserved: int) -> None:
+        """Shorten and choose what stays, so that the view has about `level` tokens, `reserved` of them for the ledger.
+
+        If what must stay leaves next to nothing for old work, the view may have up to `largest` tokens.
+        """
         room = self._budget.room
         self._shorten_client_blocks()
         self._shorten_user_messages(int(room * _USER_SHARE))
-        self._fit_work(level, most, int(room * _NOTE_SHARE))
-
-    def _fit_work(self, level: int, most: int, note_tokens: int) -> None:
-        count = self._budget.counter.count_text
-        cost = {number: count(line) + 1.0 for number, line in self._said.items()}
-        appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
+        cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
+        note_tokens = int(room * _NOTE_SHARE)
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
-        others = self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
-        level = max(level, min(others + int(self._budget.room * _MIN_WORK), most))
-        room = level - others
+        others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
+        level = max(level, min(int(others + level * _MIN_WORK), largest))
+        appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
+        self._fit_work(appraisal, level - reserved, level - others, note_tokens)
+
+    def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
+        """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
         untouched = self.draft
         for _ in range(4):
             self.draft = untouched.copy()
