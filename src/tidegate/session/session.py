@@ -150,7 +150,7 @@ class Session(LiveConversation):
 
     async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
-        await self._calls.run(self._refresh)
+        await self._calls.read(self._refresh)
         return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
 
     def _render_after(self, steps: SummarySteps[list[Decision]]) -> SummarySteps[Request]:
@@ -164,7 +164,7 @@ class Session(LiveConversation):
 
     async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""
-        await self._calls.run(self._refresh)
+        await self._calls.read(self._refresh)
         return await self._run_async(self._runner.fit_steps(), summarise)
 
     async def _run_async(self, steps: SummarySteps[_T], summarise: AsyncSummarizer | None) -> _T:
