@@ -63,9 +63,9 @@ class _CallThreads:
 
     def run(self, function: Callable[[], _T]) -> "asyncio.Future[_T]":
         """Run a function in a thread. Call this in the event loop."""
-        from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
+        import asyncio  # noqa: PLC0415 - see the top of this file
 
-        loop = get_running_loop()
+        loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
         self._waiting.append((future, function))
         if not self._is_start_due and (self._idle or self._unmade):
@@ -136,9 +136,9 @@ _threads: "WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopThreads]" = WeakKey
 
 
 def _get_threads() -> _LoopThreads:
-    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
+    import asyncio  # noqa: PLC0415 - see the top of this file
 
-    loop = get_running_loop()
+    loop = asyncio.get_running_loop()
     found = _threads.get(loop)
     if found is None:
         found = _threads[loop] = _LoopThreads()
@@ -214,7 +214,7 @@ async def finish(work: "Coroutine[Any, Any, _T] | asyncio.Future[_T]") -> _T:
     import asyncio  # noqa: PLC0415 - see the top of this file
 
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
+    task = work if isinstance(work, asyncio.Future) else loop.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         end: asyncio.Future[None] = loop.create_future()
