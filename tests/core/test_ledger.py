@@ -19,7 +19,7 @@ from tidegate.core.ledger.lines import (
 )
 from tidegate.core.ledger.loss_check import readable_text_of
 from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
-from tidegate.core.ledger.writer import PIN, ledger_share_of
+from tidegate.core.ledger.writer import PIN, hide_ledger, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.sweep.group_notes import make_group_note, statements_of_note
@@ -254,6 +254,28 @@ def test_undo_takes_the_ledger_back_with_the_edit() -> None:
         pass
     assert not ledger(session)
     assert text_of(session.view.items[0].message) == "Never push to main."
+
+
+def test_stages_never_see_the_ledger() -> None:
+    """Its places are remembered from call to call: each append, edit and undo must be noticed."""
+    session = Session("gpt-4o", window=4_000)
+    held = set[int]()
+
+    def look() -> None:
+        items = session.view.items
+        shown = [item for item in items if item.message.kind != LEDGER]
+        assert hide_ledger(session.view).items == shown
+        held.add(len(items) - len(shown))
+
+    for number in range(60):
+        session.add({"role": "user", "content": f"Never touch file{number}.py. " + f"word{number} " * 80})
+        look()
+        session.add({"role": "assistant", "content": f"done {number}"})
+        session.prepare()
+        look()
+    assert len(held) > 1  # also views with a ledger
+    session.history.undo()
+    look()
 
 
 def test_what_was_written_stays_when_more_comes() -> None:

@@ -159,6 +159,17 @@ class RuleFiring(msgspec.Struct, frozen=True):
     time: float
 
 
+class KindIndex:
+    """The places of the items of one kind among the first `read` items of a view."""
+
+    __slots__ = ("kind", "places", "read")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.places: list[int] = []
+        self.read = 0
+
+
 class RefoldNeeded(Exception):
     """The view must be folded again from the start: an edit was undone or redone, a message was forgotten, or the
     conversation continues on another branch."""
@@ -173,7 +184,7 @@ class View:
         system system_tokens system_at tools tools_tokens tools_at tokens metered
         visible_turns tool_result_count tool_call_count total_turns started_turns total_tokens_said reply_count
         last_reply_time head said_seq prefix_seq edited_seq recoveries newest_request last_fired usage
-        tokens_since_report metered_since_report scale_by_model fruitless_rules model_note removed_rules
+        tokens_since_report metered_since_report scale_by_model fruitless_rules model_note removed_rules kind_index
         """.split()
     )
 
@@ -207,6 +218,7 @@ class View:
         self.model_note = ""
         # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
+        self.kind_index: KindIndex | None = None
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -395,6 +407,7 @@ class View:
     def _rebuild(self, items: list[Item], first: int) -> None:
         """Take these items, which differ from index `first` on, and pair calls and results again."""
         self.prefix_seq = self.head
+        self.kind_index = None
         self.items = []
         self.unanswered = {}
         self.tokens = self.metered = self.visible_turns = self.tool_result_count = self.tool_call_count = 0
@@ -459,7 +472,7 @@ class View:
 
     def fields(self) -> dict[str, Any]:
         """Everything that this view knows, by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.__slots__ if name != "kind_index"}
 
     @property
     def fixed_tokens(self) -> int:
@@ -475,6 +488,25 @@ class View:
     def changed_seq(self) -> int:
         """The seq of the event that last changed what is shown."""
         return max(self.said_seq, self.edited_seq)
+
+    def __copy__(self) -> "View":
+        """A shallow copy. `copy` without this takes twice as long."""
+        made = View.__new__(View)
+        for name in self.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.kind_index = None
+        return made
+
+    def find_places(self, kind: str) -> Sequence[int]:
+        """The indexes of the items of a kind. Only items that were appended since the last call are looked at."""
+        if self.kind_index is None or self.kind_index.kind != kind:
+            self.kind_index = KindIndex(kind)
+        index = self.kind_index
+        for place in range(index.read, len(self.items)):
+            if self.items[place].message.kind == kind:
+                index.places.append(place)
+        index.read = len(self.items)
+        return index.places
 
     def items_after(self, seq: int) -> Iterator[Item]:
         """Items said after `seq`, newest first: those at the end of the view."""

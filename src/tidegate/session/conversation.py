@@ -18,7 +18,7 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
-from tidegate.session.serial_calls import RunFold, SerialCalls, run_in_thread, run_short_call
+from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
@@ -331,8 +331,8 @@ class LiveConversation:
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
         return self._append_all(lambda seq: (what(seq) if callable(what) else what,))
 
-    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload], run_fold: RunFold) -> int:
-        return await self._append_all_async(lambda seq: (what(seq) if callable(what) else what,), run_fold=run_fold)
+    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload], fold: RunFold) -> int:
+        return await self._append_all_async(lambda seq: (what(seq) if callable(what) else what,), fold=fold)
 
     def _append_all(self, make: MakePayloads, key: str = "") -> int:
         """Append events in one step, then fold them. Return the seq of the first.
@@ -361,8 +361,8 @@ class LiveConversation:
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 
-    async def _append_all_async(self, make: MakePayloads, key: str = "", run_fold: RunFold = run_short_call) -> int:
-        """`_append_all` without blocking the event loop. `run_fold` runs the fold in a thread, at once or later."""
+    async def _append_all_async(self, make: MakePayloads, key: str = "", fold: RunFold = run_fold) -> int:
+        """`_append_all` without blocking the event loop. `fold` runs the fold in a thread, at once or later."""
         for _ in range(_MAX_APPEND_ATTEMPTS):
             known = await run_in_thread(self._find_key, key, make) if key else None
             events, repeated = self._next_events(make)
@@ -370,14 +370,14 @@ class LiveConversation:
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
-                    await run_in_thread(self._refresh)
+                    await run_read(self._refresh)
                     continue
                 except BaseException as error:
                     if _is_uncertain(error):
                         self._note_failure(events, repeated)
                     raise
                 if ours:
-                    await run_fold(partial(self._fold_own, events))  # observers may write files
+                    await fold(partial(self._fold_own, events))  # observers may write files
             return known or self._confirm(events, repeated)
         raise _append_race_error()
 

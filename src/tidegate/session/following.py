@@ -157,7 +157,7 @@ class FollowingSession(Generic[HostObject]):
         with self._lock:
             branched, new_messages = self._add_new(items, fixed_part)
             runner = self.session._runner
-            run_steps(runner.fit_steps(is_fresh=True), summarise, runner.note_summary_failure)
+            run_steps(runner.fit_steps(), summarise, runner.note_summary_failure)
             return self._build_request(items, branched, new_messages)
 
     async def prepare_async(

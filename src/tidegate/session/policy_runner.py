@@ -33,7 +33,7 @@ from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
-from tidegate.session.summaries.drivers import PendingAppend, PendingRead, SummarySteps, run_steps
+from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
 from tidegate.wire.parsing import repair_unicode
 
 _MAX_RECOVERIES = 2
@@ -118,11 +118,9 @@ class PolicyRunner:
         """The size of the next request in the provider's tokens."""
         return measure_request(self._view, self.budget)
 
-    def fit_steps(self, *, is_fresh: bool = False) -> SummarySteps[list[Decision]]:
-        """`is_fresh`: the events of other writers were just read."""
+    def fit_steps(self) -> SummarySteps[list[Decision]]:
+        """Make the next request fit. The events of other writers were just read."""
         self.last_decisions = []
-        if not is_fresh:
-            yield PendingRead(self.conversation._refresh)
         self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -17,83 +17,128 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-RunFold = Callable[[Callable[[], object]], Awaitable[None]]
+RunFold = Callable[[Callable[[], object]], Awaitable[object]]
 
-MAX_THREADS = 16
+CALL_THREADS = 16
 """Threads of an event loop for calls of sessions that may wait for the store."""
+READ_THREADS = 4
+"""Threads of an event loop that look for events of other writers. These calls are short and many: more threads would
+mostly wait for each other."""
 PLANNING_THREADS = 2
 """Threads of an event loop for planning and rendering. These compute, and each thread that computes makes the event
 loop wait longer for the interpreter's lock."""
 
 
-class _CallThreads:
-    """Up to MAX_THREADS threads for calls that may wait for the store. The one that was used last is used first.
+class _Outcome(NamedTuple):
+    """How a call ended, for the task that waits for its future."""
 
-    Each has a queue of its own. If idle threads share a queue, each call wakes up a second one for nothing, which then
-    competes with the first for the interpreter's lock.
+    future: "asyncio.Future[Any]"
+    result: object = None
+    error: BaseException | None = None
+
+    def pass_on(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class _CallThreads:
+    """Up to `most` threads for one kind of calls of an event loop. The one that was used last is used first.
+
+    A thread runs all calls that wait, one after the other, and the event loop learns at once of all that have ended:
+    for a short call, waking a thread and the event loop takes longer than the call itself. Each thread has a queue of
+    its own. If idle threads share a queue, each call wakes up a second one for nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, name: str) -> None:
+        self._name = f"tidegate-{name}"
+        self._unmade = most
         self._idle: list[ThreadPoolExecutor] = []
-        self._count = 0
         self._waiting: deque[tuple[asyncio.Future[Any], Callable[[], object]]] = deque()
+        self._ended: deque[_Outcome | ThreadPoolExecutor] = deque()  # calls, and threads that found no more of them
+        self._is_start_due = self._is_end_due = False
 
-    def run(self, future: "asyncio.Future[Any]", function: Callable[[], object]) -> None:
-        """Run a function in a thread; the future gets what it returns or raises. Call this in the event loop."""
+    def run(self, function: Callable[[], _T]) -> "asyncio.Future[_T]":
+        """Run a function in a thread. Call this in the event loop."""
+        import asyncio  # noqa: PLC0415 - see the top of this file
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        self._waiting.append((future, function))
+        if not self._is_start_due and (self._idle or self._unmade):
+            self._is_start_due = True
+            loop.call_soon(self._start, loop)  # after all tasks that are ready now
+        return future
+
+    def _start(self, loop: "asyncio.AbstractEventLoop") -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
 
-        if not self._idle and self._count == MAX_THREADS:
-            self._waiting.append((future, function))
-            return
-        if not self._idle:
-            self._count += 1
-            self._idle.append(ThreadPoolExecutor(1, "tidegate-session"))
-        thread = self._idle.pop()
-        thread.submit(self._work, thread, future, function)
+        self._is_start_due = False
+        for _ in range(len(self._waiting)):
+            if not self._idle and self._unmade:
+                self._unmade -= 1
+                self._idle.append(ThreadPoolExecutor(1, self._name))
+            if not self._idle:
+                return
+            thread = self._idle.pop()
+            try:
+                thread.submit(self._work, thread, loop)
+            except RuntimeError as ending:  # the interpreter ends, and starts no threads any more
+                while self._waiting:
+                    _Outcome(self._waiting.popleft()[0], error=ending).pass_on()
+                return
 
-    def _work(
-        self, thread: "ThreadPoolExecutor", future: "asyncio.Future[Any]", function: Callable[[], object]
-    ) -> None:
-        result, error = None, None
-        try:
-            result = function()
-        except BaseException as failure:  # noqa: BLE001 - raised in the task that waits for this call
-            error = failure
-        with suppress(RuntimeError):  # the loop is closed, so no task waits any more
-            future.get_loop().call_soon_threadsafe(self._finish, thread, future, result, error)
+    def _work(self, thread: "ThreadPoolExecutor", loop: "asyncio.AbstractEventLoop") -> None:
+        with suppress(IndexError):  # no call waits
+            while True:
+                self._report(_run(*self._waiting.popleft()), loop)
+        self._report(thread, loop)
 
-    def _finish(
-        self, thread: "ThreadPoolExecutor", future: "asyncio.Future[Any]", result: object, error: BaseException | None
-    ) -> None:
-        self._idle.append(thread)
-        while self._waiting and self._idle:
-            waiting, function = self._waiting.popleft()
-            if not waiting.done():
-                self.run(waiting, function)
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    def _report(self, ended: "_Outcome | ThreadPoolExecutor", loop: "asyncio.AbstractEventLoop") -> None:
+        self._ended.append(ended)
+        if not self._is_end_due:
+            self._is_end_due = True
+            with suppress(RuntimeError):  # the loop is closed, so no task waits any more
+                loop.call_soon_threadsafe(self._finish, loop)
+
+    def _finish(self, loop: "asyncio.AbstractEventLoop") -> None:
+        self._is_end_due = False  # before looking: what ends from now on is reported again
+        while self._ended:
+            ended = self._ended.popleft()
+            if isinstance(ended, _Outcome):
+                ended.pass_on()
+            else:
+                self._idle.append(ended)
+                self._start(loop)  # for a call that came when the thread had stopped looking
+
+
+def _run(future: "asyncio.Future[Any]", function: Callable[[], object]) -> _Outcome:
+    try:
+        return _Outcome(future, function())
+    except BaseException as error:  # noqa: BLE001 - raised in the task that waits for this call
+        return _Outcome(future, error=error)
 
 
 class _LoopThreads:
     """The threads of one event loop. Short calls have threads of their own: they do not wait for long ones."""
 
     def __init__(self) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the top of this file
-
-        self.calls = _CallThreads()
-        self.planning_pool = ThreadPoolExecutor(PLANNING_THREADS, "tidegate-plan")
-        self.short_call_pool = ThreadPoolExecutor(1, "tidegate-fold")
-        self.short_calls: list[tuple[Callable[[], object], asyncio.Future[None]]] = []
+        self.calls = _CallThreads(CALL_THREADS, "session")
+        self.reads = _CallThreads(READ_THREADS, "read")
+        self.plans = _CallThreads(PLANNING_THREADS, "plan")
+        self.folds = _CallThreads(1, "fold")
 
 
 _threads: "WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopThreads]" = WeakKeyDictionary()
 
 
-def _get_threads(loop: "asyncio.AbstractEventLoop") -> _LoopThreads:
+def _get_threads() -> _LoopThreads:
+    import asyncio  # noqa: PLC0415 - see the top of this file
+
+    loop = asyncio.get_running_loop()
     found = _threads.get(loop)
     if found is None:
         found = _threads[loop] = _LoopThreads()
@@ -102,62 +147,22 @@ def _get_threads(loop: "asyncio.AbstractEventLoop") -> _LoopThreads:
 
 def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> "asyncio.Future[_T]":
     """`asyncio.to_thread` with the threads of sessions, so that programs and sessions do not wait for each other."""
-    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
-
-    loop = get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
-    _get_threads(loop).calls.run(future, partial(copy_context().run, function, *args, **kwargs))
-    return future
+    return _get_threads().calls.run(partial(copy_context().run, function, *args, **kwargs))
 
 
-async def run_planning(function: Callable[[], _T]) -> _T:
+def run_read(function: Callable[[], _T]) -> "asyncio.Future[_T]":
+    """Run a function that reads the newest events of a session in a thread."""
+    return _get_threads().reads.run(function)
+
+
+def run_planning(function: Callable[[], _T]) -> "asyncio.Future[_T]":
     """Run a function that plans or renders in a thread, after those that were given before it."""
-    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
-
-    loop = get_running_loop()
-    return await loop.run_in_executor(_get_threads(loop).planning_pool, copy_context().run, function)
+    return _get_threads().plans.run(partial(copy_context().run, function))
 
 
-async def run_short_call(function: Callable[[], object]) -> None:
-    """Run a short function in a thread, together with those of all tasks that are ready now.
-
-    One change of threads for many calls: for a fold and a line of a trace, the change takes longer than the call.
-    """
-    from asyncio import get_running_loop  # noqa: PLC0415 - see the top of this file
-
-    loop = get_running_loop()
-    threads = _get_threads(loop)
-    if not threads.short_calls:
-        loop.call_soon(_start_short_calls, loop, threads)
-    future: asyncio.Future[None] = loop.create_future()
-    threads.short_calls.append((function, future))
-    await future
-
-
-def _start_short_calls(loop: "asyncio.AbstractEventLoop", threads: _LoopThreads) -> None:
-    calls, threads.short_calls = threads.short_calls, []
-
-    def work() -> list[BaseException | None]:
-        return [_find_error(function) for function, _ in calls]
-
-    def resolve(done: "asyncio.Future[list[BaseException | None]]") -> None:
-        for (_, future), error in zip(calls, done.result(), strict=True):
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-    loop.run_in_executor(threads.short_call_pool, work).add_done_callback(resolve)
-
-
-def _find_error(function: Callable[[], object]) -> BaseException | None:
-    try:
-        function()
-    except BaseException as error:  # noqa: BLE001 - raised in the task that waits for this call
-        return error
-    return None
+def run_fold(function: Callable[[], _T]) -> "asyncio.Future[_T]":
+    """Run a fold of what was appended in a thread, with the observers, which may write files."""
+    return _get_threads().folds.run(function)
 
 
 class SerialCalls:
@@ -175,6 +180,11 @@ class SerialCalls:
         """Run a function in a thread."""
         async with self._get_lock():
             return await finish(run_in_thread(function, *args, **kwargs))
+
+    async def read(self, function: Callable[[], _T]) -> _T:
+        """Run a function that reads the newest events of the session."""
+        async with self._get_lock():
+            return await finish(run_read(function))
 
     async def finish(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end, whether or not this task is cancelled meanwhile."""
@@ -204,7 +214,7 @@ async def finish(work: "Coroutine[Any, Any, _T] | asyncio.Future[_T]") -> _T:
     import asyncio  # noqa: PLC0415 - see the top of this file
 
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
+    task = work if isinstance(work, asyncio.Future) else loop.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         end: asyncio.Future[None] = loop.create_future()

@@ -150,6 +150,7 @@ class Session(LiveConversation):
 
     async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
+        await self._calls.read(self._refresh)
         return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
 
     def _render_after(self, steps: SummarySteps[list[Decision]]) -> SummarySteps[Request]:
@@ -159,10 +160,11 @@ class Session(LiveConversation):
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
         self._refresh()
-        return run_steps(self._runner.fit_steps(is_fresh=True), summarise, self._runner.note_summary_failure)
+        return run_steps(self._runner.fit_steps(), summarise, self._runner.note_summary_failure)
 
     async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""
+        await self._calls.read(self._refresh)
         return await self._run_async(self._runner.fit_steps(), summarise)
 
     async def _run_async(self, steps: SummarySteps[_T], summarise: AsyncSummarizer | None) -> _T:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from tidegate.core.messages import Message, is_user_request
+from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.rule_text import LIST_ITEM, rule_text
 from tidegate.core.text.word_choice import join_by_first_letter
 
@@ -133,7 +134,7 @@ _SENTENCE_FEW: Final = 4
 
 def rules_of(message: Message) -> list[str]:
     """The distinct rules of a user message, in order, word for word."""
-    return find_rules(rule_text(message)) if is_user_request(message) else []
+    return [*_RULES_BY_TEXT[rule_text(message)]] if is_user_request(message) else []
 
 
 def find_rules(text: str) -> list[str]:
@@ -152,6 +153,10 @@ def find_rules(text: str) -> list[str]:
             if _is_rule(plain[start:end]):
                 found.setdefault(said[start:end])
     return list(found)[:MAX_RULES_PER_MESSAGE]
+
+
+_RULES_BY_TEXT: Final = BoundedMemo(find_rules, longest=4_000, most=2_000)
+"""A message that leaves the view is looked at several times: by the check for losses, by the fold, by the ledger."""
 
 
 def _is_rule(sentence: str) -> bool:

@@ -1,8 +1,7 @@
 """Synchronous and asynchronous drivers of the session's work.
 
 The work is a generator. It yields summary requests and is sent the text, or None for a digest. It also yields appends,
-so that async code waits for them in the event loop and not in a thread, and reads from the store, which have threads of
-their own.
+so that async code waits for them in the event loop and not in a thread.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -13,7 +12,7 @@ import msgspec
 
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars
-from tidegate.session.serial_calls import RunFold, SerialCalls, run_in_thread, run_planning
+from tidegate.session.serial_calls import RunFold, SerialCalls, run_planning
 
 _T = TypeVar("_T")
 
@@ -29,13 +28,7 @@ class PendingAppend(NamedTuple):
     append_async: Callable[[RunFold], Awaitable[object]]
 
 
-class PendingRead(NamedTuple):
-    """A function that reads from the store. Its error is raised in the work."""
-
-    read: Callable[[], object]
-
-
-Step = SummaryRequest | PendingAppend | PendingRead
+Step = SummaryRequest | PendingAppend
 SummarySteps = Generator[Step, str | None, _T]
 Summarizer = Callable[[SummaryRequest], str | None]
 AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
@@ -50,7 +43,7 @@ def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure:
                 step = steps.send(_ask(step, summarise, on_failure))
                 continue
             try:
-                _run_pending(step)
+                step.append()
             except BaseException as failure:  # noqa: BLE001 - raised in the work
                 step = steps.throw(failure)
             else:
@@ -58,13 +51,6 @@ def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure:
     except StopIteration as done:
         found: _T = done.value
         return found
-
-
-def _run_pending(step: PendingAppend | PendingRead) -> None:
-    if isinstance(step, PendingRead):
-        step.read()
-    else:
-        step.append()
 
 
 def _ask(request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback) -> str | None:
@@ -101,12 +87,9 @@ async def run_steps_async(
 
     async def advance_to_request() -> SummaryRequest | None:
         nonlocal resume
-        while isinstance(step := await run_planning(advance), PendingAppend | PendingRead):
+        while isinstance(step := await run_planning(advance), PendingAppend):
             try:
-                if isinstance(step, PendingRead):
-                    await run_in_thread(step.read)
-                else:
-                    await step.append_async(postpone_fold)
+                await step.append_async(postpone_fold)
             except BaseException as failure:  # noqa: BLE001 - raised in the work
                 resume = partial(steps.throw, failure)
             else:

@@ -190,8 +190,7 @@ class SqliteStore:
                 raise sqlite3.ProgrammingError
             if self._reader is None:
                 self._reader = connection.open_reader(self.path, self._timeout)
-            with read_transaction(self._reader):
-                found = Tables(self._reader).find(session)
+            found = Tables(self._reader).find(session)  # one statement, which needs no transaction
             return found.head if found else 0
 
     def sessions(self) -> list[SessionInfo]:

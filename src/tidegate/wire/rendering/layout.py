@@ -52,10 +52,13 @@ class _Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class _Span(msgspec.Struct, eq=False, gc=False):
-    """Adjacent messages of one side, before layout. `filler` is the text if there is no other."""
+    """Adjacent messages of one side, before layout. `filler` is the text if there is no other.
+
+    `entries` is a tuple because Python's garbage collector would go through a list again and again.
+    """
 
     side: BlockSide
-    entries: list[_Entry]
+    entries: tuple[_Entry, ...] = ()
     filler: str = ""
 
     @property
@@ -116,7 +119,7 @@ class Layout:
             self.blocks.append(self._sealed(self._spans[place], before, known))
         if not self._spans or self._spans[-1].side == "assistant":
             before = self._spans[-1].slots if self._spans else ()
-            self.blocks.append(self._sealed(_Span("user", [], LAST_USER_FILLER), before, known))
+            self.blocks.append(self._sealed(_Span("user", filler=LAST_USER_FILLER), before, known))
         same = firm
         for was, now in zip(old, self.blocks[firm:], strict=False):
             if was is not now:
@@ -145,7 +148,7 @@ class Layout:
                 self._early.append(_Entry(message, opaque))
             return
         if not self._spans:
-            self._spans.append(_Span("user", [], FIRST_USER_FILLER))
+            self._spans.append(_Span("user", filler=FIRST_USER_FILLER))
         for entry in self._early:
             self._put("assistant", entry)
         self._early.clear()
@@ -166,8 +169,8 @@ class Layout:
 
     def _put(self, side: BlockSide, entry: _Entry) -> None:
         if not self._spans or self._spans[-1].side != side:
-            self._spans.append(_Span(side, []))
-        self._spans[-1].entries.append(entry)
+            self._spans.append(_Span(side))
+        self._spans[-1].entries += (entry,)
 
     # --- laying out -----------------------------------------------------------------------------------------------
 
