@@ -8,9 +8,10 @@ call.record(answer, usage)
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from threading import Lock
 from typing import Generic, NamedTuple, TypeVar, Unpack
 
-from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, write_view
+from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, ViewWriter, write_view
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
@@ -51,6 +52,14 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         await asyncio.to_thread(self.record, answer, usage)
 
 
+class _Host(NamedTuple, Generic[HostObject]):
+    """What is known of the list of a thread. A framework can make two calls for it at the same time."""
+
+    reader: HostReader[HostObject]
+    writer: ViewWriter[HostObject]
+    lock: Lock
+
+
 class CallPreparer(Generic[HostObject]):
     """Makes the list of messages to send from the list that a framework has. `threads` has the sessions."""
 
@@ -65,7 +74,7 @@ class CallPreparer(Generic[HostObject]):
         self.threads = ThreadSessions(data, **settings)
         self._form = form
         self._summarize = summarize
-        self._readers: OrderedDict[str, HostReader[HostObject]] = OrderedDict()
+        self._hosts: OrderedDict[str, _Host[HostObject]] = OrderedDict()
         self._unanswered: OrderedDict[Hashable, PreparedCall[HostObject]] = OrderedDict()
 
     def prepare(
@@ -108,15 +117,16 @@ class CallPreparer(Generic[HostObject]):
         summarizer: Summarizer | None,
         copies: Copies[HostObject] | None,
     ) -> PreparedCall[HostObject]:
-        reader = self._readers.setdefault(thread, HostReader(self._form))
-        while len(self._readers) > MAX_OPEN:
-            self._readers.popitem(last=False)
+        host = self._hosts.setdefault(thread, _Host(HostReader(self._form), ViewWriter(self._form), Lock()))
+        while len(self._hosts) > MAX_OPEN:
+            self._hosts.popitem(last=False)
         following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
-        with reader.lock:
-            request = following.prepare(reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
+        with host.lock:
+            request = following.prepare(host.reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
             if copies is not None:
-                reader.note_shown(request)
-        return PreparedCall(write_view(self._form, hosts, request), hosts, request, following, self._form)
+                host.reader.note_shown(request)
+            messages = host.writer.write(hosts, request)
+        return PreparedCall(messages, hosts, request, following, self._form)
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
         """Keep a call until its answer is known, where a framework reports both separately."""
