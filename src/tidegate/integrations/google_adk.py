@@ -64,7 +64,7 @@ class AdkFormat(BlockFormat[types.Content]):
         return make_opaque(block.model_dump(mode="json", exclude_none=True))
 
     def write_text(self, text: str, old: Any) -> types.Part:
-        return types.Part(text=text)
+        return types.Part.model_construct(text=text)  # ten times as fast as with validation
 
     def write_call(self, call: Call, old: Any) -> types.Part:
         written = old.function_call.model_copy(update={"args": decode_object(call.arguments)})
@@ -85,12 +85,16 @@ def _read_response(response: types.FunctionResponse) -> Result:
 
 
 def list_fields(content: types.Content) -> list[object]:
-    """The fields of a content and of its parts. Comparing the models themselves takes five times as long."""
+    """What is read of a content. Comparing the models themselves takes ten times as long."""
     fields: list[object] = [content.role]
     for part in content.parts or ():
         call, response = part.function_call, part.function_response
-        models = {"function_call": call and vars(call), "function_response": response and vars(response)}
-        fields.append({**vars(part), **models})
+        if response:
+            fields.append((response.id, response.response))
+        elif call:
+            fields.append((call.id, call.name, call.args, part.thought_signature))
+        else:
+            fields.append(vars(part).copy())
     return fields
 
 

@@ -119,7 +119,14 @@ class HostReader(Generic[HostObject]):
     def _update_copies(self, hosts: Sequence[HostObject], copies: Copies[HostObject]) -> int:
         known, before, originals = self._known.items, self._originals, list(copies.originals)
         self._originals = originals
-        is_grown = len(originals) - len(before) == len(hosts) - len(known) >= 0 and all(map(is_, before, originals))
+        count = len(before)
+        is_grown = len(originals) - count == len(hosts) - len(known) >= 0
+        # If the last of them is another object, all are: the framework loaded the conversation again.
+        if is_grown and count and before[-1] is originals[count - 1]:
+            before += originals[count:]
+            is_grown = is_equal(before, originals)  # of identical objects, which is quick to see
+        else:
+            is_grown = is_grown and not count
         shown = self._shown if is_grown else ()
         values = [copies.get_value(hosts[number]) for number in shown]
         if not is_grown or not is_equal([known[number] for number in shown], values):

@@ -232,6 +232,6 @@ def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -
 
 def _add_fixed_parts(fixed_parts: Sequence[Any], shown: list[ModelMessage]) -> list[ModelMessage]:
     """The view with the system prompts of messages that left it."""
-    there = [part for message in shown for part in find_fixed_parts(message)]
-    missing = [part for part in fixed_parts if part not in there]
+    there = {id(part): part for message in shown for part in message.parts}
+    missing = [part for part in fixed_parts if id(part) not in there and part not in there.values()]
     return [ModelRequest(parts=missing), *shown] if missing else shown
