@@ -8,7 +8,6 @@ engine, such as a request with several tool results.
 """
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec

@@ -38,7 +38,7 @@ from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, PartOrigin, read_openai_responses
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.writer import show_unit, write_messages
 
 try:
     from agents import (
@@ -185,7 +185,7 @@ def _write_edited(items: Sequence[_Item], unit: HostUnit | None, shown: Shown[Ho
         moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
         unit = msgspec.structs.replace(unit, origins=moved)
     body = encode_json_text({"input": own}).encode()
-    written = write_messages("openai_responses", body, [ShownUnit(unit, shown.message, shown.signed)])
+    written = write_messages("openai_responses", body, [show_unit(unit, shown.message, shown.signed)])
     return msgspec.json.decode(written, type=dict[str, list[_Item]])["input"]
 
 

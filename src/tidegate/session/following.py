@@ -121,7 +121,7 @@ class FollowingSession(Generic[HostObject]):
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
         # The last list; as far as it is known, its ids in the log, and where each id is in the list.
-        self._items: Sequence[HostItem[HostObject]] = []
+        self._known: list[HostItem[HostObject]] = []
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
         self._arrangement: _Arrangement[HostObject] | None = None  # of the last request, if it can be continued
@@ -153,7 +153,6 @@ class FollowingSession(Generic[HostObject]):
         """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
 
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
-        A list object that was passed before may have grown; any other change needs a new list.
         """
         with self._lock:
             branched, new_messages = self._add_new(items, fixed_part)
@@ -217,23 +216,22 @@ class FollowingSession(Generic[HostObject]):
         return make
 
     def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
-        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
-        known, size = self._items, len(self._ids)
-        # as a rule they are the same objects, which is quick to see
-        is_grown = size <= len(items) and (known is items or known[:size] == items[:size])
-        if not is_grown:
-            self._arrangement = None
-            if [item.key for item in islice(known, size)] != [item.key for item in islice(items, size)]:
-                self._ids, self._places = [], {}
-        return self._look_up(items)
+        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up.
 
-    def _look_up(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
-        """Look up the items after those that are known."""
-        ids = self._ids
+        As a rule the list has only grown, and its objects are the same. Python sees this without touching them.
+        """
+        known, ids = self._known, self._ids
+        del known[len(ids) :]
+        known += items[len(ids) :]
+        if known != items:
+            self._arrangement = None
+            if [item.key for item in known] != [item.key for item in items]:
+                self._ids = ids = []
+                self._places = {}
+            known[:] = items
         found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
         self._places.update(zip(found, count(len(ids)), strict=False))
         ids += found
-        self._items = items
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
@@ -274,7 +272,7 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         session = self.session
-        ids = self._look_up(items)
+        ids = self._match(items)
         assert len(ids) == len(items), "each message of the host is in the log"
         arrangement = self._arrange(items)
         return FollowedRequest(

@@ -4,7 +4,7 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -23,15 +23,13 @@ from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import RequestText, decode_request
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
-_MAX_WRITTEN: Final = 1_000
-"""Edited messages of a conversation that are kept as they were sent."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
 
 
@@ -56,27 +54,35 @@ class ClientRequest(NamedTuple):
         return FixedPart(self.host.system, self.host.tools)
 
 
+class _ViewUnits:
+    """The units of the views of a conversation. Those that the last view had at its start are not made again."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str | None, list[Shown[HostUnit]], list[ShownUnit]] = None, [], []
+
+    def make(self, shown: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
+        """`recall_name` is the name of the tool in notes; None leaves them as they are, an empty one takes it out."""
+        known_name, known, units = self._last
+        size = len(known)
+        if known_name != recall_name or shown[:size] != known:
+            size = 0
+        units = units[:size] + [_make_unit(each, recall_name) for each in shown[size:]]
+        self._last = recall_name, shown, units
+        return units
+
+
 @dataclass
 class RequestSource:
-    """The client's own text, and the check of the edited requests of its conversation."""
+    """The client's own text; the units and the check of the edited requests of its conversation."""
 
     decoded: RequestText
     _check: RequestCheck = field(compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
-    _written: dict[int, tuple[Message, Message]] = field(default_factory=dict, compare=False, repr=False)
+    units: _ViewUnits = field(default_factory=_ViewUnits, compare=False, repr=False)
 
     def follow(self, decoded: RequestText) -> "RequestSource":
         """The source of the next request of the conversation."""
-        return RequestSource(decoded, self._check, self._lock, self._written)
-
-    def change_texts(self, message: Message, change: Callable[[str], str]) -> Message:
-        """A message of the view with its texts changed; the same one as in the last request."""
-        known = self._written.get(id(message))
-        if known is None or known[0] is not message:
-            if len(self._written) > _MAX_WRITTEN:
-                self._written.clear()
-            known = self._written[id(message)] = message, _change_texts(message, change)
-        return known[1]
+        return RequestSource(decoded, self._check, self._lock, self.units)
 
     def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
         """The faults of an edited request. What the one before it had is not checked again."""
@@ -177,21 +183,21 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     return text if followed.is_unchanged else _check_edited(client, text)
 
 
-def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes:
+def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     """The client's bytes with the edits of the view."""
-    units = [
-        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
-        for each in shown
-    ]
-    if not client.offers_recall:
-        change: Callable[[str], str] = omit_recall_pointers
-        if client.recall_name:
-            change = partial(rename_recall_pointers, name=client.recall_name)
-        change_texts = client.source.change_texts if client.source and not client.recall_name else _change_texts
-        units = [each._replace(message=change_texts(each.message, change)) if each.message else each for each in units]
+    made = client.source.units if client.source else _ViewUnits()
+    units = made.make(shown, None if client.offers_recall else client.recall_name)
     decoded = client.source.decoded if client.source else None
     items = decoded.list_items() if decoded is not None and decoded.text is client.text else None
     return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
+
+
+def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
+    message = None if shown.state == "kept" else shown.message
+    if message is not None and recall_name is not None:
+        change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
+        message = _change_texts(message, change)
+    return show_unit(shown.item.host if shown.item else None, message, shown.signed)
 
 
 def _change_texts(message: Message, change: Callable[[str], str]) -> Message:
