@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar, Unpack
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, ViewWriter, write_view
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
@@ -27,6 +27,17 @@ class AdapterSettings(SessionSettings, total=False):
     """
 
     summarize: bool
+
+
+class CallContext(TypedDict, Generic[HostObject], total=False):
+    """What an adapter knows of a call beside its messages.
+
+    `copies` is for a framework that copies its messages for each call.
+    """
+
+    model: str
+    fixed_part: FixedPart
+    copies: Copies[HostObject]
 
 
 class PreparedCall(NamedTuple, Generic[HostObject]):
@@ -81,48 +92,39 @@ class CallPreparer(Generic[HostObject]):
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        *,
-        model: str = "",
-        fixed_part: FixedPart | None = None,
         ask: Callable[[str], str] | None = None,
-        copies: Copies[HostObject] | None = None,
+        **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
-        """Log what is new in the framework's list, and return the list to send.
-
-        `ask` puts a question to the model. `copies` is for a framework that copies its messages for each call.
-        """
+        """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
         summarizer = make_summarizer(ask) if ask and self._summarize else None
-        return self._prepare(thread, hosts, model, fixed_part, summarizer, copies)
+        return self._prepare(thread, hosts, summarizer, context)
 
     async def prepare_async(
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        *,
-        model: str = "",
-        fixed_part: FixedPart | None = None,
         ask: Callable[[str], Awaitable[str]] | None = None,
-        copies: Copies[HostObject] | None = None,
+        **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
         """The same for async code. The work is done in a thread."""
         summarizer = make_async_summarizer(ask) if ask and self._summarize else None
-        return await asyncio.to_thread(self._prepare, thread, hosts, model, fixed_part, summarizer, copies)
+        return await asyncio.to_thread(self._prepare, thread, hosts, summarizer, context)
 
     def _prepare(
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        model: str,
-        fixed_part: FixedPart | None,
         summarizer: Summarizer | None,
-        copies: Copies[HostObject] | None,
+        context: CallContext[HostObject],
     ) -> PreparedCall[HostObject]:
         host = self._hosts.setdefault(thread, _Host(HostReader(self._form), ViewWriter(self._form), Lock()))
         while len(self._hosts) > MAX_OPEN:
             self._hosts.popitem(last=False)
-        following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
+        following: FollowingSession[HostPiece] = self.threads.follow(thread, context.get("model", ""))
+        copies = context.get("copies")
         with host.lock:
-            request = following.prepare(host.reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
+            items = host.reader.read(hosts, copies)
+            request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"))
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
