@@ -4,12 +4,12 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,12 +17,13 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
+from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import RequestText, decode_request
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
+from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
 
@@ -90,11 +91,65 @@ class RequestSource:
             return self._check.find_faults(text, model)
 
 
+class ItemWriter:
+    """Writes the list of a Responses request that was never bytes: the host's own items where the view keeps them.
+
+    Edited items are written once and kept as JSON, because the host may change those that it got.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[Shown[HostUnit], bytes]] = {}
+
+    def write(self, items: Sequence[JsonObject], shown: Sequence[Shown[HostUnit]]) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        before, self._written = self._written, {}
+        for each in shown:
+            unit = each.item.host if each.item else None
+            if unit is not None and each.state == "kept":
+                found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
+                continue
+            known = before.get(id(each))
+            if known is None or known[0] is not each:
+                known = each, _write_edited(items, unit, each)
+            self._written[id(each)] = known
+            added = msgspec.json.decode(known[1], type=dict[str, list[JsonObject]])["input"]
+            content = _join_user_content(found[-1], added[0]) if unit is None and found else []
+            if content:
+                found[-1] = {**found[-1], "content": content}
+            else:
+                found += added
+        return found
+
+
+def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, shown: Shown[HostUnit]) -> bytes:
+    """A request with the items of an edited unit."""
+    own: list[JsonObject] = []
+    if unit is not None:
+        places = {place: number for number, place in enumerate(unit.items)}
+        own = [items[place] for place in unit.items]
+        moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
+        unit = msgspec.structs.replace(unit, origins=moved)
+    body = encode_json_text({"input": own}).encode()
+    return write_messages("openai_responses", body, [show_unit(unit, shown.message, shown.signed)])
+
+
+def _join_user_content(first: JsonObject, second: JsonObject) -> list[object]:
+    """The content of two user messages as one: some servers want the sides to alternate. Empty for others."""
+    if first.get("role") != "user" or second.get("role") != "user":
+        return []
+    contents = [
+        [{"type": "input_text", "text": each["content"]}] if isinstance(each["content"], str) else each["content"]
+        for each in (first, second)
+    ]
+    return [block for content in contents if isinstance(content, list) for block in content]
+
+
 class _KnownRequest:
     """The last request of a conversation: what was read from it, and its size."""
 
     def __init__(self) -> None:
         self.memo = ReadMemo()
+        self.writer = ItemWriter()
         self.items: list[HostItem[HostUnit]] = []
         self.source: RequestSource | None = None
 
@@ -143,11 +198,12 @@ class ClientRequestReader:
         self._forget_oldest()
         return ClientRequest(dialect, text, decoded.body, host, items, source=source)
 
-    def read_body(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
-        """Read a request that was never bytes. The caller must not change its list of messages afterwards."""
-        known = self._find_known(dialect, _identify_conversation(body))
+    def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
+        """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
+        body: JsonObject = {"input": items}
+        known = self._find_known("openai_responses", _identify_conversation(body))
         self._forget_oldest()
-        return known.read(dialect, body)
+        return *known.read("openai_responses", body), known.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
         known = self._known.setdefault((dialect, conversation), _KnownRequest())
