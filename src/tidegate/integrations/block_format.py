@@ -6,7 +6,7 @@ with edits and making a new one are the same for all of them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, text_of
 from tidegate.integrations.host_messages import MessagePiece, PartEdit
@@ -16,7 +16,10 @@ HostObject = TypeVar("HostObject")
 
 
 class BlockFormat(ABC, Generic[HostObject]):
-    """A `MessageFormat` for messages that consist of blocks: texts, images, thinking, calls and results."""
+    """A `MessageFormat` for messages that consist of blocks: texts, images, thinking, calls and results.
+
+    A result that is a message of its own is the only block of that message.
+    """
 
     results_are_user = False
 
@@ -78,7 +81,8 @@ class BlockFormat(ABC, Generic[HostObject]):
 
     def rewrite(self, host: HostObject, edits: Sequence[PartEdit]) -> HostObject:
         _, blocks = self.list_blocks(host)
-        return self.copy_with(host, [self._write(blocks, edit) for edit in edits])
+        written = [self._write(blocks, edit) for edit in edits]
+        return cast(HostObject, written[0]) if blocks and blocks[0] is host else self.copy_with(host, written)
 
     def _write(self, blocks: Sequence[Any], edit: PartEdit) -> Any:
         old, part = blocks[edit.place] if edit.place >= 0 else None, edit.part

@@ -1,6 +1,6 @@
 """Blocks of content in the forms that frameworks pass on: those of the providers, and LangChain's own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.core.errors import BadInput
@@ -17,6 +17,11 @@ _THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reas
 def read_text(text: str) -> Text:
     """A text of a framework. Some are subclasses of `str`, which the log refuses."""
     return Text(repair_unicode(str.__str__(text)))
+
+
+def list_content(content: str | Sequence[Any]) -> Sequence[Any]:
+    """The blocks of a content that may be a text."""
+    return [content] if isinstance(content, str) else content
 
 
 def read_thinking(text: str, signed: str = "") -> Thinking:

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
-from tidegate.integrations.content_blocks import read_text, read_thinking
+from tidegate.integrations.content_blocks import list_content, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -43,14 +43,12 @@ class InspectFormat(BlockFormat[models.ChatMessage]):
     def list_blocks(self, host: models.ChatMessage) -> tuple[Role, Sequence[Any]]:
         if isinstance(host, models.ChatMessageTool):
             return "tool", [host]
-        blocks = [block for block in _list_content(host) if block]
+        blocks = [block for block in list_content(host.content) if block]
         if isinstance(host, models.ChatMessageAssistant):
             return "assistant", [*blocks, *(host.tool_calls or ())]
         return "user", blocks
 
     def copy_with(self, host: models.ChatMessage, blocks: list[Any]) -> models.ChatMessage:
-        if isinstance(host, models.ChatMessageTool):
-            return blocks[0]
         content = [block for block in blocks if not isinstance(block, ToolCall)]
         is_plain = all(isinstance(each, str | models.ContentText) for each in content)
         texts = [each if isinstance(each, str) else each.text for each in content] if is_plain else []
@@ -67,7 +65,7 @@ class InspectFormat(BlockFormat[models.ChatMessage]):
 
     def read_block(self, block: Any) -> Part:
         if isinstance(block, models.ChatMessageTool):
-            parts = list(map(self.read_block, _list_content(block)))
+            parts = list(map(self.read_block, list_content(block.content)))
             if block.error is not None:
                 parts.append(read_text(block.error.message))
             return build_result(block.tool_call_id or "", parts, block.error is not None)
@@ -89,7 +87,7 @@ class InspectFormat(BlockFormat[models.ChatMessage]):
         return replace(old, arguments=decode_object(call.arguments))
 
     def list_result_blocks(self, old: models.ChatMessageTool) -> Sequence[Any]:
-        return _list_content(old)
+        return list_content(old.content)
 
     def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> models.ChatMessageTool:
         if old is None:
@@ -97,10 +95,6 @@ class InspectFormat(BlockFormat[models.ChatMessage]):
         content = [models.ContentText(text=text), *media] if media else text
         copied: models.ChatMessageTool = old.model_copy(update={"content": content, "error": None})
         return copied
-
-
-def _list_content(host: models.ChatMessage) -> Sequence[Any]:
-    return [host.content] if isinstance(host.content, str) else host.content
 
 
 class TidegateCompaction(models.CompactionStrategy, SessionAccess):

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
-from tidegate.integrations.content_blocks import read_block, read_call, read_result_block
+from tidegate.integrations.content_blocks import list_content, read_block, read_call, read_result_block
 from tidegate.integrations.model_calls import AdapterSettings, CallContext, CallPreparer, make_usage
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -43,7 +43,7 @@ class LangChainFormat(BlockFormat[AnyMessage]):
     def list_blocks(self, host: AnyMessage) -> tuple[Role, Sequence[Any]]:
         if isinstance(host, ToolMessage):
             return "tool", [host]
-        blocks = [block for block in _list_content(host) if block and not _is_call_block(block)]
+        blocks = [block for block in list_content(host.content) if block and _read_type(block) not in _CALL_BLOCKS]
         if isinstance(host, AIMessage):
             calls = [{**call, "type": kind} for kind, name in _CALL_LISTS.items() for call in getattr(host, name)]
             return "assistant", [*blocks, *calls]
@@ -51,9 +51,9 @@ class LangChainFormat(BlockFormat[AnyMessage]):
 
     def read_block(self, block: Any) -> Part:
         if isinstance(block, ToolMessage):
-            parts = map(read_result_block, _list_content(block))
+            parts = map(read_result_block, list_content(block.content))
             return build_result(block.tool_call_id, parts, block.status == "error")
-        if not _is_call(block):
+        if _read_type(block) not in _CALL_LISTS:
             return read_block(block)
         return read_call(block["id"], block["name"], block["args"] or ({} if block["type"] == "tool_call" else ""))
 
@@ -63,8 +63,8 @@ class LangChainFormat(BlockFormat[AnyMessage]):
     def write_call(self, call: Call, old: Any) -> Any:
         return {**old, "args": decode_object(call.arguments) if old["type"] == "tool_call" else call.arguments}
 
-    def list_result_blocks(self, old: ToolMessage) -> list[Any]:
-        return _list_content(old)
+    def list_result_blocks(self, old: ToolMessage) -> Sequence[Any]:
+        return list_content(old.content)
 
     def read_result_block(self, block: Any) -> Part:
         return read_result_block(block)
@@ -81,17 +81,14 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         return AIMessage(blocks[0]["text"]) if role == "assistant" else HumanMessage(blocks[0]["text"])
 
     def copy_with(self, host: AnyMessage, blocks: list[Any]) -> AnyMessage:
-        if isinstance(host, ToolMessage):
-            return blocks[0]
-        content = [block for block in blocks if not _is_call(block)]
+        content = [block for block in blocks if _read_type(block) not in _CALL_LISTS]
         if not isinstance(host, AIMessage):
             return host.model_copy(update={"content": _simplify(host.content, content)})
         update: dict[str, Any] = {
-            name: [block for block in blocks if _is_call(block) and block["type"] == kind]
-            for kind, name in _CALL_LISTS.items()
+            name: [block for block in blocks if _read_type(block) == kind] for kind, name in _CALL_LISTS.items()
         }
         arguments = {call["id"]: call["args"] for call in update["tool_calls"]}
-        content += [_write_call_block(block, arguments) for block in _list_content(host) if _is_kept(block, arguments)]
+        content += _write_call_blocks(list_content(host.content), arguments)
         if arguments != {call["id"]: call["args"] for call in host.tool_calls}:
             # the provider's own copy of the calls, which would be sent instead
             kept = host.additional_kwargs.items()
@@ -99,24 +96,16 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         return host.model_copy(update={**update, "content": _simplify(host.content, content)})
 
 
-def _list_content(host: AnyMessage) -> list[Any]:
-    return [host.content] if isinstance(host.content, str) else list(host.content)
+def _read_type(block: object) -> object:
+    return block.get("type") if isinstance(block, dict) else None
 
 
-def _is_call(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_LISTS
-
-
-def _is_call_block(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
-
-
-def _is_kept(block: Any, arguments: dict[Any, Any]) -> bool:
-    return _is_call_block(block) and (block.get("id") or block.get("call_id")) in arguments
-
-
-def _write_call_block(block: dict[str, Any], arguments: dict[Any, Any]) -> dict[str, Any]:
-    return {**block, "input": arguments[block["id"]]} if "input" in block and block.get("id") in arguments else block
+def _write_call_blocks(content: Sequence[Any], arguments: dict[Any, Any]) -> list[Any]:
+    """The provider's own form of the calls that are left."""
+    blocks = [block for block in content if _read_type(block) in _CALL_BLOCKS]
+    named = [(block, block.get("id") or block.get("call_id")) for block in blocks]
+    kept = [(block, ident) for block, ident in named if ident in arguments]
+    return [{**block, "input": arguments[ident]} if "input" in block else block for block, ident in kept]
 
 
 def _simplify(old: object, content: list[Any]) -> Any:

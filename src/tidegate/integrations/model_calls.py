@@ -9,15 +9,25 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from threading import Lock
-from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
-from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, ViewWriter, write_view
+from tidegate.integrations.host_messages import (
+    RECHECKED,
+    Copies,
+    HostPiece,
+    HostReader,
+    MessageFormat,
+    ViewWriter,
+    write_view,
+)
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
 from tidegate.session.summaries.drivers import Summarizer
+from tidegate.wire.splicing.read_memo import ReadMemo
 
 HostObject = TypeVar("HostObject")
+_T = TypeVar("_T")
 
 
 class AdapterSettings(SessionSettings, total=False):
@@ -68,6 +78,7 @@ class _Host(NamedTuple, Generic[HostObject]):
 
     reader: HostReader[HostObject]
     writer: ViewWriter[HostObject]
+    memo: ReadMemo
     lock: Lock
 
 
@@ -117,9 +128,7 @@ class CallPreparer(Generic[HostObject]):
         summarizer: Summarizer | None,
         context: CallContext[HostObject],
     ) -> PreparedCall[HostObject]:
-        host = self._hosts.setdefault(thread, _Host(HostReader(self._form), ViewWriter(self._form), Lock()))
-        while len(self._hosts) > MAX_OPEN:
-            self._hosts.popitem(last=False)
+        host = self._find_host(thread)
         following: FollowingSession[HostPiece] = self.threads.follow(thread, context.get("model", ""))
         copies = context.get("copies")
         with host.lock:
@@ -129,6 +138,25 @@ class CallPreparer(Generic[HostObject]):
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
         return PreparedCall(messages, hosts, request, following, self._form)
+
+    def _find_host(self, thread: str) -> _Host[HostObject]:
+        made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
+        host = self._hosts.setdefault(thread, made)
+        while len(self._hosts) > MAX_OPEN:
+            self._hosts.popitem(last=False)
+        return host
+
+    def collect(self, thread: str, hosts: list[Any], find: Callable[[Any], Sequence[_T]]) -> list[_T]:
+        """What `find` returns for all messages. Only new ones are searched, and the last few: they may have changed."""
+
+        def add_found(each: object, _: int, before: tuple[_T, ...] | None) -> tuple[_T, ...]:
+            return (before or ()) + tuple(find(each))
+
+        host = self._find_host(thread)
+        with host.lock:
+            found = host.memo.read_items(hosts, add_found)
+            older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
+        return [*older, *(part for each in hosts[-RECHECKED:] for part in find(each))]
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
         """Keep a call until its answer is known, where a framework reports both separately."""

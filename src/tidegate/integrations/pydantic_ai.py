@@ -8,7 +8,6 @@ Each model request gets a view of the messages that fits the window. The message
 in a tool has a conversation of its own, and so a session of its own.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,19 +15,11 @@ from typing import Any, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
-from tidegate.integrations.content_blocks import read_call, read_text, read_thinking
-from tidegate.integrations.host_messages import RECHECKED
+from tidegate.integrations.content_blocks import list_content, read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
-from tidegate.integrations.threads import (
-    MAX_OPEN,
-    RECALL_DESCRIPTION,
-    DataLocation,
-    SessionAccess,
-    describe_missing_framework,
-)
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url
-from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -54,7 +45,7 @@ class PydanticAIFormat(BlockFormat[ModelMessage]):
         blocks: list[Any] = []
         for part in host.parts:
             if isinstance(part, UserPromptPart):
-                blocks += [part.content] if isinstance(part.content, str) else part.content
+                blocks += list_content(part.content)
             elif _is_result(part):
                 blocks.append(part)
         return "user", blocks
@@ -136,7 +127,6 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
         self._preparer = CallPreparer(PydanticAIFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
-        self._fixed_parts: OrderedDict[str, ReadMemo] = OrderedDict()
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
         if not self._recall:
@@ -161,7 +151,7 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
 
         name = self._name_session(ctx)
-        parts = self._list_fixed_parts(name, given)
+        parts = self._preparer.collect(name, given, find_fixed_parts)
         call = await self._preparer.prepare_async(
             name, given, model=model.model_name, fixed_part=_read_fixed_part(request_context, parts), ask=ask
         )
@@ -169,15 +159,6 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
         if call.request.is_unchanged:
             return request_context
         return replace(request_context, messages=_add_fixed_parts(parts, call.messages))
-
-    def _list_fixed_parts(self, name: str, messages: list[ModelMessage]) -> list[Any]:
-        """The fixed parts of all messages. Only new messages are searched, and the last few: they may have changed."""
-        memo = self._fixed_parts.setdefault(name, ReadMemo())
-        while len(self._fixed_parts) > MAX_OPEN:
-            self._fixed_parts.popitem(last=False)
-        found = memo.read_items(messages, _collect_fixed_parts)
-        older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
-        return [*older, *(part for message in messages[-RECHECKED:] for part in find_fixed_parts(message))]
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
@@ -187,12 +168,6 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             counts = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
             await call.record_async(response, make_usage(*counts))
         return response
-
-
-def _collect_fixed_parts(message: Any, _: int, before: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    """The fixed parts of this message and of all before it."""
-    found = find_fixed_parts(message)
-    return (*(before or ()), *found) if found else before or ()
 
 
 def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:
