@@ -120,12 +120,10 @@ class HostReader(Generic[HostObject]):
         self._originals = originals
         count = len(before)
         is_grown = len(originals) - count == len(hosts) - len(known) >= 0
-        # If the last of them is another object, all are: the framework loaded the conversation again.
-        if is_grown and count and before[-1] is originals[count - 1]:
+        if is_grown and count:
+            # If a framework loads a conversation again, all are other objects. To compare these would take long.
             before += originals[count:]
-            is_grown = is_equal(before, originals)  # of identical objects, which is quick to see
-        else:
-            is_grown = is_grown and not count
+            is_grown = before[count - 1] is originals[count - 1] and is_equal(before, originals)
         shown = self._shown if is_grown else ()
         values = [copies.get_value(hosts[number]) for number in shown]
         if not is_grown or not is_equal([known[number] for number in shown], values):

@@ -1,6 +1,7 @@
 """A request of a client with the view of its conversation: the bytes that are sent in its place.
 
-The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
+The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote. The adapter for OpenAI Agents
+has a list of items that were never bytes (`ClientRequestReader.read_list`).
 """
 
 from collections import OrderedDict
