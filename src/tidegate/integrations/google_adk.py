@@ -30,6 +30,9 @@ try:
 except ImportError as missing:
     raise describe_missing_framework("google-adk", missing) from missing
 
+_TEXT_PART = types.Part(text="")
+"""It is copied for each text: to make a part, with its validation, takes three times as long."""
+
 
 class AdkFormat(BlockFormat[types.Content]):
     """How contents of Gemini's API are read and copied."""
@@ -62,7 +65,7 @@ class AdkFormat(BlockFormat[types.Content]):
         return make_opaque(block.model_dump(mode="json", exclude_none=True))
 
     def write_text(self, text: str, old: Any) -> types.Part:
-        return types.Part.model_construct(text=text)  # ten times as fast as with validation
+        return _TEXT_PART.model_copy(update={"text": text})
 
     def write_call(self, call: Call, old: Any) -> types.Part:
         written = old.function_call.model_copy(update={"args": decode_object(call.arguments)})
@@ -83,7 +86,7 @@ def _read_response(response: types.FunctionResponse) -> Result:
 
 
 def list_fields(content: types.Content) -> list[object]:
-    """What is read of a content. Comparing the models themselves takes ten times as long."""
+    """What is read of a content. Comparing the models themselves takes four times as long."""
     fields: list[object] = [content.role]
     for part in content.parts or ():
         call, response = part.function_call, part.function_response
