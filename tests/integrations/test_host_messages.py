@@ -14,7 +14,7 @@ from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thi
 from tidegate.core.outcome import SummaryRequest
 from tidegate.integrations.content_blocks import read_block
 from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
-from tidegate.integrations.model_calls import CallPreparer, make_usage
+from tidegate.integrations.model_calls import CallPreparer, PreparedCall, make_usage
 from tidegate.integrations.summaries import make_summarizer
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
@@ -260,6 +260,49 @@ class CopyingHost:
         payloads = [event.payload for event in self.preparer.threads.session("t").log.read()]
         texts = [repr(each.message) for each in payloads if isinstance(each, MessageAdded)]
         return "".join(texts), len([each for each in payloads if isinstance(each, BranchStarted)])
+
+
+def check_same_as_written_alone(call: PreparedCall[Turn]) -> None:
+    """What is sent continues the last view, and is the same as for a request that was written alone."""
+    alone = write_view(TurnFormat(), call.hosts, call.request)
+    assert call.messages == alone
+    for sent, other in zip(call.messages, alone, strict=True):
+        assert (sent is other) == any(sent is host for host in call.hosts), "kept ones are the host's own objects"
+
+
+def test_views_that_continue_each_other_are_written_as_each_of_them_alone(tmp_path: Path) -> None:
+    preparer = CallPreparer(TurnFormat(), tmp_path, window=4_000, model="gpt-4o")
+    hosts = [turn("user", Text("Read all pages."))]
+    edited = 0
+    for number in range(120):
+        if number % 9 == 4:
+            hosts.append(turn("user", Text(f"Now the part {number}.")))
+        ids = [f"c{number}-{each}" for each in range(number % 3 + 1)]
+        hosts.append(turn("assistant", Thinking(block='{"signature":"x"}'), *(Call(ident, "read") for ident in ids)))
+        hosts.append(turn("user", *(Result(ident, (Text(f"{ident} " + "all is well. " * 20),)) for ident in ids)))
+        call = preparer.prepare("t", hosts)
+        check_same_as_written_alone(call)
+        edited += not call.request.is_unchanged
+        if number == 70:  # the user takes steps back
+            del hosts[-9:]
+    assert edited > 50
+    preparer.threads.close()
+
+
+def test_a_framework_that_changes_what_it_got_does_not_change_the_next_request(tmp_path: Path) -> None:
+    host = CopyingHost(tmp_path)
+    host.add_steps(100)
+    first = host.preparer.prepare("t", host.messages)
+    before = [dict(sent, parts=list(sent["parts"])) for sent in first.messages]
+    for sent in first.messages:
+        if not any(sent is message for message in host.messages):
+            sent["parts"].append(Text("added by a provider's client"))
+            sent["marked"] = True
+    host.add_steps(1)
+    second = host.preparer.prepare("t", host.messages)
+    assert second.messages[: len(before) - 1] == before[:-1]
+    assert "marked" not in str(second.messages)
+    host.preparer.threads.close()
 
 
 def test_of_copies_only_those_in_the_view_are_compared(tmp_path: Path) -> None:

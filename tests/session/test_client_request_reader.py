@@ -1,12 +1,17 @@
 """Requests that repeat what was read before: they are read as if nothing were remembered."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.wire.test_splicing import BODIES, LIST_KEYS
-from tidegate.session.managed_request import ClientRequest, ClientRequestReader
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.session.following import FollowingSession
+from tidegate.session.managed_request import ClientRequest, ClientRequestReader, ItemWriter
+from tidegate.wire.splicing.units import HostUnit
 
 each_dialect = pytest.mark.parametrize("dialect", BODIES)
 
@@ -65,3 +70,27 @@ def test_only_the_newest_conversations_are_remembered() -> None:
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])
 def test_what_is_no_object_is_not_read(text: bytes) -> None:
     assert ClientRequestReader().read("anthropic", text, "m") is None
+
+
+def test_an_edited_item_that_the_host_changed_is_written_as_before(tmp_path: Path) -> None:
+    """Edited items are made from bytes for each request: nothing that a framework does to them stays."""
+    reader = ClientRequestReader()
+    with DataFolder(tmp_path) as data, data.open("s", "gpt-4o", window=8_000) as session:
+        following: FollowingSession[HostUnit] = FollowingSession(session)
+        items: list[Any] = [{"role": "user", "content": "Read all pages."}]
+        written: list[Any] = []
+        for number in range(60):
+            call = {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": f'{{"n":{number}}}'}
+            items += [call, {"type": "function_call_output", "call_id": f"c{number}", "output": f"{number} " * 300}]
+            before = msgspec.json.encode(items)
+            _, hosts, writer = reader.read_list([*items])
+            request = following.prepare(hosts)
+            written = writer.write(items, request.shown)
+            assert written == ItemWriter().write(items, request.shown)
+            own = set(map(id, items))
+            for item in written:
+                if id(item) not in own:
+                    item["changed"] = True
+            assert msgspec.json.encode(items) == before
+        assert any("changed" in item for item in written)
+        assert any(id(item) in set(map(id, items)) for item in written)

@@ -284,3 +284,31 @@ def test_the_start_of_a_turn_is_noted_once_if_its_answer_never_comes() -> None:
     assert topics.count("turn") == 1
     view = fold_log(log.read)
     assert (view.total_turns, view.started_turns) == (1, 0)
+
+
+def test_a_view_that_is_continued_is_the_same_as_one_that_is_arranged_alone() -> None:
+    """`prepare` continues the arrangement of the last request; `preview` always makes a new one."""
+    following = follow(window=12_000)
+    history = [user("start")]
+    edited = 0
+    for number in range(40):
+        history += step(number)
+        if number % 7 == 3:
+            history.append(user(f"Question {number}."))
+        if number == 25:
+            del history[-6:]
+        items = items_of(*history)
+        request = following.prepare(items)
+        alone = following.preview(items)
+        assert alone is not None
+        if request.changed is None:
+            assert [shown.item for shown in alone] == items
+        else:
+            assert alone == request.changed
+            edited += 1
+        if number % 5 == 0:
+            answer = assistant(f"Answer {number}.")
+            following.record_reply(request, parse_any_message(answer)[0])
+            history.append(answer)
+    assert edited > 20
+    assert branch_events(following.session.log)

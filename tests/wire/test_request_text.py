@@ -12,7 +12,7 @@ from tests.wire.test_splicing import BODIES, LIST_KEYS
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults
 from tidegate.wire.splicing.request_text import count_common_bytes, decode_request, find_items
 from tidegate.wire.splicing.units import READERS
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.writer import show_unit, write_messages
 
 STEPS = [{"role": "user", "content": f'Step {number}, with [brackets], {{braces}}, \\ and "'} for number in range(6)]
 
@@ -110,7 +110,7 @@ def test_a_continued_request_is_checked_as_alone(dialect: str) -> None:
 @pytest.mark.parametrize("indent", [None, 1])
 def test_kept_items_are_copied_with_what_is_between_them(indent: int | None) -> None:
     text = encode(STEPS, indent=indent)
-    units = [ShownUnit(unit, None) for unit in READERS["openai_chat"](msgspec.json.decode(text)).units]
+    units = [show_unit(unit, None) for unit in READERS["openai_chat"](msgspec.json.decode(text)).units]
     assert write_messages("openai_chat", text, units) == text
     for left_out in range(len(STEPS)):
         written = write_messages("openai_chat", text, [*units[:left_out], *units[left_out + 1 :]])

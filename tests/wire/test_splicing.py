@@ -8,7 +8,7 @@ import pytest
 from tidegate.core.messages import Call, Message, Result, Text, Thinking
 from tidegate.wire.splicing.spans import find_elements, find_members, remove_member, replace_value
 from tidegate.wire.splicing.units import READERS, HostRequest
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 
 ANTHROPIC = """{ "model":"claude-sonnet-4-5", "max_tokens" : 1000,"future_field":{"a":[1,2]},
  "tools":[{"name":"read","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],
@@ -53,7 +53,7 @@ def write(dialect: str, shown: list[ShownUnit]) -> str:
 
 
 def keep_all(dialect: str) -> list[ShownUnit]:
-    return [ShownUnit(unit, None) for unit in read(dialect).units]
+    return [show_unit(unit, None) for unit in read(dialect).units]
 
 
 def replace_results(shown: list[ShownUnit], text: str) -> list[ShownUnit]:
@@ -62,7 +62,7 @@ def replace_results(shown: list[ShownUnit], text: str) -> list[ShownUnit]:
         if each.unit is not None and each.unit.message.role == "tool":
             old = each.unit.message.parts[0]
             assert isinstance(old, Result)
-            each = each._replace(message=Message("tool", (Result(old.call_id, (Text(text),), old.error),)))
+            each = show_unit(each.unit, Message("tool", (Result(old.call_id, (Text(text),), old.error),)))
         found.append(each)
     return found
 
@@ -123,7 +123,7 @@ def test_items_that_an_edit_brings_together_are_joined() -> None:
 
 
 def test_thinking_is_left_out_after_a_changed_prefix() -> None:
-    shown = [each._replace(signed=False) for each in keep_all("anthropic")]
+    shown = [show_unit(each.unit, None, signed=False) for each in keep_all("anthropic")]
     text = write("anthropic", shown)
     assert "thinking" not in text
     assert '"caller":{"type":"direct"}' in text
@@ -132,7 +132,7 @@ def test_thinking_is_left_out_after_a_changed_prefix() -> None:
 @each_dialect
 def test_a_message_of_the_engine_is_inserted_where_it_belongs(dialect: str) -> None:
     shown = keep_all(dialect)
-    shown.insert(0, ShownUnit(None, Message("user", (Text("NOTE of the engine"),))))
+    shown.insert(0, show_unit(None, Message("user", (Text("NOTE of the engine"),))))
     now = json.loads(write(dialect, shown))[LIST_KEYS[dialect]]
     place = read(dialect).fixed_items
     assert "NOTE of the engine" in json.dumps(now[place])
@@ -149,7 +149,7 @@ def test_shortened_arguments_are_spliced_into_the_call(dialect: str) -> None:
         for part in unit.message.parts
         if not isinstance(part, Thinking)
     )
-    shown[place] = ShownUnit(unit, Message("assistant", parts))
+    shown[place] = show_unit(unit, Message("assistant", parts))
     now = json.loads(write(dialect, shown))[LIST_KEYS[dialect]]
     said = json.dumps(now)
     assert "short" in said
@@ -179,8 +179,8 @@ def test_a_single_text_as_input_can_be_edited() -> None:
     body = b'{"model":"gpt-5","input":"hello"}'
     units = READERS["openai_responses"](json.loads(body)).units
     assert units[0].message.parts == (Text("hello"),)
-    note = ShownUnit(None, Message("user", (Text("note"),)))
-    now = json.loads(write_messages("openai_responses", body, [note, *(ShownUnit(unit, None) for unit in units)]))
+    note = show_unit(None, Message("user", (Text("note"),)))
+    now = json.loads(write_messages("openai_responses", body, [note, *(show_unit(unit, None) for unit in units)]))
     assert [item["content"][0]["text"] for item in now["input"]] == ["note", "hello"]
 
 

@@ -15,15 +15,13 @@ from contextvars import ContextVar
 from copy import copy
 from typing import Annotated, Any, Unpack
 
-from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
-from tidegate.integrations.content_blocks import read_text
+from tidegate.core.messages import Call, Part, Result, Role, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result
+from tidegate.integrations.content_blocks import read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, PreparedCall, make_usage
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
-from tidegate.session.session import Session
-from tidegate.wire.parsing import encode_json_text, image_from_url, repair_unicode
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.parsing import encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -53,18 +51,12 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
         if block.type == "text":
             return read_text(block.text or "")
         if block.type == "text_reasoning":
-            signed = block.protected_data or block.id
-            return (
-                Thinking(block=encode_json_text(block.to_dict()))
-                if signed
-                else Thinking(repair_unicode(block.text or ""))
-            )
+            is_signed = block.protected_data or block.id
+            return read_thinking(block.text or "", encode_json_text(block.to_dict()) if is_signed else "")
         if block.type in ("data", "uri") and block.uri:
             return image_from_url(block.uri, block.media_type or "image/png")
         if block.type == "function_call":
-            given = block.arguments
-            arguments = given if isinstance(given, str) else encode_json_text(dict(given or {}))
-            return Call(block.call_id or "", block.name or "", repair_unicode(arguments))
+            return read_call(block.call_id, block.name, block.arguments)
         return self._read_result(block) if block.type == "function_result" else make_opaque(block.to_dict())
 
     def _read_result(self, content: Content) -> Result:
@@ -82,13 +74,14 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
         written.arguments = call.arguments
         return written
 
-    def write_result(self, result: Result, old: Any) -> Content:
-        media = keep_media(result, old.items or (), self.read_block) if old is not None else []
-        text = join_result_text(result)
+    def list_result_blocks(self, old: Content) -> Sequence[Any]:
+        return old.items or ()
+
+    def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> Content:
         return Content.from_function_result(result.call_id, result=[Content.from_text(text), *media] if media else text)
 
 
-class TidegateMiddleware(ChatMiddleware):
+class TidegateMiddleware(ChatMiddleware, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
     The settings are those of `AdapterSettings`. Without a session of the framework, `session` names ours.
@@ -98,10 +91,6 @@ class TidegateMiddleware(ChatMiddleware):
         self._preparer = CallPreparer(AgentFrameworkFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._name: ContextVar[str] = ContextVar("tidegate_session", default="agent-framework")
-
-    def session(self, name: str) -> Session:
-        """The session of this name, to explain and to recall."""
-        return self.threads.session(name)
 
     def recall_tool(self) -> FunctionTool:
         """The tool with which the model reads what left the view."""

@@ -1,7 +1,10 @@
 """Blocks of content in the forms that frameworks pass on: those of the providers, and LangChain's own."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import Image, Part, Text, Thinking
+from tidegate.core.messages import Call, Image, Part, Text, Thinking
 from tidegate.wire.anthropic import parse as anthropic
 from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.openai_responses import parse as openai_responses
@@ -14,6 +17,22 @@ _THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reas
 def read_text(text: str) -> Text:
     """A text of a framework. Some are subclasses of `str`, which the log refuses."""
     return Text(repair_unicode(str.__str__(text)))
+
+
+def list_content(content: str | Sequence[Any]) -> Sequence[Any]:
+    """The blocks of a content that may be a text."""
+    return [content] if isinstance(content, str) else content
+
+
+def read_thinking(text: str, signed: str = "") -> Thinking:
+    """Thinking of the model. What a provider signed (`signed`, as a text) is kept whole or left out whole."""
+    return Thinking(block=signed) if signed else Thinking(repair_unicode(text))
+
+
+def read_call(ident: str | None, name: str | None, arguments: str | Mapping[str, Any] | None) -> Call:
+    """A call; its arguments are JSON, or the object itself."""
+    text = arguments if isinstance(arguments, str) else encode_json_text(dict(arguments or {}))
+    return Call(repair_unicode(ident or ""), repair_unicode(name or ""), repair_unicode(text))
 
 
 def read_block(block: object) -> Part:

@@ -1,6 +1,6 @@
 """The messages of a framework, read for the engine and written back as the view shows them.
 
-A framework has its own message objects. `HostReader` reads each of them once. `write_view` returns the list to send:
+A framework has its own message objects. `HostReader` reads each of them once. `ViewWriter` makes the list to send:
 what the view keeps is the framework's own object; what it edits is a copy with the edited parts.
 
 A `MessageFormat` says how the objects of one framework are read and copied. One object may hold several messages of the
@@ -8,8 +8,6 @@ engine, such as a request with several tool results.
 """
 
 from collections.abc import Callable, Sequence
-from operator import is_
-from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -92,7 +90,6 @@ class HostReader(Generic[HostObject]):
     """
 
     def __init__(self, form: MessageFormat[HostObject]) -> None:
-        self.lock = Lock()  # for callers: a thread of a framework can make two calls at the same time
         self._form = form
         self._known = LastList[object]()
         self._originals: list[object] = []
@@ -121,7 +118,12 @@ class HostReader(Generic[HostObject]):
     def _update_copies(self, hosts: Sequence[HostObject], copies: Copies[HostObject]) -> int:
         known, before, originals = self._known.items, self._originals, list(copies.originals)
         self._originals = originals
-        is_grown = len(originals) - len(before) == len(hosts) - len(known) >= 0 and all(map(is_, before, originals))
+        count = len(before)
+        is_grown = len(originals) - count == len(hosts) - len(known) >= 0
+        if is_grown and count:
+            # If a framework loads a conversation again, all are other objects. To compare these would take long.
+            before += originals[count:]
+            is_grown = before[count - 1] is originals[count - 1] and is_equal(before, originals)
         shown = self._shown if is_grown else ()
         values = [copies.get_value(hosts[number]) for number in shown]
         if not is_grown or not is_equal([known[number] for number in shown], values):
@@ -155,92 +157,90 @@ def _has_signed_data(message: Message) -> bool:
     return any(_without_signature(part) is not part for part in message.parts)
 
 
-class _Output(NamedTuple, Generic[HostObject]):
-    """An object to send: one of the framework's with its parts, or a message of the engine.
+class _Output(NamedTuple):
+    """An object to send: that at the place `number` of the framework's list, with these parts; or a message (-1).
 
-    `number` is its number in the framework's list, or -1. `movable` are its parts, if they can be
-    sent in the message beside it: texts, and results where these are parts of user messages.
-    `unchanged` are adjacent objects of the framework that are sent as they are.
+    `movable` are its parts, if they can be sent in the message beside it: texts, and results where these are parts of
+    user messages. If it `is_kept`, those from `first` on are sent with it, all of them as they are.
     """
 
     role: str
-    host: HostObject | None
+    first: int
     number: int
     edits: list[PartEdit]
     movable: tuple[Part, ...]
     message: Message | None = None
     is_kept: bool = False
-    unchanged: Sequence[HostObject] = ()
+
+
+class ViewWriter(Generic[HostObject]):
+    """Makes the lists that are sent in place of a framework's own.
+
+    As a rule a view begins with the last one, up to its last object. What to send for that is known; the objects
+    themselves are written again, because the framework may change those that it got.
+    """
+
+    def __init__(self, form: MessageFormat[HostObject]) -> None:
+        self._form = form
+        self._known: list[Shown[HostPiece]] = []
+        self._outputs: list[_Output] = []  # for those
+
+    def write(self, hosts: Sequence[HostObject], request: FollowedRequest[HostPiece]) -> list[HostObject]:
+        """The list to send in place of `hosts`."""
+        if request.changed is None:
+            return list(hosts)
+        outputs = self._plan(request.changed)
+        if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
+            outputs.insert(0, _Output("user", -1, -1, [], (), Message("user", (Text(FIRST_USER_FILLER),))))
+        sent: list[HostObject] = []
+        for output in outputs:
+            if output.message is not None:
+                sent.append(self._form.insert(output.message))
+            elif output.is_kept:
+                sent += hosts[output.first : output.number + 1]
+            else:
+                sent.append(self._form.rewrite(hosts[output.number], output.edits))
+        return sent
+
+    def _plan(self, shown: list[Shown[HostPiece]]) -> list[_Output]:
+        size = len(self._known)
+        if shown[:size] != self._known:
+            self._outputs, size = [], 0
+        groups = _group_by_object(shown[size:])
+        for group in groups[:-1]:
+            _add_output(self._outputs, _make_output(self._form, group))
+        self._known = shown[: len(shown) - len(groups[-1])] if groups else shown
+        outputs = self._outputs[:]
+        for group in groups[-1:]:  # it may be joined with what follows
+            _add_output(outputs, _make_output(self._form, group))
+        return outputs
 
 
 def write_view(
     form: MessageFormat[HostObject], hosts: Sequence[HostObject], request: FollowedRequest[HostPiece]
 ) -> list[HostObject]:
-    """The list to send in place of `hosts`."""
-    if request.is_unchanged:
-        return list(hosts)
-    groups, kept = _group_by_object(request.shown)
-    outputs: list[_Output[HostObject]] = []
-    place = 0
-    while place < len(groups):
-        output = _make_output(form, hosts, groups[place], kept[place])
-        outputs += _join(outputs.pop(), output) if outputs else [output]
-        run = place + 1  # adjacent objects that are kept end before it
-        while run < len(groups) and kept[place] >= 0 and kept[run] == kept[place] + run - place:
-            run += 1
-        place += 1
-        if run > place + 1:  # nothing is joined with those between two others that are kept
-            first = kept[place]
-            outputs.append(_Output("", None, -1, [], (), unchanged=hosts[first : first + run - 1 - place]))
-            place = run - 1
-    if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
-        filler = Message("user", (Text(FIRST_USER_FILLER),))
-        outputs.insert(0, _Output("user", None, -1, [], (), filler))
-    sent: list[HostObject] = []
-    for output in outputs:
-        sent += output.unchanged or [_write_output(form, output)]
-    return sent
+    """The list to send in place of `hosts`, for a single request."""
+    return ViewWriter(form).write(hosts, request)
 
 
 _Group = list[Shown[HostPiece]]
 
 
-def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> tuple[list[_Group], list[int]]:
-    """The pieces by their objects; and for each object its number if it is sent as it is, else -2."""
+def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> list[_Group]:
+    """The pieces by their objects."""
     groups: list[_Group] = []
-    kept: list[int] = []
-    last, missing = -1, 0  # the number of the last object, and how many of its pieces did not come yet
+    last = -1
     for shown in listed:
-        state, item, _, signed = shown
-        if item is None:
-            groups.append([shown])
-            kept.append(-2)
-            last = -1
-            continue
-        _, pieces, number, has_signed_data = item[0]
-        is_kept = state == "kept" and (signed or not has_signed_data)
-        if is_kept and pieces == 1:  # most are, so this is done first
-            groups.append([shown])
-            kept.append(number)
-            last = -1
-            continue
-        if number == last:
+        number = shown.item.host.number if shown.item else -1
+        if number >= 0 and number == last:
             groups[-1].append(shown)
-            missing -= 1
         else:
             groups.append([shown])
-            kept.append(-2)
-            last, missing = number, pieces - 1
-        if not is_kept:
-            missing = -1
-        elif not missing:
-            kept[-1] = number
-    return groups, kept
+        last = number
+    return groups
 
 
-def _make_output(
-    form: MessageFormat[HostObject], hosts: Sequence[HostObject], group: _Group, kept: int
-) -> _Output[HostObject]:
+def _make_output(form: MessageFormat[HostObject], group: _Group) -> _Output:
     first, item = group[0], group[0].item
     parts = [part for shown in group for part in shown.message.parts]
     is_movable = all(isinstance(part, Text) or (item is None and isinstance(part, Result)) for part in parts)
@@ -248,16 +248,38 @@ def _make_output(
     role = first.message.role
     if item is None:
         side = "user" if role == "system" or (role == "tool" and form.results_are_user) else role
-        return _Output(side, None, -1, [], movable, first.message)
+        return _Output(side, -1, -1, [], movable, first.message)
     number = item.host.number
     edits = [edit for shown in group for edit in list_part_edits(shown)]
+    is_kept = len(group) == item.host.pieces and all(map(_is_kept, group))
     roles = {shown.message.role for shown in group}
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
-    return _Output(role if len(roles) == 1 else "mixed", hosts[number], number, edits, movable, is_kept=kept == number)
+    return _Output(role if len(roles) == 1 else "mixed", number, number, edits, movable, is_kept=is_kept)
 
 
-def _join(first: _Output[HostObject], second: _Output[HostObject]) -> list[_Output[HostObject]]:
+def _is_kept(shown: Shown[HostPiece]) -> bool:
+    return shown.state == "kept" and shown.item is not None and (shown.signed or not shown.item.host.has_signed_data)
+
+
+def _add_output(outputs: list[_Output], output: _Output) -> None:
+    """Add an output. Adjacent objects that are kept become one output, but the first one and the last one of a view
+    may be joined with others, and so may be the last one of those that are kept.
+    """
+    if not outputs:
+        outputs.append(output)
+        return
+    last = outputs.pop()
+    is_next = output.number == last.number + 1
+    if is_next and output.is_kept and last.is_kept and outputs:
+        outputs.append(output._replace(first=last.first))
+        return
+    if last.first < last.number:
+        outputs.append(last._replace(number=last.number - 1))
+    outputs += _join(last._replace(first=last.number), output)
+
+
+def _join(first: _Output, second: _Output) -> list[_Output]:
     """Join texts of one side that an edit brought together: some servers want the sides to alternate."""
     by_framework = first.number >= 0 and second.number == first.number + 1
     if first.role != second.role or first.role not in ("user", "assistant") or by_framework:
@@ -279,13 +301,6 @@ def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The results, and the texts as one."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     return (*(part for part in parts if isinstance(part, Result)), *([Text("\n\n".join(texts))] if texts else []))
-
-
-def _write_output(form: MessageFormat[HostObject], output: _Output[HostObject]) -> HostObject:
-    if output.host is None:
-        assert output.message is not None
-        return form.insert(output.message)
-    return output.host if output.is_kept else form.rewrite(output.host, output.edits)
 
 
 def list_part_edits(shown: Shown[HostPiece]) -> list[PartEdit]:

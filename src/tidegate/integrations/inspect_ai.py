@@ -18,30 +18,17 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Unpack
 
-from tidegate.core.messages import Call, Part, Result, Role, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
-from tidegate.integrations.content_blocks import read_text
+from tidegate.core.messages import Call, Part, Result, Role, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result
+from tidegate.integrations.content_blocks import list_content, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
-from tidegate.session.session import Session
-from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url, repair_unicode
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
-    from inspect_ai.model import (
-        ChatMessage,
-        ChatMessageAssistant,
-        ChatMessageSystem,
-        ChatMessageTool,
-        ChatMessageUser,
-        CompactionStrategy,
-        ContentImage,
-        ContentReasoning,
-        ContentText,
-        Model,
-    )
+    from inspect_ai import model as models
     from inspect_ai.tool import ToolCall, ToolDef, ToolInfo
 except ImportError as missing:
     raise describe_missing_framework("inspect-ai", missing) from missing
@@ -50,72 +37,67 @@ _OWN = "tidegate"
 """The key in the metadata of messages that the view inserted."""
 
 
-class InspectFormat(BlockFormat[ChatMessage]):
+class InspectFormat(BlockFormat[models.ChatMessage]):
     """How messages of inspect_ai are read and copied. Copies keep the ids of their messages. A result is a message."""
 
-    def list_blocks(self, host: ChatMessage) -> tuple[Role, Sequence[Any]]:
-        if isinstance(host, ChatMessageTool):
+    def list_blocks(self, host: models.ChatMessage) -> tuple[Role, Sequence[Any]]:
+        if isinstance(host, models.ChatMessageTool):
             return "tool", [host]
-        blocks = [block for block in _list_content(host) if block]
-        if isinstance(host, ChatMessageAssistant):
+        blocks = [block for block in list_content(host.content) if block]
+        if isinstance(host, models.ChatMessageAssistant):
             return "assistant", [*blocks, *(host.tool_calls or ())]
         return "user", blocks
 
-    def copy_with(self, host: ChatMessage, blocks: list[Any]) -> ChatMessage:
-        if isinstance(host, ChatMessageTool):
-            return blocks[0]
+    def copy_with(self, host: models.ChatMessage, blocks: list[Any]) -> models.ChatMessage:
         content = [block for block in blocks if not isinstance(block, ToolCall)]
-        is_plain = all(isinstance(each, str | ContentText) for each in content)
+        is_plain = all(isinstance(each, str | models.ContentText) for each in content)
         texts = [each if isinstance(each, str) else each.text for each in content] if is_plain else []
         update: dict[str, Any] = {"content": "\n\n".join(texts) if is_plain else content}
-        if isinstance(host, ChatMessageAssistant):
+        if isinstance(host, models.ChatMessageAssistant):
             update["tool_calls"] = [block for block in blocks if isinstance(block, ToolCall)] or None
         return host.model_copy(update=update)
 
-    def create(self, role: Role, blocks: list[Any]) -> ChatMessage:
-        if isinstance(blocks[0], ChatMessageTool):
+    def create(self, role: Role, blocks: list[Any]) -> models.ChatMessage:
+        if isinstance(blocks[0], models.ChatMessageTool):
             return blocks[0]
-        form = ChatMessageAssistant if role == "assistant" else ChatMessageUser
+        form = models.ChatMessageAssistant if role == "assistant" else models.ChatMessageUser
         return form(content=blocks[0].text, metadata={_OWN: True})
 
     def read_block(self, block: Any) -> Part:
-        if isinstance(block, ChatMessageTool):
-            parts = list(map(self.read_block, _list_content(block)))
+        if isinstance(block, models.ChatMessageTool):
+            parts = list(map(self.read_block, list_content(block.content)))
             if block.error is not None:
                 parts.append(read_text(block.error.message))
             return build_result(block.tool_call_id or "", parts, block.error is not None)
         if isinstance(block, ToolCall):
             return Call(block.id, block.function, encode_json_text(block.arguments))
-        if isinstance(block, str | ContentText):
+        if isinstance(block, str | models.ContentText):
             return read_text(block if isinstance(block, str) else block.text)
-        if isinstance(block, ContentReasoning):
-            signed = block.signature or block.redacted
-            return Thinking(block=block.model_dump_json()) if signed else Thinking(repair_unicode(block.reasoning))
-        if isinstance(block, ContentImage):
+        if isinstance(block, models.ContentReasoning):
+            is_signed = block.signature or block.redacted
+            return read_thinking(block.reasoning, block.model_dump_json() if is_signed else "")
+        if isinstance(block, models.ContentImage):
             return image_from_url(block.image)
         return make_opaque(block.model_dump(mode="json"))
 
-    def write_text(self, text: str, old: Any) -> ContentText:
-        return ContentText(text=text)
+    def write_text(self, text: str, old: Any) -> models.ContentText:
+        return models.ContentText(text=text)
 
     def write_call(self, call: Call, old: Any) -> ToolCall:
         return replace(old, arguments=decode_object(call.arguments))
 
-    def write_result(self, result: Result, old: Any) -> ChatMessageTool:
-        text = join_result_text(result)
+    def list_result_blocks(self, old: models.ChatMessageTool) -> Sequence[Any]:
+        return list_content(old.content)
+
+    def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> models.ChatMessageTool:
         if old is None:
-            return ChatMessageTool(content=text, tool_call_id=result.call_id, metadata={_OWN: True})
-        media = keep_media(result, _list_content(old), self.read_block)
-        content = [ContentText(text=text), *media] if media else text
-        copied: ChatMessageTool = old.model_copy(update={"content": content, "error": None})
+            return models.ChatMessageTool(content=text, tool_call_id=result.call_id, metadata={_OWN: True})
+        content = [models.ContentText(text=text), *media] if media else text
+        copied: models.ChatMessageTool = old.model_copy(update={"content": content, "error": None})
         return copied
 
 
-def _list_content(host: ChatMessage) -> Sequence[Any]:
-    return [host.content] if isinstance(host.content, str) else host.content
-
-
-class TidegateCompaction(CompactionStrategy):
+class TidegateCompaction(models.CompactionStrategy, SessionAccess):
     """Keeps the messages of a sample in a log and replaces them by a view when the threshold is reached.
 
     `threshold` and `memory` are those of inspect_ai. The other settings are those of `AdapterSettings`; the window is
@@ -135,13 +117,9 @@ class TidegateCompaction(CompactionStrategy):
             settings["window"] = int(threshold)
         self._preparer = CallPreparer(InspectFormat(), data, **settings)
         self.threads = self._preparer.threads
-        self._originals: dict[str, dict[str, ChatMessage]] = {}
+        self._originals: dict[str, dict[str, models.ChatMessage]] = {}
         name = settings.get("session", "")
         self._name: ContextVar[str] = ContextVar("tidegate_session", default=name)
-
-    def session(self, name: str) -> Session:
-        """The session of this name, to explain and to recall."""
-        return self.threads.session(name)
 
     def recall_tool(self) -> ToolDef:
         """The tool with which the model reads what left the view."""
@@ -154,10 +132,10 @@ class TidegateCompaction(CompactionStrategy):
         return ToolDef(recall, name="recall", description=RECALL_DESCRIPTION, parameters=described)
 
     async def compact(
-        self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
-    ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
-        fixed = [message for message in messages if isinstance(message, ChatMessageSystem)]
-        given = [message for message in messages if not isinstance(message, ChatMessageSystem)]
+        self, model: models.Model, messages: list[models.ChatMessage], tools: list[ToolInfo]
+    ) -> tuple[list[models.ChatMessage], models.ChatMessageUser | None]:
+        fixed = [message for message in messages if isinstance(message, models.ChatMessageSystem)]
+        given = [message for message in messages if not isinstance(message, models.ChatMessageSystem)]
         name = self.threads.name_thread(given[0].id if given else "", "inspect-ai")
         self._name.set(name)
         known = self._originals.setdefault(name, {})
@@ -169,7 +147,7 @@ class TidegateCompaction(CompactionStrategy):
         fixed_part = FixedPart("\n\n".join(message.text for message in fixed), tuple(declared))
 
         async def ask(text: str) -> str:
-            return (await model.generate([ChatMessageUser(content=text)])).completion
+            return (await model.generate([models.ChatMessageUser(content=text)])).completion
 
         call = await self._preparer.prepare_async(
             name, list(known.values()), model=model.name, fixed_part=fixed_part, ask=ask

@@ -13,15 +13,13 @@ from typing import Any, Unpack
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Part, Result, Role, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
-from tidegate.integrations.content_blocks import read_block, read_result_block
-from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework, name_part
+from tidegate.integrations.block_format import BlockFormat, build_result
+from tidegate.integrations.content_blocks import list_content, read_block, read_call, read_result_block
+from tidegate.integrations.model_calls import AdapterSettings, CallContext, CallPreparer, make_usage
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
-from tidegate.session.session import Session
 from tidegate.wire.openai_chat import parse as openai_chat
-from tidegate.wire.parsing import decode_object, encode_json_text, repair_unicode
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.parsing import decode_object, encode_json_text
 
 try:
     from langchain.agents.middleware import AgentMiddleware
@@ -45,7 +43,7 @@ class LangChainFormat(BlockFormat[AnyMessage]):
     def list_blocks(self, host: AnyMessage) -> tuple[Role, Sequence[Any]]:
         if isinstance(host, ToolMessage):
             return "tool", [host]
-        blocks = [block for block in _list_content(host) if block and not _is_call_block(block)]
+        blocks = [block for block in list_content(host.content) if block and _read_type(block) not in _CALL_BLOCKS]
         if isinstance(host, AIMessage):
             calls = [{**call, "type": kind} for kind, name in _CALL_LISTS.items() for call in getattr(host, name)]
             return "assistant", [*blocks, *calls]
@@ -53,12 +51,11 @@ class LangChainFormat(BlockFormat[AnyMessage]):
 
     def read_block(self, block: Any) -> Part:
         if isinstance(block, ToolMessage):
-            parts = map(read_result_block, _list_content(block))
+            parts = map(read_result_block, list_content(block.content))
             return build_result(block.tool_call_id, parts, block.status == "error")
-        if not _is_call(block):
+        if _read_type(block) not in _CALL_LISTS:
             return read_block(block)
-        arguments = encode_json_text(block["args"]) if block["type"] == "tool_call" else block["args"] or ""
-        return Call(repair_unicode(str(block["id"] or "")), repair_unicode(block["name"] or ""), arguments)
+        return read_call(block["id"], block["name"], block["args"] or ({} if block["type"] == "tool_call" else ""))
 
     def write_text(self, text: str, old: Any) -> Any:
         return {**old, "text": text} if isinstance(old, dict) else {"type": "text", "text": text}
@@ -66,11 +63,15 @@ class LangChainFormat(BlockFormat[AnyMessage]):
     def write_call(self, call: Call, old: Any) -> Any:
         return {**old, "args": decode_object(call.arguments) if old["type"] == "tool_call" else call.arguments}
 
-    def write_result(self, result: Result, old: Any) -> Any:
-        text: Any = join_result_text(result)
+    def list_result_blocks(self, old: ToolMessage) -> Sequence[Any]:
+        return list_content(old.content)
+
+    def read_result_block(self, block: Any) -> Part:
+        return read_result_block(block)
+
+    def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> Any:
         if old is None:
             return ToolMessage(text, tool_call_id=result.call_id)
-        media = keep_media(result, _list_content(old), read_result_block)
         content = [{"type": "text", "text": text}, *media] if media else text
         return old.model_copy(update={"content": content, "artifact": None})
 
@@ -80,17 +81,14 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         return AIMessage(blocks[0]["text"]) if role == "assistant" else HumanMessage(blocks[0]["text"])
 
     def copy_with(self, host: AnyMessage, blocks: list[Any]) -> AnyMessage:
-        if isinstance(host, ToolMessage):
-            return blocks[0]
-        content = [block for block in blocks if not _is_call(block)]
+        content = [block for block in blocks if _read_type(block) not in _CALL_LISTS]
         if not isinstance(host, AIMessage):
             return host.model_copy(update={"content": _simplify(host.content, content)})
         update: dict[str, Any] = {
-            name: [block for block in blocks if _is_call(block) and block["type"] == kind]
-            for kind, name in _CALL_LISTS.items()
+            name: [block for block in blocks if _read_type(block) == kind] for kind, name in _CALL_LISTS.items()
         }
         arguments = {call["id"]: call["args"] for call in update["tool_calls"]}
-        content += [_write_call_block(each, arguments) for each in _list_content(host) if _is_kept(each, arguments)]
+        content += _write_call_blocks(list_content(host.content), arguments)
         if arguments != {call["id"]: call["args"] for call in host.tool_calls}:
             # the provider's own copy of the calls, which would be sent instead
             kept = host.additional_kwargs.items()
@@ -98,24 +96,16 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         return host.model_copy(update={**update, "content": _simplify(host.content, content)})
 
 
-def _list_content(host: AnyMessage) -> list[Any]:
-    return [host.content] if isinstance(host.content, str) else list(host.content)
+def _read_type(block: object) -> object:
+    return block.get("type") if isinstance(block, dict) else None
 
 
-def _is_call(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_LISTS
-
-
-def _is_call_block(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
-
-
-def _is_kept(block: Any, arguments: dict[Any, Any]) -> bool:
-    return _is_call_block(block) and (block.get("id") or block.get("call_id")) in arguments
-
-
-def _write_call_block(block: dict[str, Any], arguments: dict[Any, Any]) -> dict[str, Any]:
-    return {**block, "input": arguments[block["id"]]} if "input" in block and block.get("id") in arguments else block
+def _write_call_blocks(content: Sequence[Any], arguments: dict[Any, Any]) -> list[Any]:
+    """The provider's own form of the calls that are left."""
+    blocks = [block for block in content if _read_type(block) in _CALL_BLOCKS]
+    named = [(block, block.get("id") or block.get("call_id")) for block in blocks]
+    kept = [(block, ident) for block, ident in named if ident in arguments]
+    return [{**block, "input": arguments[ident]} if "input" in block else block for block, ident in kept]
 
 
 def _simplify(old: object, content: list[Any]) -> Any:
@@ -125,7 +115,7 @@ def _simplify(old: object, content: list[Any]) -> Any:
     return "\n\n".join(block if isinstance(block, str) else block["text"] for block in content)
 
 
-class TidegateMiddleware(AgentMiddleware):
+class TidegateMiddleware(AgentMiddleware, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
     `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
@@ -136,22 +126,17 @@ class TidegateMiddleware(AgentMiddleware):
         super().__init__()
         self._preparer = CallPreparer(LangChainFormat(), data, **settings)
         self.threads = self._preparer.threads
-        self.tools: list[BaseTool] = [self._make_recall_tool()] if recall else []
-
-    def session(self, thread: str) -> Session:
-        """The session of a thread, to explain and to recall."""
-        return self.threads.session(thread)
+        self.tools: list[BaseTool] = []
+        if recall:
+            self.tools.append(StructuredTool.from_function(self._recall, name="recall", description=RECALL_DESCRIPTION))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        call = self._preparer.prepare(
-            self._name_session(),
-            request.messages,
-            model=_read_model_name(request),
-            fixed_part=_read_fixed_part(request),
-            ask=lambda text: str.__str__(request.model.invoke(text).text),
-        )
+        def ask(text: str) -> str:
+            return str.__str__(request.model.invoke(text).text)
+
+        call = self._preparer.prepare(self._name_session(), request.messages, ask, **_read_context(request))
         response = handler(request.override(messages=call.messages))
         call.record(*_read_answer(response))
         return response
@@ -162,37 +147,27 @@ class TidegateMiddleware(AgentMiddleware):
         async def ask(text: str) -> str:
             return str.__str__((await request.model.ainvoke(text)).text)
 
-        name, fixed_part = _read_model_name(request), _read_fixed_part(request)
-        call = await self._preparer.prepare_async(
-            self._name_session(), request.messages, model=name, fixed_part=fixed_part, ask=ask
-        )
+        call = await self._preparer.prepare_async(self._name_session(), request.messages, ask, **_read_context(request))
         response = await handler(request.override(messages=call.messages))
         await call.record_async(*_read_answer(response))
         return response
+
+    def _recall(self, what: str, offset: int = 0) -> str:
+        return self.threads.recall(self._name_session(), what, offset)
 
     def _name_session(self) -> str:
         """The thread id; for a sub-agent also the place at which it was started."""
         given = get_config().get("configurable", {})
         thread = given.get("thread_id") or given.get("__pregel_task_id", "")
         above = str(given.get("checkpoint_ns", "")).rpartition("|")[0]
-        name = self.threads.name_thread(thread, "langchain")
-        return name_part(name, above) if above else name
-
-    def _make_recall_tool(self) -> BaseTool:
-        def recall(what: str, offset: int = 0) -> str:
-            return self.threads.recall(self._name_session(), what, offset)
-
-        return StructuredTool.from_function(recall, name="recall", description=RECALL_DESCRIPTION)
+        return self.threads.name_thread(thread, "langchain", above)
 
 
-def _read_model_name(request: ModelRequest[Any]) -> str:
+def _read_context(request: ModelRequest[Any]) -> CallContext[AnyMessage]:
     name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
-    return name if isinstance(name, str) else ""
-
-
-def _read_fixed_part(request: ModelRequest[Any]) -> FixedPart:
-    system = request.system_message
-    return FixedPart(str.__str__(system.text) if system else "", tuple(map(_read_tool, request.tools)))
+    system = str.__str__(request.system_message.text) if request.system_message else ""
+    fixed_part = FixedPart(system, tuple(map(_read_tool, request.tools)))
+    return {"model": name if isinstance(name, str) else "", "fixed_part": fixed_part}
 
 
 def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:

@@ -8,15 +8,26 @@ call.record(answer, usage)
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar, Unpack
+from threading import Lock
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
-from tidegate.integrations.host_messages import Copies, HostPiece, HostReader, MessageFormat, write_view
+from tidegate.integrations.host_messages import (
+    RECHECKED,
+    Copies,
+    HostPiece,
+    HostReader,
+    MessageFormat,
+    ViewWriter,
+    write_view,
+)
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
 from tidegate.session.summaries.drivers import Summarizer
+from tidegate.wire.splicing.read_memo import ReadMemo
 
 HostObject = TypeVar("HostObject")
+_T = TypeVar("_T")
 
 
 class AdapterSettings(SessionSettings, total=False):
@@ -26,6 +37,17 @@ class AdapterSettings(SessionSettings, total=False):
     """
 
     summarize: bool
+
+
+class CallContext(TypedDict, Generic[HostObject], total=False):
+    """What an adapter knows of a call beside its messages.
+
+    `copies` is for a framework that copies its messages for each call.
+    """
+
+    model: str
+    fixed_part: FixedPart
+    copies: Copies[HostObject]
 
 
 class PreparedCall(NamedTuple, Generic[HostObject]):
@@ -51,6 +73,15 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         await asyncio.to_thread(self.record, answer, usage)
 
 
+class _Host(NamedTuple, Generic[HostObject]):
+    """What is known of the list of a thread. A framework can make two calls for it at the same time."""
+
+    reader: HostReader[HostObject]
+    writer: ViewWriter[HostObject]
+    memo: ReadMemo
+    lock: Lock
+
+
 class CallPreparer(Generic[HostObject]):
     """Makes the list of messages to send from the list that a framework has. `threads` has the sessions."""
 
@@ -65,58 +96,67 @@ class CallPreparer(Generic[HostObject]):
         self.threads = ThreadSessions(data, **settings)
         self._form = form
         self._summarize = summarize
-        self._readers: OrderedDict[str, HostReader[HostObject]] = OrderedDict()
+        self._hosts: OrderedDict[str, _Host[HostObject]] = OrderedDict()
         self._unanswered: OrderedDict[Hashable, PreparedCall[HostObject]] = OrderedDict()
 
     def prepare(
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        *,
-        model: str = "",
-        fixed_part: FixedPart | None = None,
         ask: Callable[[str], str] | None = None,
-        copies: Copies[HostObject] | None = None,
+        **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
-        """Log what is new in the framework's list, and return the list to send.
-
-        `ask` puts a question to the model. `copies` is for a framework that copies its messages for each call.
-        """
+        """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
         summarizer = make_summarizer(ask) if ask and self._summarize else None
-        return self._prepare(thread, hosts, model, fixed_part, summarizer, copies)
+        return self._prepare(thread, hosts, summarizer, context)
 
     async def prepare_async(
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        *,
-        model: str = "",
-        fixed_part: FixedPart | None = None,
         ask: Callable[[str], Awaitable[str]] | None = None,
-        copies: Copies[HostObject] | None = None,
+        **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
         """The same for async code. The work is done in a thread."""
         summarizer = make_async_summarizer(ask) if ask and self._summarize else None
-        return await asyncio.to_thread(self._prepare, thread, hosts, model, fixed_part, summarizer, copies)
+        return await asyncio.to_thread(self._prepare, thread, hosts, summarizer, context)
 
     def _prepare(
         self,
         thread: str,
         hosts: Sequence[HostObject],
-        model: str,
-        fixed_part: FixedPart | None,
         summarizer: Summarizer | None,
-        copies: Copies[HostObject] | None,
+        context: CallContext[HostObject],
     ) -> PreparedCall[HostObject]:
-        reader = self._readers.setdefault(thread, HostReader(self._form))
-        while len(self._readers) > MAX_OPEN:
-            self._readers.popitem(last=False)
-        following: FollowingSession[HostPiece] = self.threads.follow(thread, model)
-        with reader.lock:
-            request = following.prepare(reader.read(hosts, copies), summarizer, fixed_part=fixed_part)
+        host = self._find_host(thread)
+        following: FollowingSession[HostPiece] = self.threads.follow(thread, context.get("model", ""))
+        copies = context.get("copies")
+        with host.lock:
+            items = host.reader.read(hosts, copies)
+            request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"))
             if copies is not None:
-                reader.note_shown(request)
-        return PreparedCall(write_view(self._form, hosts, request), hosts, request, following, self._form)
+                host.reader.note_shown(request)
+            messages = host.writer.write(hosts, request)
+        return PreparedCall(messages, hosts, request, following, self._form)
+
+    def _find_host(self, thread: str) -> _Host[HostObject]:
+        made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
+        host = self._hosts.setdefault(thread, made)
+        while len(self._hosts) > MAX_OPEN:
+            self._hosts.popitem(last=False)
+        return host
+
+    def collect(self, thread: str, hosts: list[Any], find: Callable[[Any], Sequence[_T]]) -> list[_T]:
+        """What `find` returns for all messages. Only new ones are searched, and the last few: they may have changed."""
+
+        def add_found(each: object, _: int, before: tuple[_T, ...] | None) -> tuple[_T, ...]:
+            return (before or ()) + tuple(find(each))
+
+        host = self._find_host(thread)
+        with host.lock:
+            found = host.memo.read_items(hosts, add_found)
+            older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
+        return [*older, *(part for each in hosts[-RECHECKED:] for part in find(each))]
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:
         """Keep a call until its answer is known, where a framework reports both separately."""

@@ -13,12 +13,9 @@ and has a session of its own.
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, NamedTuple, Unpack
-
-import msgspec
 
 from tidegate.core.messages import Tool
 from tidegate.integrations.item_session import TidegateSession
@@ -30,29 +27,16 @@ from tidegate.integrations.threads import (
     SessionSettings,
     ThreadSessions,
     describe_missing_framework,
-    name_part,
 )
-from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, Shown
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
-from tidegate.wire.splicing.units import HostUnit, PartOrigin, read_openai_responses
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.units import HostUnit, read_openai_responses
 
 try:
-    from agents import (
-        FunctionTool,
-        ItemHelpers,
-        Model,
-        ModelResponse,
-        ModelSettings,
-        ModelTracing,
-        MultiProvider,
-        RunContextWrapper,
-        RunHooks,
-        function_tool,
-    )
+    import agents
     from agents.run_config import CallModelData, ModelInputData
 except ImportError as missing:
     raise describe_missing_framework("openai-agents", missing) from missing
@@ -91,28 +75,32 @@ class TidegateFilter:
         """A session of the framework whose items are kept in the log of this session."""
         return TidegateSession(self.name, self.threads)
 
-    def recall_tool(self) -> FunctionTool:
+    def recall_tool(self) -> agents.FunctionTool:
         """The tool with which the model reads what left the view."""
 
         async def recall(what: str, offset: int = 0) -> str:
             call = self._call.get()
             return await self.threads.recall_async(call.name if call else self.name, what, offset)
 
-        return function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
+        return agents.function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         given, agent = data.model_data, data.agent
-        tools = await agent.get_all_tools(RunContextWrapper(data.context))
+        tools = await agent.get_all_tools(agents.RunContextWrapper(data.context))
         name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
         fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
 
         async def ask(text: str) -> str:
-            model = agent.model if isinstance(agent.model, Model) else MultiProvider().get_model(agent.model)
+            model = agent.model
+            if not isinstance(model, agents.Model):
+                model = agents.MultiProvider().get_model(model)
             nothing: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
             answer = await model.get_response(
-                None, text, ModelSettings(), [], None, [], ModelTracing.DISABLED, **nothing
+                None, text, agents.ModelSettings(), [], None, [], agents.ModelTracing.DISABLED, **nothing
             )
-            return "".join(ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message")
+            return "".join(
+                agents.ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message"
+            )
 
         summarizer = make_async_summarizer(ask) if self._summarize else None
         items, call = await asyncio.to_thread(self._prepare, given.input, str(name or ""), fixed_part, summarizer)
@@ -123,18 +111,18 @@ class TidegateFilter:
         self, items: list[_Item], model: str, fixed_part: FixedPart, summarizer: Summarizer | None
     ) -> tuple[list[_Item], _Call]:
         with self._lock:  # agents that run in parallel may begin with the same message
-            read, hosts = self._reader.read_body("openai_responses", {"input": [*items]})
+            read, hosts, writer = self._reader.read_list([*items])
         name, following = self.name, self.threads.follow(self.name, model)
         tree = following.tree
         if tree.tip and hosts and not tree.match([hosts[0].key]):  # another run: it begins with another message
-            name = name_part(self.name, hosts[0].key)
+            name = self.threads.name_thread("", self.name, hosts[0].key)
             following = self.threads.follow(name, model)
         request = following.prepare(hosts, summarizer, fixed_part=fixed_part)
         if request.is_unchanged:
             return items, _Call(name, request, following)
-        return [*items[: read.fixed_items], *_write_items(items, request.shown)], _Call(name, request, following)
+        return [*items[: read.fixed_items], *writer.write(items, request.shown)], _Call(name, request, following)
 
-    async def record(self, response: ModelResponse) -> None:
+    async def record(self, response: agents.ModelResponse) -> None:
         """Record an answer and its usage; `hooks` does this."""
         call = self._call.get()
         if call is None:
@@ -147,51 +135,16 @@ class TidegateFilter:
         await asyncio.to_thread(call.following.record_reply, call.request, message, report)
 
 
-class _RecordingHooks(RunHooks):
+class _RecordingHooks(agents.RunHooks):
     def __init__(self, followed: TidegateFilter) -> None:
         self._followed = followed
 
-    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Any, response: ModelResponse) -> None:
+    async def on_llm_end(
+        self, context: agents.RunContextWrapper[Any], agent: Any, response: agents.ModelResponse
+    ) -> None:
         await self._followed.record(response)
 
 
 def _read_tool(tool: Any) -> Tool:
     schema = getattr(tool, "params_json_schema", None)
     return Tool(tool.name, getattr(tool, "description", "") or "", encode_json_text(schema or {}))
-
-
-def _write_items(items: Sequence[_Item], shown: Sequence[Shown[HostUnit]]) -> list[_Item]:
-    """The items to send: the framework's own where the view keeps them."""
-    found: list[_Item] = []
-    for each in shown:
-        unit = each.item.host if each.item else None
-        if unit is not None and each.state == "kept":
-            found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
-            continue
-        written = _write_edited(items, unit, each)
-        if unit is None and found and _join_texts(found[-1], written[0]):
-            found[-1] = {**found[-1], "content": _join_texts(found[-1], written[0])}
-        else:
-            found += written
-    return found
-
-
-def _write_edited(items: Sequence[_Item], unit: HostUnit | None, shown: Shown[HostUnit]) -> list[_Item]:
-    """The items of an edited unit, written by the writer of the gateway."""
-    own: list[_Item] = []
-    if unit is not None:
-        places = {place: number for number, place in enumerate(unit.items)}
-        own = [items[place] for place in unit.items]
-        moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
-        unit = msgspec.structs.replace(unit, origins=moved)
-    body = encode_json_text({"input": own}).encode()
-    written = write_messages("openai_responses", body, [ShownUnit(unit, shown.message, shown.signed)])
-    return msgspec.json.decode(written, type=dict[str, list[_Item]])["input"]
-
-
-def _join_texts(first: _Item, second: _Item) -> list[_Item]:
-    """The content of two user messages as one: some servers want the sides to alternate. Empty for others."""
-    if first.get("role") != "user" or second.get("role") != "user":
-        return []
-    content = first["content"]
-    return [*([{"type": "input_text", "text": content}] if isinstance(content, str) else content), *second["content"]]

@@ -8,41 +8,25 @@ Each model request gets a view of the messages that fits the window. The message
 in a tool has a conversation of its own, and so a session of its own.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Unpack
 
-from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
-from tidegate.integrations.content_blocks import read_text
-from tidegate.integrations.host_messages import RECHECKED
+from tidegate.core.messages import Call, Part, Result, Role, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result
+from tidegate.integrations.content_blocks import list_content, read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
-from tidegate.integrations.threads import MAX_OPEN, RECALL_DESCRIPTION, DataLocation, describe_missing_framework
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
-from tidegate.session.session import Session
-from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url, repair_unicode
-from tidegate.wire.splicing.block_rules import join_result_text
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
-    from pydantic_ai import RunContext
+    from pydantic_ai import RunContext, messages
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.direct import model_request
-    from pydantic_ai.messages import (
-        BinaryContent,
-        FileUrl,
-        ModelMessage,
-        ModelRequest,
-        ModelResponse,
-        RetryPromptPart,
-        TextPart,
-        ThinkingPart,
-        ToolCallPart,
-        ToolReturnPart,
-        UserPromptPart,
-    )
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.toolsets import FunctionToolset
 except ImportError as missing:
@@ -50,102 +34,89 @@ except ImportError as missing:
 
 
 class PydanticAIFormat(BlockFormat[ModelMessage]):
-    """How messages of pydantic-ai are read and copied. System prompts and instructions stay where they are."""
+    """How messages of pydantic-ai are read and copied. System prompts and instructions stay where they are.
+
+    The blocks are the parts of a message, and in place of a prompt its elements.
+    """
 
     def list_blocks(self, host: ModelMessage) -> tuple[Role, Sequence[Any]]:
-        """The parts of a message; a prompt of several elements becomes one prompt for each."""
         if isinstance(host, ModelResponse):
             return "assistant", host.parts
         blocks: list[Any] = []
         for part in host.parts:
-            if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
-                blocks += [replace(part, content=[element]) for element in part.content]
-            elif isinstance(part, ToolReturnPart | RetryPromptPart | UserPromptPart):
+            if isinstance(part, UserPromptPart):
+                blocks += list_content(part.content)
+            elif _is_result(part):
                 blocks.append(part)
         return "user", blocks
 
     def copy_with(self, host: ModelMessage, blocks: list[Any]) -> ModelMessage:
         if isinstance(host, ModelResponse):
-            return replace(host, parts=blocks)
-        return replace(host, parts=[*find_fixed_parts(host), *_join_prompts(blocks)])
+            return replace(host, parts=[TextPart(block) if isinstance(block, str) else block for block in blocks])
+        return replace(host, parts=[*find_fixed_parts(host), *_make_request_parts(blocks)])
 
     def create(self, role: Role, blocks: list[Any]) -> ModelMessage:
-        return ModelResponse(parts=blocks) if role == "assistant" else ModelRequest(parts=_join_prompts(blocks))
+        if role == "assistant":
+            return ModelResponse(parts=[TextPart(block) for block in blocks])
+        return ModelRequest(parts=_make_request_parts(blocks))
 
     def read_block(self, block: Any) -> Part:
+        if isinstance(block, str | TextPart | messages.TextContent):
+            return read_text(block if isinstance(block, str) else block.content)
         if isinstance(block, ToolReturnPart):
-            parts = [read_text(block.model_response_str()), *map(_read_content, block.files)]
+            parts = [read_text(block.model_response_str()), *map(self.read_block, block.files)]
             return build_result(block.tool_call_id, parts, block.outcome != "success")
-        if isinstance(block, RetryPromptPart):
+        if isinstance(block, messages.RetryPromptPart):
             text = read_text(block.model_response())
             return build_result(block.tool_call_id, [text], True) if block.tool_name else text
-        if isinstance(block, UserPromptPart):
-            return _read_content(block.content if isinstance(block.content, str) else block.content[0])
-        if isinstance(block, TextPart):
-            return read_text(block.content)
-        if isinstance(block, ThinkingPart):
+        if isinstance(block, messages.ThinkingPart):
             signed = {"thinking": block.content, "signature": block.signature or "", "id": block.id or ""}
-            plain = Thinking(repair_unicode(block.content))
-            return Thinking(block=encode_json_text(signed)) if block.signature else plain
-        if isinstance(block, ToolCallPart):
-            return Call(block.tool_call_id, block.tool_name, repair_unicode(block.args_as_json_str()))
+            return read_thinking(block.content, encode_json_text(signed) if block.signature else "")
+        if isinstance(block, messages.ToolCallPart):
+            return read_call(block.tool_call_id, block.tool_name, block.args_as_json_str())
+        if isinstance(block, messages.BinaryContent):
+            return image_from_base64(block.base64, block.media_type)
+        if isinstance(block, messages.FileUrl):
+            return image_from_url(block.url, block.media_type)
         return make_opaque(repr(block))
 
     def write_text(self, text: str, old: Any) -> Any:
-        return TextPart(text) if old is None else replace(old, content=text)
+        return replace(old, content=text) if isinstance(old, TextPart | messages.RetryPromptPart) else text
 
     def write_call(self, call: Call, old: Any) -> Any:
         return replace(old, args=call.arguments)
 
-    def write_result(self, result: Result, old: Any) -> Any:
-        text = join_result_text(result)
+    def list_result_blocks(self, old: Any) -> Sequence[Any]:
+        return getattr(old, "files", ())
+
+    def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> Any:
         if old is None:
             return ToolReturnPart(tool_name="tool", content=text, tool_call_id=result.call_id)
-        media = keep_media(result, getattr(old, "files", ()), _read_content)
         return replace(old, content=[text, *media] if media else text)
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, ToolReturnPart | messages.RetryPromptPart)
 
 
 def find_fixed_parts(host: ModelMessage) -> list[Any]:
     """The parts of a request that no edit may leave out: system prompts, instructions, feedback of the framework."""
     if isinstance(host, ModelResponse):
         return []
-    return [part for part in host.parts if not isinstance(part, ToolReturnPart | RetryPromptPart | UserPromptPart)]
+    return [part for part in host.parts if not _is_result(part) and not isinstance(part, UserPromptPart)]
 
 
-def _read_content(content: Any) -> Text | Image:
-    if isinstance(content, str):
-        return read_text(content)
-    if isinstance(content, BinaryContent):
-        return image_from_base64(content.base64, content.media_type)
-    if isinstance(content, FileUrl):
-        return image_from_url(content.url, content.media_type)
-    text = getattr(content, "content", None)
-    return read_text(text) if isinstance(text, str) else make_opaque(repr(content))
+def _make_request_parts(blocks: Sequence[Any]) -> list[Any]:
+    """The parts of a request. Adjacent elements become one prompt, because some servers want alternation."""
+    parts: list[Any] = []
+    for is_result, group in groupby(blocks, _is_result):
+        elements = list(group)
+        is_plain = all(isinstance(each, str) for each in elements)
+        parts += elements if is_result else [UserPromptPart("\n\n".join(elements) if is_plain else elements)]
+    return parts
 
 
-def _join_prompts(blocks: Sequence[Any]) -> list[Any]:
-    """The parts of a request. Adjacent texts of the user become one prompt, because some servers want alternation."""
-    found: list[Any] = []
-    for block in blocks:
-        part = UserPromptPart(block.content) if isinstance(block, TextPart) else block
-        if isinstance(part, UserPromptPart) and found and isinstance(found[-1], UserPromptPart):
-            found[-1] = replace(part, content=[*_list_elements(found[-1]), *_list_elements(part)])
-        else:
-            found.append(part)
-    return [_simplify(part) if isinstance(part, UserPromptPart) else part for part in found]
-
-
-def _list_elements(prompt: UserPromptPart) -> Sequence[Any]:
-    return [prompt.content] if isinstance(prompt.content, str) else prompt.content
-
-
-def _simplify(prompt: UserPromptPart) -> UserPromptPart:
-    elements = _list_elements(prompt)
-    texts = [each for each in elements if isinstance(each, str)]
-    return replace(prompt, content="\n\n".join(texts)) if len(texts) == len(elements) else prompt
-
-
-class TidegateCapability(AbstractCapability[Any]):
+class TidegateCapability(AbstractCapability[Any], SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
     `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
@@ -156,11 +127,6 @@ class TidegateCapability(AbstractCapability[Any]):
         self._preparer = CallPreparer(PydanticAIFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
-        self._fixed_parts: OrderedDict[str, ReadMemo] = OrderedDict()
-
-    def session(self, conversation: str) -> Session:
-        """The session of a conversation, to explain and to recall."""
-        return self.threads.session(conversation)
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
         if not self._recall:
@@ -185,7 +151,7 @@ class TidegateCapability(AbstractCapability[Any]):
             return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
 
         name = self._name_session(ctx)
-        parts = self._list_fixed_parts(name, given)
+        parts = self._preparer.collect(name, given, find_fixed_parts)
         call = await self._preparer.prepare_async(
             name, given, model=model.model_name, fixed_part=_read_fixed_part(request_context, parts), ask=ask
         )
@@ -193,15 +159,6 @@ class TidegateCapability(AbstractCapability[Any]):
         if call.request.is_unchanged:
             return request_context
         return replace(request_context, messages=_add_fixed_parts(parts, call.messages))
-
-    def _list_fixed_parts(self, name: str, messages: list[ModelMessage]) -> list[Any]:
-        """The fixed parts of all messages. Only new messages are searched, and the last few: they may have changed."""
-        memo = self._fixed_parts.setdefault(name, ReadMemo())
-        while len(self._fixed_parts) > MAX_OPEN:
-            self._fixed_parts.popitem(last=False)
-        found = memo.read_items(messages, _collect_fixed_parts)
-        older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
-        return [*older, *(part for message in messages[-RECHECKED:] for part in find_fixed_parts(message))]
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
@@ -211,12 +168,6 @@ class TidegateCapability(AbstractCapability[Any]):
             counts = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
             await call.record_async(response, make_usage(*counts))
         return response
-
-
-def _collect_fixed_parts(message: Any, _: int, before: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    """The fixed parts of this message and of all before it."""
-    found = find_fixed_parts(message)
-    return (*(before or ()), *found) if found else before or ()
 
 
 def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:
@@ -232,6 +183,6 @@ def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -
 
 def _add_fixed_parts(fixed_parts: Sequence[Any], shown: list[ModelMessage]) -> list[ModelMessage]:
     """The view with the system prompts of messages that left it."""
-    there = [part for message in shown for part in find_fixed_parts(message)]
-    missing = [part for part in fixed_parts if part not in there]
+    there = {id(part): part for message in shown for part in message.parts}
+    missing = [part for part in fixed_parts if id(part) not in there and part not in there.values()]
     return [ModelRequest(parts=missing), *shown] if missing else shown

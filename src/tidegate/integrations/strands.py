@@ -12,16 +12,14 @@ import base64
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Unpack
 
-from tidegate.core.messages import Call, Image, Part, Result, Role, Text, Thinking, Tool
-from tidegate.integrations.block_format import BlockFormat, build_result, keep_media
-from tidegate.integrations.content_blocks import read_text
+from tidegate.core.messages import Call, Part, Result, Role, Tool
+from tidegate.integrations.block_format import BlockFormat, build_result
+from tidegate.integrations.content_blocks import read_text, read_thinking
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, describe_missing_framework
+from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
-from tidegate.session.session import Session
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
-from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.splicing.units import make_opaque
 
 try:
@@ -57,16 +55,20 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
             call = block["toolUse"]
             return Call(call["toolUseId"], call["name"], encode_json_text(call["input"]))
         if "toolResult" in block:
-            result = block["toolResult"]
-            return build_result(
-                result["toolUseId"], map(_read_media, result["content"]), result.get("status") == "error"
-            )
+            result, parts = block["toolResult"], map(self.read_block, block["toolResult"]["content"])
+            return build_result(result["toolUseId"], parts, result.get("status") == "error")
         if "reasoningContent" in block:
-            said = block["reasoningContent"].get("reasoningText", {})
-            if said.get("signature") or "redactedContent" in block["reasoningContent"]:
-                return Thinking(block=repair_unicode(repr(block["reasoningContent"])))
-            return Thinking(repair_unicode(said.get("text", "")))
-        return _read_media(block)
+            reasoning = block["reasoningContent"]
+            said = reasoning.get("reasoningText", {})
+            is_signed = said.get("signature") or "redactedContent" in reasoning
+            return read_thinking(said.get("text", ""), repair_unicode(repr(reasoning)) if is_signed else "")
+        if "text" in block or "json" in block:
+            return read_text(block["text"] if "text" in block else encode_json_text(block["json"]))
+        kind, media = ("image", block["image"]) if "image" in block else ("application", block.get("document") or {})
+        data = media.get("source", {}).get("bytes")
+        if isinstance(data, bytes):
+            return image_from_base64(base64.b64encode(data).decode(), f"{kind}/{media.get('format', 'png')}")
+        return make_opaque(repr(block))
 
     def write_text(self, text: str, old: Any) -> Any:
         return {"text": text}
@@ -74,27 +76,16 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
     def write_call(self, call: Call, old: Any) -> Any:
         return {"toolUse": {**old["toolUse"], "input": decode_object(call.arguments)}}
 
-    def write_result(self, result: Result, old: Any) -> Any:
-        media = keep_media(result, old["toolResult"]["content"], _read_media) if old else []
-        content = [{"text": join_result_text(result)}, *media]
+    def list_result_blocks(self, old: Any) -> Any:
+        return old["toolResult"]["content"]
+
+    def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> Any:
+        content = [{"text": text}, *media]
         status = "error" if result.error else "success"
         return {"toolResult": {"toolUseId": result.call_id, "status": status, "content": content}}
 
 
-def _read_media(block: Any) -> Text | Image:
-    if "text" in block:
-        return read_text(block["text"])
-    if "json" in block:
-        return read_text(encode_json_text(block["json"]))
-    media = block.get("image") or block.get("document") or {}
-    data = media.get("source", {}).get("bytes")
-    if isinstance(data, bytes):
-        kind = "image" if "image" in block else "application"
-        return image_from_base64(base64.b64encode(data).decode(), f"{kind}/{media.get('format', 'png')}")
-    return make_opaque(repr(block))
-
-
-class TidegateConversation(ConversationManager):
+class TidegateConversation(ConversationManager, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
     `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
@@ -106,10 +97,6 @@ class TidegateConversation(ConversationManager):
         self._preparer = CallPreparer(StrandsFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
-
-    def session(self, name: str) -> Session:
-        """The session of this name, to explain and to recall."""
-        return self.threads.session(name)
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)

@@ -81,9 +81,13 @@ class ThreadSessions:
                 self._data = DataFolder(where, store=os.environ.get(STORE_VARIABLE, ""))
             return self._data
 
-    def name_thread(self, thread: object, default: str) -> str:
-        """The name of the session: that of the settings, the thread id, or the default of the framework."""
-        return self._session or (str(thread) if thread else default)
+    def name_thread(self, thread: object, default: str, part: str = "") -> str:
+        """The name of the session: that of the settings, the thread id, or the default of the framework.
+
+        A sub-agent has a session of its own: a short hash of the `part` that tells it apart is added.
+        """
+        name = self._session or (str(thread) if thread else default)
+        return f"{name}.{blake2b(part.encode(), digest_size=4).hexdigest()}" if part else name
 
     def follow(self, name: str, model: str = "", wire: str = "") -> FollowingSession[Any]:
         """The followed session of this name. Another model or dialect (`wire`) than before opens it again."""
@@ -128,9 +132,14 @@ class ThreadSessions:
                 self._data = None
 
 
-def name_part(name: str, part: str) -> str:
-    """The name of the session of a sub-agent: that of its thread, and a short hash of what tells it apart."""
-    return f"{name}.{blake2b(part.encode(), digest_size=4).hexdigest()}"
+class SessionAccess:
+    """The part of an adapter through which programs reach its sessions."""
+
+    threads: ThreadSessions
+
+    def session(self, name: str) -> Session:
+        """The session of a thread, to explain and to recall."""
+        return self.threads.session(name)
 
 
 def describe_missing_framework(extra: str, missing: ImportError) -> ImportError:

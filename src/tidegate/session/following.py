@@ -121,9 +121,10 @@ class FollowingSession(Generic[HostObject]):
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
         # The last list; as far as it is known, its ids in the log, and where each id is in the list.
-        self._items: Sequence[HostItem[HostObject]] = []
+        self._known: list[HostItem[HostObject]] = []
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
+        self._arrangement: _Arrangement[HostObject] | None = None  # of the last request, if it can be continued
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -152,7 +153,6 @@ class FollowingSession(Generic[HostObject]):
         """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
 
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
-        A list object that was passed before may have grown; any other change needs a new list.
         """
         with self._lock:
             branched, new_messages = self._add_new(items, fixed_part)
@@ -216,24 +216,22 @@ class FollowingSession(Generic[HostObject]):
         return make
 
     def _match(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
-        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up."""
-        known, size = self._items, len(self._ids)
-        is_same = size <= len(items) and (
-            known is items
-            or known[:size] == items[:size]  # as a rule they are the same objects, which is quick to see
-            or [item.key for item in islice(known, size)] == [item.key for item in islice(items, size)]
-        )
-        if not is_same:
-            self._ids, self._places = [], {}
-        return self._look_up(items)
+        """The ids of the host's messages, as far as they are known. Only what follows the last list is looked up.
 
-    def _look_up(self, items: Sequence[HostItem[HostObject]]) -> list[str]:
-        """Look up the items after those that are known."""
-        ids = self._ids
+        As a rule the list has only grown, and its objects are the same. Python sees this without touching them.
+        """
+        known, ids = self._known, self._ids
+        del known[len(ids) :]
+        known += items[len(ids) :]
+        if known != items:
+            self._arrangement = None
+            if [item.key for item in known] != [item.key for item in items]:
+                self._ids = ids = []
+                self._places = {}
+            known[:] = items
         found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
         self._places.update(zip(found, count(len(ids)), strict=False))
         ids += found
-        self._items = items
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
@@ -242,13 +240,15 @@ class FollowingSession(Generic[HostObject]):
         if not ids or ids[-1] != self._tree.tip:
             return None
         places = dict(zip(ids, count(), strict=False))
-        shown = arrange_view(self.session.view.items, items, places, self._tree.hidden)
-        return shown + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
+        arrangement = _Arrangement[HostObject](self.session.view.items, len(self._tree.hidden))
+        arrangement.extend(items, places, self._tree.hidden)
+        return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
     def shrink(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
         """The view after a provider refused the last request as too long. GiveUp after the policy's last attempt."""
         with self._lock:
             self.session.recovery.shrink()
+            self._arrangement = None
             return self._build_request(items, False, 0)
 
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
@@ -272,17 +272,13 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         session = self.session
-        ids = self._look_up(items)
+        ids = self._match(items)
         assert len(ids) == len(items), "each message of the host is in the log"
-        changed: list[Shown[HostObject]] | None = None
-        if not _is_own_list(session.view.items, ids):
-            changed = arrange_view(session.view.items, items, self._places, self._tree.hidden)
-            if len(changed) == len(items) and all(map(_is_unchanged, changed)):
-                changed = None
+        arrangement = self._arrange(items)
         return FollowedRequest(
             items,
             len(items),
-            changed,
+            None if arrangement.is_own_list(len(items)) else arrangement.list_shown(),
             session.tokens,
             self._tree.tip,
             session._last_request,
@@ -290,6 +286,18 @@ class FollowingSession(Generic[HostObject]):
             new_messages,
             max(0, self._tree.tokens - session.view.tokens),
         )
+
+    def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
+        """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
+        view_items, hidden = self.session.view.items, self._tree.hidden
+        found = self._arrangement
+        if found is None or found.view_items is not view_items or found.hidden_count != len(hidden):
+            found = _Arrangement(view_items, len(hidden))
+        found.extend(items, self._places, hidden)
+        # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
+        is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
+        self._arrangement = found if is_complete else None
+        return found
 
     def record_reply(
         self,
@@ -363,18 +371,6 @@ class FollowingSession(Generic[HostObject]):
         return payloads
 
 
-def _is_own_list(view_items: Sequence[Item], ids: Sequence[str]) -> bool:
-    """Whether a view has just these messages, none of them edited. Most have, and this is quick to see."""
-    return len(view_items) == len(ids) and all(
-        item.message.id == ident and item.signed and not item.edited
-        for item, ident in zip(view_items, ids, strict=True)
-    )
-
-
-def _is_unchanged(shown: Shown[HostObject]) -> bool:
-    return shown.state == "kept" and (shown.signed or not _has_signed_data(shown.message))
-
-
 def _has_signed_data(message: Message) -> bool:
     return any(
         part.block if isinstance(part, Thinking) else isinstance(part, Text | Call) and part.opaque
@@ -404,38 +400,55 @@ def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
     return make
 
 
-def arrange_view(
-    view_items: Sequence[Item],
-    host_items: Sequence[HostItem[HostObject]],
-    places: Mapping[str, int],
-    hidden: AbstractSet[str] = frozenset(),
-) -> list[Shown[HostObject]]:
+class _Arrangement(Generic[HostObject]):
     """The items of a view in the order of the host's list; those of the engine stay after the item they follow.
 
-    `places` says where a message of the log is in the host's list. The engine moves a late result behind its call; the
-    host's own order is kept where it has one. Messages that are `hidden` from the host are left out if the host did not
-    put them back into its list, and with them what was signed after them.
+    The engine moves a late result behind its call; the host's own order is kept where it has one. As long as an edit
+    does not make another list of `view_items`, it only grows, and what is here is continued.
     """
-    found: list[Shown[HostObject]] = []
-    order: list[int] = []
-    after = -1
-    signed = is_ordered = True
-    for item in view_items:
-        ident = item.message.id
-        place = places.get(ident)
-        if place is not None:
-            shown = Shown(
-                "replaced" if item.edited else "kept", host_items[place], item.message, item.signed and signed
-            )
-            is_ordered = is_ordered and place > after
-            after = place
-        elif ident in hidden:
-            signed = False
-            continue
-        else:
-            shown = Shown("inserted", None, item.message, item.signed)
-        found.append(shown)
-        order.append(after)
-    if is_ordered:
-        return found
-    return [found[number] for number in sorted(range(len(found)), key=order.__getitem__)]
+
+    def __init__(self, view_items: Sequence[Item], hidden_count: int) -> None:
+        self.view_items = view_items
+        self.hidden_count = hidden_count
+        self._size = 0  # of what is arranged
+        self._shown: list[Shown[HostObject]] = []
+        self._order: list[int] = []
+        self._after = -1
+        self._signed = self._is_ordered = self._is_unchanged = True
+
+    def extend(
+        self, host_items: Sequence[HostItem[HostObject]], places: Mapping[str, int], hidden: AbstractSet[str]
+    ) -> None:
+        """Arrange what was added to the view. `places` says where a message of the log is in the host's list.
+
+        Messages that are `hidden` from the host are left out if the host did not put them back into its list, and with
+        them what was signed after them.
+        """
+        for item in self.view_items[self._size :]:
+            message, ident = item.message, item.message.id
+            place = places.get(ident)
+            if place is not None:
+                signed = item.signed and self._signed
+                shown = Shown("replaced" if item.edited else "kept", host_items[place], message, signed)
+                self._is_ordered = self._is_ordered and place > self._after
+                if item.edited or (not signed and _has_signed_data(message)):
+                    self._is_unchanged = False
+                self._after = place
+            elif ident in hidden:
+                self._signed = False
+                continue
+            else:
+                shown = Shown("inserted", None, message, item.signed)
+                self._is_unchanged = False
+            self._shown.append(shown)
+            self._order.append(self._after)
+        self._size = len(self.view_items)
+
+    def is_own_list(self, size: int) -> bool:
+        """Whether these are the `size` messages of the host, none of them edited."""
+        return self._is_unchanged and len(self._shown) == size
+
+    def list_shown(self) -> list[Shown[HostObject]]:
+        if self._is_ordered:
+            return self._shown[:]
+        return [self._shown[number] for number in sorted(range(len(self._shown)), key=self._order.__getitem__)]

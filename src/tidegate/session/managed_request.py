@@ -1,6 +1,7 @@
 """A request of a client with the view of its conversation: the bytes that are sent in its place.
 
-The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote.
+The gateway and `tidegate.managed` use it: both have the HTTP request that a client wrote. The adapter for OpenAI Agents
+has a list of items that were never bytes (`ClientRequestReader.read_list`).
 """
 
 from collections import OrderedDict
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,21 +18,20 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
+from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import RequestText, decode_request
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit
-from tidegate.wire.splicing.writer import ShownUnit, write_messages
+from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
+from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
-_MAX_WRITTEN: Final = 1_000
-"""Edited messages of a conversation that are kept as they were sent."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
 
 
@@ -56,27 +56,35 @@ class ClientRequest(NamedTuple):
         return FixedPart(self.host.system, self.host.tools)
 
 
+class _ViewUnits:
+    """The units of the views of a conversation. Those that the last view had at its start are not made again."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str | None, list[Shown[HostUnit]], list[ShownUnit]] = None, [], []
+
+    def make(self, shown: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
+        """`recall_name` is the name of the tool in notes; None leaves them as they are, an empty one takes it out."""
+        known_name, known, units = self._last
+        size = len(known)
+        if known_name != recall_name or shown[:size] != known:
+            size = 0
+        units = units[:size] + [_make_unit(each, recall_name) for each in shown[size:]]
+        self._last = recall_name, shown, units
+        return units
+
+
 @dataclass
 class RequestSource:
-    """The client's own text, and the check of the edited requests of its conversation."""
+    """The client's own text; the units and the check of the edited requests of its conversation."""
 
     decoded: RequestText
     _check: RequestCheck = field(compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
-    _written: dict[int, tuple[Message, Message]] = field(default_factory=dict, compare=False, repr=False)
+    units: _ViewUnits = field(default_factory=_ViewUnits, compare=False, repr=False)
 
     def follow(self, decoded: RequestText) -> "RequestSource":
         """The source of the next request of the conversation."""
-        return RequestSource(decoded, self._check, self._lock, self._written)
-
-    def change_texts(self, message: Message, change: Callable[[str], str]) -> Message:
-        """A message of the view with its texts changed; the same one as in the last request."""
-        known = self._written.get(id(message))
-        if known is None or known[0] is not message:
-            if len(self._written) > _MAX_WRITTEN:
-                self._written.clear()
-            known = self._written[id(message)] = message, _change_texts(message, change)
-        return known[1]
+        return RequestSource(decoded, self._check, self._lock, self.units)
 
     def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
         """The faults of an edited request. What the one before it had is not checked again."""
@@ -84,11 +92,65 @@ class RequestSource:
             return self._check.find_faults(text, model)
 
 
+class ItemWriter:
+    """Writes the list of a Responses request that was never bytes: the host's own items where the view keeps them.
+
+    Edited items are written once and kept as JSON, because the host may change those that it got.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[Shown[HostUnit], bytes]] = {}
+
+    def write(self, items: Sequence[JsonObject], shown: Sequence[Shown[HostUnit]]) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        before, self._written = self._written, {}
+        for each in shown:
+            unit = each.item.host if each.item else None
+            if unit is not None and each.state == "kept":
+                found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
+                continue
+            known = before.get(id(each))
+            if known is None or known[0] is not each:
+                known = each, _write_edited(items, unit, each)
+            self._written[id(each)] = known
+            added = msgspec.json.decode(known[1], type=dict[str, list[JsonObject]])["input"]
+            content = _join_user_content(found[-1], added[0]) if unit is None and found else []
+            if content:
+                found[-1] = {**found[-1], "content": content}
+            else:
+                found += added
+        return found
+
+
+def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, shown: Shown[HostUnit]) -> bytes:
+    """A request with the items of an edited unit."""
+    own: list[JsonObject] = []
+    if unit is not None:
+        places = {place: number for number, place in enumerate(unit.items)}
+        own = [items[place] for place in unit.items]
+        moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
+        unit = msgspec.structs.replace(unit, origins=moved)
+    body = encode_json_text({"input": own}).encode()
+    return write_messages("openai_responses", body, [show_unit(unit, shown.message, shown.signed)])
+
+
+def _join_user_content(first: JsonObject, second: JsonObject) -> list[object]:
+    """The content of two user messages as one: some servers want the sides to alternate. Empty for others."""
+    if first.get("role") != "user" or second.get("role") != "user":
+        return []
+    contents = [
+        [{"type": "input_text", "text": each["content"]}] if isinstance(each["content"], str) else each["content"]
+        for each in (first, second)
+    ]
+    return [block for content in contents if isinstance(content, list) for block in content]
+
+
 class _KnownRequest:
     """The last request of a conversation: what was read from it, and its size."""
 
     def __init__(self) -> None:
         self.memo = ReadMemo()
+        self.writer = ItemWriter()
         self.items: list[HostItem[HostUnit]] = []
         self.source: RequestSource | None = None
 
@@ -137,11 +199,12 @@ class ClientRequestReader:
         self._forget_oldest()
         return ClientRequest(dialect, text, decoded.body, host, items, source=source)
 
-    def read_body(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
-        """Read a request that was never bytes. The caller must not change its list of messages afterwards."""
-        known = self._find_known(dialect, _identify_conversation(body))
+    def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
+        """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
+        body: JsonObject = {"input": items}
+        known = self._find_known("openai_responses", _identify_conversation(body))
         self._forget_oldest()
-        return known.read(dialect, body)
+        return *known.read("openai_responses", body), known.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
         known = self._known.setdefault((dialect, conversation), _KnownRequest())
@@ -177,21 +240,21 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     return text if followed.is_unchanged else _check_edited(client, text)
 
 
-def write_view(client: ClientRequest, shown: Sequence[Shown[HostUnit]]) -> bytes:
+def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     """The client's bytes with the edits of the view."""
-    units = [
-        ShownUnit(each.item.host if each.item else None, None if each.state == "kept" else each.message, each.signed)
-        for each in shown
-    ]
-    if not client.offers_recall:
-        change: Callable[[str], str] = omit_recall_pointers
-        if client.recall_name:
-            change = partial(rename_recall_pointers, name=client.recall_name)
-        change_texts = client.source.change_texts if client.source and not client.recall_name else _change_texts
-        units = [each._replace(message=change_texts(each.message, change)) if each.message else each for each in units]
+    made = client.source.units if client.source else _ViewUnits()
+    units = made.make(shown, None if client.offers_recall else client.recall_name)
     decoded = client.source.decoded if client.source else None
     items = decoded.list_items() if decoded is not None and decoded.text is client.text else None
     return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
+
+
+def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
+    message = None if shown.state == "kept" else shown.message
+    if message is not None and recall_name is not None:
+        change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
+        message = _change_texts(message, change)
+    return show_unit(shown.item.host if shown.item else None, message, shown.signed)
 
 
 def _change_texts(message: Message, change: Callable[[str], str]) -> Message:

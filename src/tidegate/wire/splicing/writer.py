@@ -38,12 +38,24 @@ _encode = msgspec.json.encode
 class ShownUnit(NamedTuple):
     """One item of a view. `unit` is None for a message of the engine; `message` is None if the unit is kept as it is.
 
-    Without `signed`, what the provider signed is left out where it would be refused.
+    Without `signed`, what the provider signed is left out where it would be refused. `kept_place` is the place of the
+    client's item that is sent as it is; -1 if the unit is no item, or is edited. `show_unit` finds it.
     """
 
     unit: HostUnit | None
     message: Message | None
-    signed: bool = True
+    signed: bool
+    kept_place: int
+
+
+def show_unit(unit: HostUnit | None, message: Message | None, signed: bool = True) -> ShownUnit:
+    """An item of a view."""
+    kept_place = -1
+    if unit is not None and message is None and unit.is_whole:
+        first, last = unit.origins[0].item, unit.origins[-1].item
+        is_sent = signed or Thinking not in map(type, unit.message.parts)
+        kept_place = first if is_sent and first == last else -1
+    return ShownUnit(unit, message, signed, kept_place)
 
 
 def write_messages(
@@ -58,7 +70,7 @@ def write_messages(
     if member is not None and body[member.value : member.value + 1] != b"[":  # a single text in place of a list
         said = msgspec.json.decode(body[member.value : member.end], type=str)
         body = body[: member.value] + b"[" + form.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
-        shown = [each._replace(unit=_at_first_place(each.unit)) for each in shown]
+        shown = [show_unit(_at_first_place(each.unit), each.message, each.signed) for each in shown]
     items = items or find_items(body, form.key)
     texts = ItemTexts(body, items)
     written = [_OutputItem("", texts[place], place) for place in range(fixed_items)]
@@ -78,7 +90,7 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
     """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end."""
     start, following = 0, -1
     for number, each in enumerate(shown):
-        place = _find_kept_place(each)
+        place = each.kept_place
         if place < 0 or place != following:
             if number - start > 2 and following >= 0:
                 yield start, number
@@ -86,17 +98,6 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
         following = place + 1 if place >= 0 else -1
     if len(shown) - start > 2 and following >= 0:
         yield start, len(shown)
-
-
-def _find_kept_place(shown: ShownUnit) -> int:
-    """The place of the item that is sent as it is; -1 if the unit is no item, or is edited."""
-    unit = shown.unit
-    if unit is None or shown.message is not None or not unit.is_whole:
-        return -1
-    if not shown.signed and Thinking in map(type, unit.message.parts):
-        return -1
-    place = unit.origins[0].item
-    return place if unit.origins[-1].item == place else -1
 
 
 class _OutputItem(NamedTuple):
