@@ -52,13 +52,10 @@ class _Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class _Span(msgspec.Struct, eq=False, gc=False):
-    """Adjacent messages of one side, before layout. `filler` is the text if there is no other.
-
-    `entries` is a tuple because Python's garbage collector would go through a list again and again.
-    """
+    """Adjacent messages of one side, before layout. `filler` is the text if there is no other."""
 
     side: BlockSide
-    entries: tuple[_Entry, ...] = ()
+    entries: list[_Entry]
     filler: str = ""
 
     @property
@@ -119,7 +116,7 @@ class Layout:
             self.blocks.append(self._sealed(self._spans[place], before, known))
         if not self._spans or self._spans[-1].side == "assistant":
             before = self._spans[-1].slots if self._spans else ()
-            self.blocks.append(self._sealed(_Span("user", filler=LAST_USER_FILLER), before, known))
+            self.blocks.append(self._sealed(_Span("user", [], LAST_USER_FILLER), before, known))
         same = firm
         for was, now in zip(old, self.blocks[firm:], strict=False):
             if was is not now:
@@ -148,7 +145,7 @@ class Layout:
                 self._early.append(_Entry(message, opaque))
             return
         if not self._spans:
-            self._spans.append(_Span("user", filler=FIRST_USER_FILLER))
+            self._spans.append(_Span("user", [], FIRST_USER_FILLER))
         for entry in self._early:
             self._put("assistant", entry)
         self._early.clear()
@@ -169,8 +166,8 @@ class Layout:
 
     def _put(self, side: BlockSide, entry: _Entry) -> None:
         if not self._spans or self._spans[-1].side != side:
-            self._spans.append(_Span(side))
-        self._spans[-1].entries += (entry,)
+            self._spans.append(_Span(side, []))
+        self._spans[-1].entries.append(entry)
 
     # --- laying out -----------------------------------------------------------------------------------------------
 
