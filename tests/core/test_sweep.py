@@ -468,6 +468,25 @@ def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be
     assert "sweep of everything old" in sweeps(session)[-1].why
 
 
+def test_large_results_that_the_model_has_not_seen_yet_do_not_push_all_old_work_out() -> None:
+    session = Session(policy=presets.load("default"), window=16_000, count="chars/4", clock=lambda: 0.0)
+    for turn in range(24):
+        one_turn(session, turn)
+    assert not sweeps(session)
+    reads = [Call(f"all{n}", "read", json.dumps({"path": f"src/large_{n}.py"})) for n in range(3)]
+    texts = ["\n".join(f"value_{n}_{k} = compute({k * 7919})" for k in range(290)) for n in range(3)]
+    session.add(user_message("Read all of it."))
+    session.prepare()
+    results = (Message("tool", (Result(call.id, (Text(text),)),)) for call, text in zip(reads, texts, strict=True))
+    session.add(Message("assistant", tuple(reads)), *results)
+    session.prepare()
+    (made,) = sweeps(session)
+    assert all(text in seen(session) for text in texts)
+    assert sum(call.name == "edit" for item in session.view.items for call in calls_of(item.message)) > 5
+    assert 0.65 * session.budget.room < made.tokens_after < 0.86 * session.budget.room
+    assert f"down to {made.tokens_after // 1_000}," in made.why
+
+
 def test_everything_that_left_is_recalled_by_what_the_view_prints() -> None:
     session = a_session(40)
     found = []

@@ -49,9 +49,8 @@ _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdo
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept
-_MIN_WORK: Final = 0.25  # of the level: what old work gets, even if what must stay leaves less below the level
-_MAX_WITH_WORK: Final = 0.85  # of the room: the most that a sweep leaves for that reason
-_PARTIAL: Final = True
+_MIN_WORK: Final = 0.2  # of the level: what old work gets even beside large results that the model has not seen yet
+_MAX_WITH_NEW: Final = 0.85  # of the room: the most that a sweep leaves for that reason
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
@@ -70,26 +69,26 @@ def sweep(
     `tail` and `ledger` are shares of the room: for the newest groups, which stay whole, and for the ledger.
     """
     units, room = split_groups(view), budget.room
-    level = int(room * min(fidelity, most, _MAX_LEVEL))
+    level, largest = int(room * min(fidelity, most, _MAX_LEVEL)), int(room * min(most, _MAX_WITH_NEW))
     first = _find_tail(units, view, int(room * tail), level, int(room * (ledger + _NOTE_SHARE)))
     reserved = int(room * ledger)
     (price, start), *others = _rank_sweeps(units, view, budget, first, level)
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
+    spare = sum(unit.tokens for unit in units[first:]) - int(room * tail)
     plan = _Sweep(view, budget, units, start, first)
-    largest = int(room * min(most, _MAX_WITH_WORK if not start or _PARTIAL else _MAX_LEVEL))
-    plan.fit(price.level, largest, reserved)
+    level = plan.fit(price.level, min(price.level + spare, largest), reserved)
     if others and plan.chosen.missed > _MAX_MISSED * plan.chosen.worth:
         ((price, start),) = others
         plan = _Sweep(view, budget, units, start, first)
-        plan.fit(price.level, int(room * min(most, _MAX_WITH_WORK)), reserved)
+        level = plan.fit(price.level, min(price.level + spare, largest), reserved)
     draft = plan.draft
     if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
         squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
     if not draft.edit_count:
         return NO_OUTCOME
     swept = "what came since the last sweep" if start else "everything old"
-    return Outcome((*draft.edits(), *plan.notes), why=f"sweep of {swept}, {price}")
+    return Outcome((*draft.edits(), *plan.notes), why=f"sweep of {swept}, {price.at_level(level)}")
 
 
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
@@ -211,10 +210,10 @@ class _Sweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 self.draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def fit(self, level: int, largest: int, reserved: int) -> None:
-        """Shorten and choose what stays, so that the view has about `level` tokens, `reserved` of them for the ledger.
+    def fit(self, level: int, largest: int, reserved: int) -> int:
+        """Shorten and choose what stays, so that the view has `level` tokens, `reserved` of them for the ledger.
 
-        If what must stay leaves next to nothing for old work, the view may have up to `largest` tokens.
+        If what must stay leaves too little for old work, the level is raised up to `largest`. Returns the level.
         """
         room = self._budget.room
         self._shorten_client_blocks()
@@ -226,6 +225,7 @@ class _Sweep:
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
         self._fit_work(appraisal, level - reserved, level - others, note_tokens)
+        return level
 
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""

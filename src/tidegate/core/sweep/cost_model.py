@@ -61,6 +61,10 @@ class SweepCost(NamedTuple):
         """What is written again, per call. What is held is not in it: how much that should be is for the policy."""
         return self.rewritten * self.prices.again / self.calls
 
+    def at_level(self, level: int) -> "SweepCost":
+        """The cost of the same sweep down to another level."""
+        return self._replace(level=level, rewritten=self.rewritten + level - self.level)
+
     def __str__(self) -> str:
         return (
             f"down to {self.level:,} tokens, of which {self.rewritten:,} are written to the cache again;"
