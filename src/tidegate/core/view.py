@@ -35,6 +35,7 @@ from tidegate.core.events import (
     ViewEdited,
     read_tools,
 )
+from tidegate.core.kind_index import KindIndex
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
@@ -159,17 +160,6 @@ class RuleFiring(msgspec.Struct, frozen=True):
     time: float
 
 
-class KindIndex:
-    """The places of the items of one kind among the first `read` items of a view."""
-
-    __slots__ = ("kind", "places", "read")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.places: list[int] = []
-        self.read = 0
-
-
 class RefoldNeeded(Exception):
     """The view must be folded again from the start: an edit was undone or redone, a message was forgotten, or the
     conversation continues on another branch."""
@@ -218,7 +208,7 @@ class View:
         self.model_note = ""
         # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
-        self.kind_index: KindIndex | None = None
+        self.kind_index = KindIndex()
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -407,7 +397,6 @@ class View:
     def _rebuild(self, items: list[Item], first: int) -> None:
         """Take these items, which differ from index `first` on, and pair calls and results again."""
         self.prefix_seq = self.head
-        self.kind_index = None
         self.items = []
         self.unanswered = {}
         self.tokens = self.metered = self.visible_turns = self.tool_result_count = self.tool_call_count = 0
@@ -488,25 +477,6 @@ class View:
     def changed_seq(self) -> int:
         """The seq of the event that last changed what is shown."""
         return max(self.said_seq, self.edited_seq)
-
-    def __copy__(self) -> "View":
-        """A shallow copy. `copy` without this takes twice as long."""
-        made = View.__new__(View)
-        for name in self.__slots__:
-            setattr(made, name, getattr(self, name))
-        made.kind_index = None
-        return made
-
-    def find_places(self, kind: str) -> Sequence[int]:
-        """The indexes of the items of a kind. Only items that were appended since the last call are looked at."""
-        if self.kind_index is None or self.kind_index.kind != kind:
-            self.kind_index = KindIndex(kind)
-        index = self.kind_index
-        for place in range(index.read, len(self.items)):
-            if self.items[place].message.kind == kind:
-                index.places.append(place)
-        index.read = len(self.items)
-        return index.places
 
     def items_after(self, seq: int) -> Iterator[Item]:
         """Items said after `seq`, newest first: those at the end of the view."""

@@ -83,7 +83,7 @@ class LossCheck:
         cut = [m for m in messages if m.id in changes.replaced]
         self.moves = bool(self._gone) or _is_view_read_again(view, changes)
         """Whether the provider must read most of the view again anyway, so that a new ledger line costs little more."""
-        places = view.find_places(LEDGER)
+        places = view.kind_index.find(view.items, LEDGER)
         before = view.items[: places[0]] if places else []
         self.changes_before_ledger = any(
             item.message.id in changes.dropped or item.message.id in changes.replaced for item in before

@@ -93,7 +93,7 @@ def hide_ledger(view: View) -> View:
     It is a shallow copy: apart from the list of items it shares everything with the view. `settled_count` is how many
     of its items are before the end of the ledger: an earlier transaction made them lean.
     """
-    places = view.find_places(LEDGER)
+    places = view.kind_index.find(view.items, LEDGER)
     if not places:
         return view
     held = [view.items[place] for place in places]
@@ -130,7 +130,7 @@ def update_ledger(
 
     The ledger has at most `most` tokens afterwards. All additions together cost at most `spare` tokens.
     """
-    held = [view.items[place] for place in view.find_places(LEDGER)]
+    held = [view.items[place] for place in view.kind_index.find(view.items, LEDGER)]
     size = sum(item.tokens for item in held)
     if not held and min(most, spare) <= 0:
         return LedgerUpdate(add_recall_note(view, edits, budget, spare) if ledger_share_of(policy) else tuple(edits))

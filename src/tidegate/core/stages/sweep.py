@@ -230,15 +230,18 @@ class _Sweep:
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
         untouched = self.draft
-        for _ in range(4):
+        was_over = False
+        for _ in range(5):
             self.draft = untouched.copy()
             self.chosen = appraisal.choose(room)
             if self._last_answer >= 0:
                 self.chosen.groups.setdefault(self._last_answer, {})
             self._apply(self.chosen.groups, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
-            if abs(over) <= level // 50 or (over < 0 and room <= 0) or (over > 0 and room <= 0 and note_tokens <= 0):
+            is_all = over <= 0 and (room <= 0 or was_over)  # more room would only bring back what was too much
+            if abs(over) <= level // 50 or is_all or (over > 0 and room <= 0 and note_tokens <= 0):
                 return
+            was_over = was_over or over > 0
             if room <= 0:
                 note_tokens -= over
             room -= over
