@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) ->
         paid = compute_model_cost(Usage(each.input_tokens, each.output_tokens, each.cache_read, 0), each.model)
         assert paid is not None
         so_far += paid.total
-        share = f"{100 * each.cache_read / each.input_tokens:.1f}%"
+        share = f"{Decimal(100 * each.cache_read / each.input_tokens).quantize(Decimal('0.1'), ROUND_HALF_UP)}%"
         counts = [f"{number:,}", f"{each.log_head:,}", f"{each.input_tokens:,}", share, f"{each.output_tokens:,}"]
         assert row[:5] == counts
         assert [float(cell.lstrip("$")) for cell in row[5:]] == pytest.approx([paid.total, so_far], abs=6e-5)

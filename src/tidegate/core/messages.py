@@ -8,8 +8,8 @@ Values are frozen msgspec structs: cheap to make and to compare, and encoded wit
 cycles, so they are excluded from garbage collection (`gc=False`).
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -195,3 +195,28 @@ def encode_into_bytes(encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder, v
     buffer = bytearray()
     encoder.encode_into(value, buffer)
     return bytes(buffer)
+
+
+class _HasMessage(Protocol):
+    @property
+    def message(self) -> Message: ...
+
+
+class KindIndex:
+    """Finds the places of the messages of one kind in a list that only grows, without reading all of it each time."""
+
+    def __init__(self) -> None:
+        self._items: Sequence[_HasMessage] = ()
+        self._kind = ""
+        self._places: list[int] = []
+        self._read = 0
+
+    def find(self, items: Sequence[_HasMessage], kind: str) -> Sequence[int]:
+        """The places of the items of a kind. A list object that was passed before may have grown at its end."""
+        if items is not self._items or kind != self._kind:
+            self._items, self._kind, self._places, self._read = items, kind, [], 0
+        for place in range(self._read, len(items)):
+            if items[place].message.kind == kind:
+                self._places.append(place)
+        self._read = len(items)
+        return self._places

@@ -35,11 +35,11 @@ from tidegate.core.events import (
     ViewEdited,
     read_tools,
 )
-from tidegate.core.kind_index import KindIndex
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
     TOOL_RESULT,
+    KindIndex,
     Message,
     Result,
     Text,
