@@ -92,13 +92,18 @@ class _CallThreads:
                 return
 
     def _work(self, thread: "ThreadPoolExecutor", loop: "asyncio.AbstractEventLoop") -> None:
+        ended: _Outcome | None = None
         with suppress(IndexError):  # no call waits
             while True:
-                self._report(_run(*self._waiting.popleft()), loop)
-        self._report(thread, loop)
+                call = self._waiting.popleft()
+                if ended is not None:
+                    self._report(loop, ended)
+                ended = _run(*call)
+        # The thread first: who waits for its last call finds it idle.
+        self._report(loop, thread, *([ended] if ended is not None else []))
 
-    def _report(self, ended: "_Outcome | ThreadPoolExecutor", loop: "asyncio.AbstractEventLoop") -> None:
-        self._ended.append(ended)
+    def _report(self, loop: "asyncio.AbstractEventLoop", *ended: "_Outcome | ThreadPoolExecutor") -> None:
+        self._ended.extend(ended)
         if not self._is_end_due:
             self._is_end_due = True
             with suppress(RuntimeError):  # the loop is closed, so no task waits any more
