@@ -5,11 +5,14 @@ the engine of a cluster.
 """
 
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from typing import Protocol, TypeVar
@@ -88,6 +91,15 @@ _stop_events: list[Event] = []
 def _start_worker(stop: Event) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and says stop
     _stop_events.append(stop)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """End this process if its parent is killed: nobody tells it to stop then."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _run_task(work: Work[_T, _R], task: _T) -> _R:
