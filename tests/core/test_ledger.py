@@ -433,20 +433,29 @@ def test_an_empty_to_do_list_closes_the_items_of_earlier_lists() -> None:
         session.prepare()
         opened.append([line.text for line in parse_ledger(ledger(session)) if line.what == "open"])
     assert opened[49] == ["Write the first part of the report"]
-    assert opened[99] == []
+    assert opened[99] == ["nothing: the to-do list has no open items"]
 
 
 def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> None:
     lines = [
-        "- m4..m5 Read src/a.py: 40 lines",
-        "- m6..m7 Edit src/a.py: 2 lines",
-        "- m8..m9 Bash ls -la src: 12 lines",
-        "- m10..m11 Bash make test: 9 lines, exit code 1, 2 failed",
-        "- m12..m13 exec: 326 lines",
+        "- m4..m5 Read src/a.py -> 40 lines",
+        "- m6..m9 Edit src/a.py -> 2 lines",
+        "- m6..m9 Edit src/b.py, src/c.py -> done",
+        "- m10..m11 $ git -C src log --oneline -> 12 lines",
+        "- m12..m13 $ make test -> 9 lines, exit code 1, 2 failed",
+        "- m14..m15 $ git push -> refused by the user, not now",
+        "- m16..m17 $ make clean",
+        "- m18..m19 exec -> 326 lines",
+        "- m20..m31 earlier work: command ×3",
+        "- m32..m33 Write src/old.py: done",  # the form of older sessions
     ]
     assert list(statements_of_note(make_group_note(lines))) == [
         ("changed", "m6", "src/a.py"),
-        ("ran", "m10", "Bash make test: 9 lines, exit code 1, 2 failed"),
+        ("changed", "m6", "src/b.py"),
+        ("changed", "m6", "src/c.py"),
+        ("ran", "m12", "make test -> 9 lines, exit code 1, 2 failed"),
+        ("ran", "m16", "make clean -> no output"),
+        ("changed", "m32", "src/old.py"),
     ]
 
 
@@ -477,3 +486,59 @@ def test_a_pin_outlives_every_compaction_of_a_small_window(window: int) -> None:
         session.add(user_message(f"Page {turn} of my notes. " + "The workers read jobs from a queue. " * 6))
         assert "Never restart db7 before 18:00." in session.prepare().to_bytes().decode(), turn
         session.add(Message("assistant", (Text(f"Read page {turn}."),)))
+
+
+def run_and_print(command: str, *printed: str) -> list[LedgerLine]:
+    """The statements on runs of one command with these outputs."""
+    gone = []
+    for number, text in enumerate(printed):
+        call = Call(f"c{number}", "Bash", json.dumps({"command": command}))
+        gone += [
+            Message("assistant", (call,), id=f"m{number * 2 + 2}"),
+            Message("tool", (Result(call.id, (Text(text),)),), id=f"m{number * 2 + 3}"),
+        ]
+    return statements_of(gone, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("line", "is_value"),
+    [
+        ("the server listens on port 8443", True),
+        ('{"id": "ord-5512-a", "state": "open"}', True),
+        ("https://example.org/pull/77", True),
+        ("Report saved to: /var/tmp/report-7.html", True),
+        ("-rw-r--r--@ 1 alex staff 4836 21 Jan 15:57 cleanup.go", False),
+        ('"path/filepath"', False),
+        ("cmd/checkpoint/committed.go:50:12: undefined: ValidateAgentID", False),
+        ("00000020: 01c0 4317 0000 81a4 0000 01f5 0000 0014 ..C.............", False),
+        ("a2399b4dfc4f9737c975bd06d2fedf3d", False),
+        ("+\tport: 8443", False),
+        ("#!/bin/sh", False),
+        ("=== RUN TestIsShadowBranch/too_short_6_chars", False),
+    ],
+)
+def test_a_value_has_a_label_and_is_no_debris(line: str, is_value: bool) -> None:
+    values = [found.text for found in run_and_print("make deploy", line) if found.what == "value"]
+    assert values == ([line] if is_value else [])
+    assert not [found for found in run_and_print("cat notes.txt", line) if found.what == "value"]  # can be read again
+
+
+def test_half_of_an_id_is_never_a_value() -> None:
+    ident = "421f9ba86ec2f20c" * 4
+    found = run_and_print("make deploy", f"{'state ' * 12}BaseCommit={ident} and more words")
+    (value,) = [line.text for line in found if line.what == "value"]
+    assert ident in value
+
+
+def test_the_last_outcome_of_a_command_replaces_earlier_ones_however_its_output_was_cut() -> None:
+    old = [
+        LedgerLine("ran", "m9", "cd src && make test 2>&1 | tail -20 -> exit code 1, 2 failed"),
+        LedgerLine("ran", "m4", "make lint -> ok"),
+    ]
+    new = [LedgerLine("ran", "m30", "make test 2>&1 -> 14 passed")]
+    lines = merge_ledger_lines(old, new)
+    assert render_ledger(lines).split("\n") == [
+        "Commands and how they ended:",
+        "- ran m4: make lint -> ok",
+        "- ran m30: make test 2>&1 -> 14 passed",
+    ]

@@ -11,7 +11,7 @@ from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import LEDGER_END
 from tidegate.core.ledger.statements import statements_of
 from tidegate.core.ledger.writer import LEDGER
-from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_user_request, text_of, user_message
+from tidegate.core.messages import NOTE, Call, Message, Result, Text, calls_of, is_user_request, text_of, user_message
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
@@ -114,7 +114,7 @@ def test_a_call_that_the_user_refused_is_never_shown_as_one_that_was_made() -> N
     call = Call("c", "Bash", json.dumps({"command": "chmod -x hook && echo disabled"}))
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(refused, 9)))
     assert describe_group(group) == (
-        "- m2..m3 Bash chmod -x hook && echo disabled: refused by the user, not in this branch"
+        "- m2..m3 $ chmod -x hook && echo disabled -> refused by the user, not in this branch"
     )
     edit = Call("e", "Edit", json.dumps({"file_path": "src/hook.py", "old_string": "a", "new_string": "b"}))
     missing = Message("tool", (Result("e", (Text("File does not exist."),)),), id="m5")
@@ -165,9 +165,66 @@ def test_all_lines_of_a_merge_conflict_are_worth_more_than_others_until_it_is_re
     assert all(line.worth < 3 for line in find_key_lines(CONFLICT, seen_later))
 
 
+def test_a_note_has_all_words_of_a_user_who_refused_a_call() -> None:
+    words = "First check how the other commands do it.\nThen show a hint, but only if it is installed." * 6
+    refused = Message("tool", (Result("c", (Text(REFUSED_EDIT.replace("not in this branch", words)),)),), id="m3")
+    call = Call("c", "ExitPlanMode", json.dumps({"plan": "1. Do it.\n" * 400}))
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(refused, 9)))
+    assert describe_group(group).endswith(f"refused by the user, {' '.join(words.split())}")
+
+
+def test_a_note_has_a_line_for_each_call_and_says_which_edit_failed() -> None:
+    calls = [
+        Call("a", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"})),
+        Call("b", "Bash", json.dumps({"command": "git push"})),
+    ]
+    failed = "<tool_use_error>String to replace not found in file.\nString: x\n</tool_use_error>"
+    pushed = "To example.org:a.git\n   1..2  main -> main\nShell cwd was reset to /src"
+    results = [
+        Message("tool", (Result(i, (Text(t),)),), id=f"m{n}") for i, t, n in (("a", failed, 3), ("b", pushed, 4))
+    ]
+    group = Group((Item(Message("assistant", tuple(calls), id="m2"), 9), *(Item(result, 9) for result in results)))
+    assert describe_group(group).split("\n") == [
+        "- m2..m4 Edit src/a.py -> 3 lines, String to replace not found in file.",
+        "- m2..m4 $ git push -> 3 lines, 1..2 main → main",
+    ]
+
+
+def test_a_long_gap_always_has_a_note() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Build everything."))
+    while not sweeps(session):
+        for step in range(12):
+            build = Call(
+                f"b{len(session.view.items)}", "bash", json.dumps({"command": f"make part-{step} " + "x" * 900})
+            )
+            session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text("built\n" * 60),)),)))
+            session.prepare()
+    shown = [item.message for item in session.view.items]
+    gaps = [
+        (int(after.id[1:]) - int(before.id[1:]), before)
+        for before, after in pairwise(m for m in shown if m.id[:1] == "m" and m.kind not in (NOTE, LEDGER))
+    ]
+    noted = "\n".join(text_of(message) for message in shown if message.kind == NOTE)
+    long = [f"m{int(before.id[1:]) + 1}" for size, before in gaps if size > 8]
+    assert long
+    assert all(f"{ident}.." in noted for ident in long)
+
+
 def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:
-    assert make_range_line(["- m99..m100 read a.py"], "m37") == "- m38..m100 earlier work"
-    assert make_range_line(["- m99..m100 read a.py"], "") == "- m99..m100 earlier work"
+    assert make_range_line(["- m99..m100 read a.py"], "m37") == "- m38..m100 earlier work: read ×1"
+    assert make_range_line(["- m99..m100 read a.py"], "") == "- m99..m100 earlier work: read ×1"
+
+
+def test_a_range_in_a_note_says_how_often_each_tool_was_called() -> None:
+    lines = [
+        "- m4..m9 earlier work: command ×2, Edit ×1",
+        "- m10..m11 $ make -> done",
+        "- m12 answered: Yes.",
+        "- m13 Edit a",
+    ]
+    assert make_range_line(lines, "") == "- m4..m13 earlier work: command ×3, Edit ×2, answer ×1"
+    assert make_range_line(["- m4..m9 earlier work"], "") == "- m4..m9 earlier work"  # the form of older sessions
 
 
 def test_a_command_inside_a_script_is_named() -> None:
@@ -179,7 +236,7 @@ def test_a_note_says_what_was_done_and_how_it_ended() -> None:
     call = Call("c", "shell", json.dumps({"command": "make\ntest"}))
     result = Message("tool", (Result("c", (Text("1 failed\n[exit code 1]"),)),), id="m3")
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
-    assert describe_group(group) == "- m2..m3 shell make test: 2 lines, exit code 1, 1 failed"
+    assert describe_group(group) == "- m2..m3 $ make test -> 2 lines, exit code 1, 1 failed"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +251,7 @@ def test_a_note_on_an_edit_does_not_repeat_its_path_unless_it_may_have_failed(an
     call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"}))
     result = Message("tool", (Result("c", (Text(answer),)),), id="m3")
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
-    assert describe_group(group) == f"- m2..m3 Edit src/a.py x: {outcome}"
+    assert describe_group(group) == f"- m2..m3 Edit src/a.py -> {outcome}"
 
 
 def test_the_cheaper_sweep_writes_less_again() -> None:
@@ -309,12 +366,13 @@ def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> Non
     )
     said = "The root cause is the lock that is taken twice. The fix is a small change on our side:"
     gone = [
-        Message("assistant", (Text(said), run), id="m2"),
+        Message("assistant", (Text("The root cause is the cache."), run), id="m2"),  # in the middle of work: a guess
         Message("tool", (Result("c", (Text(f"{printed}\nthe server listens on port 8443"),)),), id="m3"),
+        Message("assistant", (Text(said),), id="m4"),
     ]
     lines = [str(line) for line in statements_of(gone, frozenset()) if line.what in ("decided", "value")]
     assert lines == [
-        "- decided m2: The root cause is the lock that is taken twice.",
+        "- decided m4: The root cause is the lock that is taken twice.",
         "- value m3: the server listens on port 8443",
     ]
 

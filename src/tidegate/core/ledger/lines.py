@@ -6,8 +6,8 @@
     - recall m2..m97 has all that was said there, shown here or not
     Open work:
     - open m40: task {...} has no result
-    What was decided:
-    - decided m44: The cause is the missing lock (supersedes m31).
+    What was decided or found:
+    - decided m44: We decided to take the lock first (supersedes m31).
     Files changed:
     - changed m31: src/a.py
     Commands and how they ended:
@@ -20,6 +20,7 @@ Each line carries what it needs to be understood and the message to recall, so l
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -44,7 +45,7 @@ PIN_SHARE: Final = 0.25
 # The kinds of statements in order, with their heading and the share of the ledger that each may take at first.
 _SECTIONS: Final = {
     "open": ("Open work:", 0.15),
-    "decided": ("What was decided:", 0.2),
+    "decided": ("What was decided or found:", 0.2),
     "changed": ("Files changed:", 0.2),
     "ran": ("Commands and how they ended:", 0.25),
     "value": ("Values:", 0.2),
@@ -84,6 +85,9 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
         return int(self.ident[1:].partition(".")[0]) if self.ident else 0
 
 
+_PLACE: Final = attrgetter("place")
+
+
 def make_left_line(first: int, last: int) -> LedgerLine:
     return LedgerLine("left", f"m{first}..m{last}", "")
 
@@ -108,8 +112,8 @@ def render_ledger(lines: Sequence[LedgerLine]) -> str:
     ranges = ", ".join(line.ident for line in lines if line.what == "left")
     texts += [f"{_LEFT[0]}{ranges}{_LEFT_END}"] if ranges else []
     for what, (heading, _) in _SECTIONS.items():
-        mine = [str(line) for line in lines if line.what == what]
-        texts += [heading, *mine] if mine else []
+        mine = sorted((line for line in lines if line.what == what), key=_PLACE)
+        texts += [heading, *map(str, mine)] if mine else []
     return "\n".join(texts)
 
 
@@ -161,9 +165,18 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
 _SUPERSEDED: Final = re.compile(r"\(supersedes (m\d+)\)$")
 
 
+_CLIPPING: Final = re.compile(
+    r"^(?:cd \S+ *&& *)?(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?$", re.DOTALL
+)
+
+
 def subject_of(line: LedgerLine) -> str:
-    """What a statement is about: the command without its outcome, or all of its text."""
-    return line.text.rpartition(" -> ")[0] or line.text if line.what == "ran" else line.text
+    """What a statement is about: the command without its outcome and what only cuts its output, or all of its text."""
+    if line.what != "ran":
+        return line.text
+    command = line.text.rpartition(" -> ")[0] or line.text
+    core = _CLIPPING.fullmatch(command)
+    return core[1] if core and core[1] else command
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:
@@ -188,10 +201,11 @@ def select_ledger_lines(
         if line.what == "rule":
             rules -= purse.buy(line, min(rules, purse.left))
     free = purse.left
+    newest_first = sorted(lines, key=_PLACE, reverse=True)
     for whole in (False, True):
         for what, (_, share) in _SECTIONS.items():
             allowance = purse.left if whole else int(free * share)
-            for line in reversed(lines):
+            for line in newest_first:
                 if line.what == what:
                     allowance -= purse.buy(line, min(allowance, purse.left))
     return [line for line in lines if line in purse.taken]

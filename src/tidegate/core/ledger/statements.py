@@ -2,12 +2,20 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine, parse_ledger
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
-from tidegate.core.sweep.group_notes import REFUSED, describe_outcome, find_command
+from tidegate.core.sweep.group_notes import (
+    NO_OUTPUT,
+    OUTCOME,
+    REFUSED,
+    describe_outcome,
+    find_command,
+    find_subject,
+)
 from tidegate.core.sweep.key_lines import is_envelope, is_marker
 from tidegate.core.text.facts import (
     begins_with_failure,
@@ -27,22 +35,38 @@ from tidegate.core.text.tool_calls import (
 )
 
 _DECIDED: Final = re.compile(
-    r"\b(decided|chose|conclu|root cause|turns out|the (fix|bug|problem|issue|reason|cause) (is|was)|will use)"
-    r"|决定|原因|決定|原因は|결정|원인|решил|причина"
+    r"\b(decided|chose|will use|going with|agreed (to|on|that))\b"
+    r"|决定|決定|결정|решил"
 )  # matched with sentences in lower case
+_FOUND: Final = re.compile(
+    r"\b(conclu\w+|(root|the) cause (is|was)|turns out|the (fix|reason) (is|was))\b|原因|원인|причина"
+)
+"""A diagnosis. In the middle of work it is often refuted a few calls later, so it counts only in an answer."""
 _GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
 _UNFINISHED: Final = re.compile(r"(?::|\bvs\.?|\be\.g\.|\bi\.e\.|,)\W*$")  # what it says follows, or was cut off
 _UNKNOWN_RESULT: Final = "has no known result"
+_NOTHING_OPEN: Final = "nothing: the to-do list has no open items"
 _DECISIONS: Final = 6  # of one transaction
 _COMMANDS: Final = 12
 _VALUES: Final = 24
-_VALUE_KINDS: Final = frozenset(("path", "file", "url", "email", "uuid", "hash", "id", "number"))
+_VALUES_EACH: Final = 4  # of one message
+_VALUE_KINDS: Final = frozenset(("path", "url", "email", "uuid", "hash", "id", "number"))
+_LABEL: Final = re.compile(
+    r"""[A-Za-z][\w.-]*["'`]?\s*[:=]\s*["'`(\[{]*$|#$|\b(?:ports?|pid|issues?|pr|pull request|ticket|version|id"""
+    r"""|session|branch|commit|tag|build|run|job|account|user|host|address|is|to|at|on|as)\s+["'`#(]*$""",
+    re.I,
+)
+"""The end of the text before a value that has a label: `"port": `, `listening on `, `issue #`."""
 _CHATTER: Final = re.compile(
     r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$|Shell cwd was reset"
     r"|@@ |--- |\+\+\+ |index [0-9a-f]+\.\.|diff --git |\S+\s+\|\s+\d+ [-+]*\s*$|\d+ files? changed"
-    r"|\[[\w:.-]+\] (?:\$|Finished))"
+    r"|\[[\w:.-]+\] (?:\$|Finished)|[-dl][rwx-]{9}|\S+:\d+:|[+-](?:\S|\t|  )|import |from \S+ import |#include|#!"
+    r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//)"
 )
-"""Lines that tools print around what was asked: test results of unchanged packages, headers and counts of a diff."""
+"""Lines that tools print around what was asked, and code: test results of unchanged packages, lines of a diff, of a
+list of files, of a log, and of errors (the outcome of the command has the last one)."""
+_STORED: Final = re.compile(r"\b(?:saved|written|wrote|created|stored|moved|output|log)\b", re.I)
+"""A path is a value only in such a line: other paths can be found again."""
 _VALUE_CHARS: Final = 100  # characters of a line around a value
 _READ_CHARS: Final = 6_000  # characters of a result in which values are searched for
 SUBAGENT_TOOL: Final = "task"
@@ -73,7 +97,7 @@ def statements_of(gone: Sequence[Message], described: frozenset[str]) -> list[Le
                 opened.append(LedgerLine("open", answer.id, text))
             if not planned and is_todo_list(parse_call_arguments(call)):  # only the newest to-do list is valid
                 planned = True
-                todos = open_todos_of(parse_call_arguments(call))[:_DECISIONS]
+                todos = open_todos_of(parse_call_arguments(call))[:_DECISIONS] or [_NOTHING_OPEN]
                 opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos]
             if answer is not None and call.name == SUBAGENT_TOOL and len(reported) < _REPORTED:
                 reported += parse_work_report(answer)
@@ -113,7 +137,7 @@ def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> Non
     if outcome.startswith(REFUSED):
         return
     if command and command not in ran and ("exit code" in outcome or not READS_ONLY.match(command)):
-        ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)} -> {outcome or 'no output'}")
+        ran[command] = LedgerLine("ran", answer.id, f"{find_subject(call)}{OUTCOME}{outcome or NO_OUTPUT}")
 
 
 def _has_failed(answer: Message) -> bool:
@@ -122,11 +146,12 @@ def _has_failed(answer: Message) -> bool:
 
 
 def _decisions(message: Message) -> list[LedgerLine]:
+    is_answer = not calls_of(message)
     found = [
         sentence
         for sentence in split_sentences(text_of(message), 4_000)
         if 20 <= len(sentence) <= 300
-        and _DECIDED.search(sentence.lower())
+        and (_DECIDED.search(sentence.lower()) or (is_answer and _FOUND.search(sentence.lower())))
         and not _GUESS.search(sentence.lower())
         and not _UNFINISHED.search(sentence)
     ]
@@ -169,42 +194,54 @@ def _names(text: str) -> set[str]:
 
 
 def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
-    """Values with the words around them: paths, ids, numbers and addresses that the user gave or tools printed.
+    """Values with their labels: addresses, ids and numbers that the user gave or tools printed.
 
-    What tools read from files is left out: it can be read again.
+    What tools read is left out: it can be read again.
     """
-    targets = {call.id: call_target_of(call) for message in gone for call in calls_of(message)}
+    calls = {call.id: call for message in gone for call in calls_of(message)}
     found: dict[str, LedgerLine] = {}
     given = [message for message in reversed(gone) if is_user_request(message)]
     for message in (*given, *reversed(gone)):
         result = result_of(message)
-        target = targets.get(result.call_id) if result is not None else None
-        from_file = target is not None and (
-            target.writes or target.shows_file or (target.files and not target.runs_command)
-        )
-        if from_file or (result is None and message not in given):
+        call = calls.get(result.call_id) if result is not None else None
+        if (call is not None and _is_reading(call)) or (result is None and message not in given):
             continue
-        for value, around in _values_in(head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)):
+        text = head_and_tail(_WORK_REPORT.sub("", text_of(message)), _READ_CHARS)
+        for value, around in islice(_values_in(text, is_typed=result is None), _VALUES_EACH):
             found.setdefault(value, LedgerLine("value", message.id, around))
-            if len(found) >= _VALUES:
-                break
+        if len(found) >= _VALUES:
+            break
     lines = list(dict.fromkeys(reversed(found.values())))
     texts = [line.text for line in lines]
     return [line for line in lines if not any(line.text in text and line.text != text for text in texts)]
 
 
-def _values_in(text: str) -> Iterator[tuple[str, str]]:
+def _is_reading(call: Call) -> bool:
+    """Whether a call only read, or wrote what it got: its result has no values that are not elsewhere."""
+    target = call_target_of(call)
+    command = find_command(call)
+    if command:
+        return target.shows_file or READS_ONLY.match(command) is not None
+    return target.writes or bool(target.files)
+
+
+def _values_in(text: str, *, is_typed: bool) -> Iterator[tuple[str, str]]:
+    """The values in a text, each with the words around it. What the user typed needs no label."""
     for line in clean_text(text).split("\n"):
         if is_marker(line) or is_envelope(line) or _CHATTER.match(line):
             continue
         place = 0
         for run in split_runs(line):
-            fact = classify_run(run)
             at = line.find(run, place)
             place = max(place, at)
-            if fact is None or fact.kind not in _VALUE_KINDS or (fact.kind == "number" and len(fact.value) < 4):
+            name, equals, given = run.partition("=")
+            fact = classify_run(given if equals and name.isidentifier() else run)
+            if fact is None or fact.kind not in _VALUE_KINDS or len(fact.value) < 2:
                 continue
-            yield fact.value, " ".join(_cut_around(line, at).split())
+            if fact.kind == "path" and not is_typed and not _STORED.search(line):
+                continue
+            if is_typed or equals or fact.kind == "url" or _LABEL.search(line[max(0, at - 60) : at]):
+                yield fact.value, " ".join(_cut_around(line, at).split())
 
 
 def _cut_around(line: str, at: int) -> str:
@@ -217,4 +254,7 @@ def _cut_around(line: str, at: int) -> str:
         start = line.find(" ", start, at) + 1 or start if line[start - 1] != " " else start
     end = start + _VALUE_CHARS
     limit = line.rfind(" ", start, end) if end < len(line) else -1
-    return line[start : limit if limit > at else end]
+    if limit <= at < len(line):  # a long word: half of an id would read as another one
+        limit = line.find(" ", end)
+        limit = min(limit if limit >= 0 else len(line), start + 2 * _VALUE_CHARS)
+    return line[start:limit]

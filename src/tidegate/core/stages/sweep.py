@@ -41,6 +41,7 @@ from tidegate.core.view import View
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _NOTE_TOKENS: Final = 20  # of a note without its lines
+_LONG_GAP: Final = 4  # lines: a gap with so many always gets a note
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
@@ -269,7 +270,7 @@ class _Sweep:
             if is_group_note(message):
                 lines = lines_of_note(message)
             elif number in self._said and number not in kept and number not in answers:
-                lines = [self._said[number]] if self._said[number] else []
+                lines = self._said[number].split("\n") if self._said[number] else []
             if lines is None:
                 if in_gap and message.role == "assistant":
                     gaps[-1] = gaps[-1]._replace(has_answer=False)
@@ -289,8 +290,9 @@ class _Sweep:
     def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
         """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
 
-        A gap that has the answer to a request always gets a note, because the request would read as open without it.
-        What was answered comes first, then the newest gaps. The ledger names the range of everything that left.
+        A gap that has the answer to a request always gets a note, because the request would read as open without it; so
+        does a long one, because what follows would read as if nothing had been done in between. What was answered comes
+        first, then the newest gaps. The ledger names the range of everything that left.
         """
         count = self._budget.counter.count_text
         shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
@@ -309,7 +311,7 @@ class _Sweep:
         made = []
         for number, gap in enumerate(gaps):
             split = len(gap.lines) - shown.get(number, 0)
-            if number in shown or gap.has_answer:
+            if number in shown or gap.has_answer or len(gap.lines) >= _LONG_GAP:
                 some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
                 note = make_group_note([*some, *gap.lines[split:]])
                 made.append(Insert(note, gap.last_id, self._budget.count(note)))

@@ -1,23 +1,26 @@
 """Notes that take the place of dropped groups: what was called, on what, how large the result was, how it ended.
 
-A note has the role of the user and says that it is data. Each group is one line, so that the model does not repeat the
-call and can recall it. White space is folded: text of a tool cannot begin a line.
+A note has the role of the user and says that it is data. Each call is one line, so that the model does not repeat it
+and can recall it; a command begins with `$`, and the outcome follows ` -> `. White space is folded: text of a tool
+cannot begin a line.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
 from tidegate.core.sweep.key_lines import is_envelope
-from tidegate.core.text.facts import find_error_lines, find_last_line, is_refusal
+from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
     INCIDENTAL_KEYS,
     READS_ONLY,
     call_target_of,
+    changed_paths_of,
     classify_tool,
     iterate_strings,
     parse_call_arguments,
@@ -28,20 +31,27 @@ _HEADING: Final = "[Left out here (data; recall shows it by id):"
 _SHORT_HEADING: Final = "[Left out here: "
 _END: Final = "]"
 EARLIER: Final = "earlier work"
+OUTCOME: Final = " -> "
+_COMMAND: Final = "$ "
 ANSWERED: Final = " answered: "
 REFUSED: Final = "refused by the user"
+NO_OUTPUT: Final = "no output"
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
+_REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
 
 _WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
 _SCRIPT_CHARS: Final = 2_000
+_REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
+_ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
+_CHATTER: Final = re.compile(r"\s*(?:shell cwd was reset|warning:|hint:|note:)", re.I)
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
 def describe_group(group: Group) -> str:
-    """The line for a dropped group, or "" for one that needs none."""
+    """The lines for a dropped group, one for each call, or "" for one that needs none."""
     caller = group.items[0].message
     if caller.role != "assistant":
         return ""
@@ -51,24 +61,24 @@ def describe_group(group: Group) -> str:
         text = text_of(caller)
         return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
     span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
-    return f"- {span} " + "; ".join(_describe_call(call, results.get(call.id)) for call in calls)
+    return "\n".join(f"- {span} {_describe_call(call, results.get(call.id))}" for call in calls)
 
 
 def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
-    said = fold_line(call.name, 40) + (f" {subject}" if subject else "")
+    said = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
     outcome = describe_outcome(call, answer)
-    return f"{said}: {outcome}" if outcome else said
+    return f"{said}{OUTCOME}{outcome}" if outcome else said
 
 
 def find_subject(call: Call) -> str:
-    """What a call is about: its command, or its path and other short arguments."""
+    """What a call is about: its command, the files that it changes, or its path and other short arguments."""
     command = find_command(call)
     if command:
         return fold_line(command, _SUBJECT_CHARS)
     arguments = parse_call_arguments(call)
     texts = [value for _, value in iterate_strings(arguments, skip=INCIDENTAL_KEYS) if value and "\n" not in value]
-    return fold_line(" ".join(texts[:2]), _SUBJECT_CHARS)
+    return fold_line(", ".join(changed_paths_of(call)) or " ".join(texts[:2]), _SUBJECT_CHARS)
 
 
 def find_command(call: Call) -> str:
@@ -90,38 +100,69 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     """How a call ended: its failure or exit code, a short result, or the size of a longer one."""
     if answer is None:
         return "no result"
-    text = clean_text(text_of(answer))
+    text = _ERROR_TAG.sub("", clean_text(text_of(answer)))
     if is_refusal(text):
-        return f"{REFUSED}, {fold_line(find_last_line(text), _SAID_CHARS)}"
+        said = _REFUSAL_WORDS.search(text)
+        return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
     result = result_of(answer)
     lines = text.count("\n") + 1
     size = f"{lines:,} lines" if lines > 1 else ""
     code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
-    failed = (result is not None and result.error) or (code is not None and (code[1] or code[2]) != "0")
-    if lines == 1 and not failed and call_target_of(call).writes and _SUCCEEDED.search(text):
+    writes = call_target_of(call).writes
+    failed = (
+        (result is not None and result.error)
+        or (code is not None and (code[1] or code[2]) != "0")
+        or (writes and begins_with_failure(text_of(answer)))
+    )
+    if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
     printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))
     reports = bool(find_command(call)) and not call_target_of(call).shows_file
     faults = find_error_lines(printed) if failed or reports else []
-    last = faults[-1] if faults else find_last_line(printed) if reports or lines == 1 else ""
-    return ", ".join(filter(None, (size, ended, fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else "")))
+    last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
+    if failed and not last:  # an edit quotes what it did not find after it has said so
+        last = text.strip().partition("\n")[0]
+    shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
+    return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+
+
+def _find_verdict(printed: str) -> str:
+    """The last line that says something about the outcome."""
+    return find_last_line("\n".join(line for line in printed.split("\n") if not _CHATTER.match(line)))
 
 
 def make_group_note(lines: Sequence[str]) -> Message:
     """A note of these lines. If they are one range only, it is a short one."""
-    if len(lines) == 1 and lines[0].endswith(f" {EARLIER}"):
+    if len(lines) == 1 and _RANGE_LINE.fullmatch(lines[0]):
         return user_message(f"{_SHORT_HEADING}{lines[0][2:]}{_END}", NOTE)
     return user_message("\n".join([_HEADING, *lines, _END]), NOTE)
 
 
 def make_range_line(lines: Sequence[str], before: str) -> str:
-    """One line in place of several. It begins after the message `before`: others may have left without a line."""
+    """One line in place of several, with how often each tool was called: `- m4..m31 earlier work: command ×9, Edit ×2`.
+
+    It begins after the message `before`: others may have left without a line.
+    """
     first = lines[0].split(" ", 2)[1].partition("..")[0]
     last = lines[-1].split(" ", 2)[1].rpartition("..")[2]
     if before[:1] == "m" and before[1:].isdigit():
         first = min(first, f"m{int(before[1:]) + 1}", key=lambda ident: int(ident[1:]))
-    return f"- {first} {EARLIER}" if first == last else f"- {first}..{last} {EARLIER}"
+    counts: Counter[str] = Counter()
+    for line in lines:
+        earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
+        if earlier:
+            counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[1] or "")})
+        elif noted:
+            counts[_kind_of_noted(noted[2])] += 1
+    done = ", ".join(f"{what} ×{count}" for what, count in counts.most_common(_COUNTS_SHOWN))
+    return f"- {first if first == last else f'{first}..{last}'} {EARLIER}" + (f": {done}" if done else "")
+
+
+def _kind_of_noted(text: str) -> str:
+    if text.startswith(_COMMAND):
+        return "command"
+    return "answer" if text.startswith(ANSWERED.lstrip()) else text.partition(" ")[0].rstrip(":")
 
 
 def is_group_note(message: Message) -> bool:
@@ -137,26 +178,38 @@ def lines_of_note(message: Message) -> list[str]:
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
+_RANGE_LINE: Final = re.compile(rf"- m\d+(?:\.\.m\d+)? {EARLIER}(?:: (.+))?")
+_COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
+_COUNTS_SHOWN: Final = 4
 
 
 def described_ids(notes: Iterable[Message]) -> frozenset[str]:
     """The calling messages that these notes describe."""
-    found = (_NOTED.fullmatch(line) for note in notes for line in lines_of_note(note))
-    return frozenset(match[1] for match in found if match and match[2] != EARLIER)
+    lines = [line for note in notes for line in lines_of_note(note) if not _RANGE_LINE.fullmatch(line)]
+    return frozenset(match[1] for match in map(_NOTED.fullmatch, lines) if match)
 
 
 def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
     """What a note says of changed files and commands, as kind, id and text of a ledger line. Readings are left out."""
     for line in lines_of_note(note):
         match = _NOTED.fullmatch(line)
-        if not match or match[2] == EARLIER or match[2].startswith(ANSWERED.lstrip()):
+        if not match or _RANGE_LINE.fullmatch(line) or match[2].startswith(ANSWERED.lstrip()):
             continue
-        tool, _, rest = match[2].partition(" ")
-        if tool.endswith(":") or f": {REFUSED}" in rest:  # nothing says what the call was about, or it was not made
+        said, arrow, outcome = match[2].rpartition(OUTCOME)
+        if not arrow:
+            said, outcome = match[2], ""
+        if outcome.startswith(REFUSED):  # the call was not made
             continue
-        access = classify_tool(tool)
-        path = rest.partition(":")[0]
-        if access == "write" and _PATH.fullmatch(path):
-            yield "changed", match[1], path
-        elif access != "read" and not READS_ONLY.match(rest):
-            yield "ran", match[1], match[2]
+        if said.startswith(_COMMAND):
+            command = said.removeprefix(_COMMAND)
+            if not READS_ONLY.match(command):
+                yield "ran", match[1], f"{command}{OUTCOME}{outcome or NO_OUTPUT}"
+            continue
+        tool, _, paths = said.partition(" ")
+        if classify_tool(tool) == "write":
+            yield from (("changed", match[1], path) for path in _split_paths(paths))
+
+
+def _split_paths(text: str) -> list[str]:
+    """The paths in the description of a call. Notes of older sessions have the outcome after a colon."""
+    return [path for path in text.partition(": ")[0].split(", ") if _PATH.fullmatch(path)]

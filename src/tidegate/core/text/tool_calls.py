@@ -22,8 +22,9 @@ _PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url",
 _REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _SHOWS_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
 READS_ONLY: Final = re.compile(
-    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq"
-    r"|git (?:status|diff|log|show|branch|remote|rev-parse|blame))\b"
+    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq|ps|env"
+    r"|date|diff|hexdump|xxd|md5|md5sum|sha\d+sum|git (?:-C \S+ )?(?:status|diff|log|show|branch|remote|rev-parse|blame"
+    r"|fsck|reflog|ls-files|ls-tree|cat-file|count-objects|config --(?:list|get)))\b"
 )
 """A command that begins like this reads and changes nothing, unless it redirects."""
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")

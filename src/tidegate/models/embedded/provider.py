@@ -185,7 +185,7 @@ def _server_settings(model: EmbeddedProvider, key: str) -> Any:
     if model.seed is not None:
         settings.sampling.seed = model.seed
     if model.path.name == SMOLLM2.file:
-        # The makers' recommendation, plus a penalty: a model this small soon repeats itself, also in blocks of many lines.
+        # The makers' recommendation, plus a penalty: a model this small soon repeats itself, also whole blocks.
         settings.sampling.temp, settings.sampling.top_p = 0.2, 0.9
         settings.sampling.penalty_repeat, settings.sampling.penalty_last_n = 1.1, 512
     return settings
