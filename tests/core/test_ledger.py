@@ -336,12 +336,12 @@ def test_a_decision_that_another_one_refutes_is_replaced_by_it() -> None:
 
 
 def test_a_guess_is_no_decision_and_a_tool_argument_no_file() -> None:
-    guess = Message("assistant", (Text("The bug is probably in the parser. The fix is to close the file."),), id="m2")
+    guess = Message("assistant", (Text("The bug is probably in the parser. It turns out that the file stays open."),), id="m2")
     call = Call("c1", "UpdateScope", json.dumps({"source": "scoped/available"}))
     edit = Call("c2", "Edit", json.dumps({"file_path": "src/a.py", "old": "x", "new": "y"}))
     lines = statements_of([guess, Message("assistant", (call, edit), id="m3")], frozenset())
     assert [(line.what, line.text) for line in lines] == [
-        ("decided", "The fix is to close the file."),
+        ("decided", "It turns out that the file stays open."),
         ("changed", "src/a.py"),
     ]
 

@@ -38,9 +38,7 @@ _DECIDED: Final = re.compile(
     r"\b(decided|chose|will use|going with|agreed (to|on|that))\b"
     r"|决定|決定|결정|решил"
 )  # matched with sentences in lower case
-_FOUND: Final = re.compile(
-    r"\b(conclu\w+|(root|the) cause (is|was)|turns out|the (fix|reason) (is|was))\b|原因|원인|причина"
-)
+_FOUND: Final = re.compile(r"\b(conclusion|concluded|root cause (is|was)|turns out)\b|原因|원인|причина")
 """A diagnosis. In the middle of work it is often refuted a few calls later, so it counts only in an answer."""
 _GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
 _UNFINISHED: Final = re.compile(r"(?::|\bvs\.?|\be\.g\.|\bi\.e\.|,)\W*$")  # what it says follows, or was cut off

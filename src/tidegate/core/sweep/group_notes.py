@@ -46,7 +46,7 @@ _WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]
 _SCRIPT_CHARS: Final = 2_000
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
-_CHATTER: Final = re.compile(r"\s*(?:shell cwd was reset|warning:|hint:|note:)", re.I)
+_CHATTER: Final = re.compile(r"\s*(?:shell cwd was reset|warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
