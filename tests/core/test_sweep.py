@@ -630,9 +630,9 @@ def heads(session: Session) -> str:
 
 def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
     """What stands at the head of the request is what the cache has: only a sweep, which moves all, writes it anew."""
-    session = Session(policy="default", window=5_000, count="chars/4", clock=lambda: 0.0)
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
     stayed = rewritten = 0
-    for turn in range(60):
+    for turn in range(90):
         before, made = heads(session), len(sweeps(session))
         one_turn(session, turn)
         session.add(user_message(f"And src/part_{turn // 2}.go?"))
