@@ -218,7 +218,9 @@ def test_whatever_is_shortened_or_dropped_says_where_the_rest_is() -> None:
     for turn in range(30):
         plain = [f"plain words and {'ever ' * number}more of {'those ' * turn}others" for number in range(12)]
         session.add(Message("assistant", (Call(f"c{turn}", "note", json.dumps({"many": plain})),)))
-        lines = "\n".join(f"the {'very ' * turn}first of {'so ' * number}many lines that differ" for number in range(9))
+        lines = "\n".join(
+            f"the {'very ' * turn}first of {'so ' * number}many lines that differ" for number in range(30)
+        )
         session.add(Message("tool", (Result(f"c{turn}", (Text(lines),)),)))
         session.prepare()
     said = {
