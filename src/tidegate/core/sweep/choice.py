@@ -268,7 +268,7 @@ class _Appraiser:
         size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)
         if not files or report:
             heat *= size
-        found = find_key_lines(text, self._seen, taken, report=report)
+        found = find_key_lines(text, self._seen, taken, report=report and target is not None and not target.shows_file)
         valued = [
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in found

@@ -84,7 +84,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
     behind = _BLANK
     lines = text.split("\n")
     in_conflict = _find_conflict_lines(lines, seen, without) if "<<<<<<<" in text or ">>>>>>>" in text else ()
-    in_diff = find_diff_lines(lines).prefixes if "@@ -" in text else {}
+    in_diff = find_diff_lines(lines).prefixes if may_have_diff(text) else {}
     for place, line in enumerate(lines):
         prefix = in_diff.get(place)
         bare, scale, worths, leaves = _TRAITS[line] if prefix is None else _find_diff_traits(line, prefix)
@@ -143,38 +143,47 @@ class DiffLines(NamedTuple):
     prefixes: dict[int, int]
 
 
-_FILE_IN_DIFF: Final = ("diff --git ", "diff --cc ", "diff --combined ")
+_FILE_IN_DIFF: Final = re.compile(r"diff --(?:git|cc|combined) ")
+_DIFF_STARTS: Final = frozenset(f"d@-+i{GAP_MARK}")  # of the lines outside of hunks
 _HUNK: Final = re.compile(r"(@@@?) -[-+\d, ]+ @@@?\s*")
 
 
+def may_have_diff(text: str) -> bool:
+    """A cheap test: most texts have no diff."""
+    return "diff --" in text or "+++ " in text
+
+
 def find_diff_lines(lines: Sequence[str]) -> DiffLines:
-    """The lines of the diffs in a text."""
+    """The lines of the diffs in a text, which may have been shortened before."""
     files: list[int] = []
     prefixes: dict[int, int] = {}
     columns = 0  # signs in front of each line of a hunk; 0 outside
     is_named = False
     for place, line in enumerate(lines):
-        if line.startswith(_FILE_IN_DIFF):
+        if not columns and line[:1] not in _DIFF_STARTS:
+            continue
+        after = lines[place + 1] if place + 1 < len(lines) else ""
+        if _FILE_IN_DIFF.match(line):
             files.append(place)
             columns, is_named = 0, True
         elif hunk := _HUNK.match(line):
             prefixes[place] = hunk.end()
             columns, is_named = len(hunk[1]) - 1, False
-        elif line.startswith("--- ") and lines[place + 1 : place + 2] and lines[place + 1].startswith("+++ "):
+        elif line.startswith("--- ") and after.startswith("+++ "):
             prefixes[place] = len(line)
             columns = 0
-        elif columns and ("+" in line[:columns] or "-" in line[:columns]):
-            prefixes[place] = columns
-        elif columns and line[:1] in ("", " ", "\\"):
-            continue
-        elif line.startswith("+++ ") and place - 1 in prefixes:
+        elif line.startswith("+++ ") and not columns and after.startswith(("@@", GAP_MARK)):
             if is_named:
                 prefixes[place] = len(line)
             else:
                 files.append(place)
         elif line.startswith("index ") and is_named:
             prefixes[place] = len(line)
-        else:
+        elif line == GAP_MARK and files:  # the beginning of a hunk may have been left out
+            columns, is_named = columns or 1, False
+        elif columns and ("+" in line[:columns] or "-" in line[:columns]):
+            prefixes[place] = columns
+        elif columns and line[:1] not in ("", " ", "\\"):
             columns = 0
     return DiffLines(files, prefixes)
 
@@ -202,7 +211,8 @@ def find_outcome_lines(lines: Sequence[str]) -> set[int]:
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if _EXIT_LINE.match(lines[place])}
-    if any(line.startswith("@@ -") for line in lines) and (files := find_diff_lines(lines).files):
+    files = find_diff_lines(lines).files
+    if files:
         return found | {files[0]}
     last = verdict = -1
     for place in range(len(lines) - 1, max(-1, len(lines) - 1 - _VERDICT_REACH), -1):

@@ -105,7 +105,7 @@ def _count_lines(texts: Sequence[str]) -> int:
 
 def _add_file_names(places: Collection[int], texts: Sequence[str]) -> list[int]:
     """The places, in order, and in a diff those of the lines that name their files."""
-    files = find_diff_lines(texts).files if places and any(line.startswith("@@ -") for line in texts) else []
+    files = find_diff_lines(texts).files
     before = (bisect_right(files, place) - 1 for place in places)
     return sorted({*places, *(files[number] for number in before if number >= 0)})
 
