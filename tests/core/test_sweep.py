@@ -265,6 +265,8 @@ def test_a_changed_line_of_a_diff_stays_with_the_name_of_its_file() -> None:
     (place,) = (place for place, line in enumerate(lines) if line.startswith("+    Origin"))
     shown = text_of(Message("tool", shorten_result(result, {place})))
     assert shown.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    again = text_of(Message("tool", shorten_result(Message("tool", shorten_result(result, {5, 9, place})), {9})))
+    assert again.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
     plain = "\n".join(line for line in lines if not line.startswith(("diff ", "index ")))
     assert [plain.split("\n")[at] for at in find_diff_lines(plain.split("\n")).files] == [
         "+++ b/src/sync.go",
@@ -293,6 +295,12 @@ STEPS = [f"step {n} of the build took {n * 37} ms" for n in range(40)]
 )  # fmt: skip
 def test_how_a_command_ended_is_found_in_what_it_printed(printed: list[str], ended: list[str]) -> None:
     assert [printed[place] for place in sorted(find_outcome_lines(printed))] == ended
+
+
+def test_of_a_search_the_exit_code_is_enough() -> None:
+    printed = ["Process exited with code 0", *STEPS]
+    assert find_outcome_lines(printed, only_reads=True) == {0}
+    assert find_outcome_lines(printed[1:], only_reads=True) == {39}
 
 
 def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:

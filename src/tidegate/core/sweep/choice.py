@@ -28,7 +28,9 @@ from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
+    COMMAND_KEYS,
     INCIDENTAL_KEYS,
+    READS_ONLY,
     CallTarget,
     call_target_of,
     find_file_names,
@@ -54,6 +56,7 @@ _LARGEST_SIZE_WORTH: Final = 3.0
 _LEAST_SIZE_WORTH: Final = 0.3
 _NAME_WORTH: Final = 1.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
+_NEXT_COMMAND: Final = re.compile(r"&&|;|\n")
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
@@ -151,6 +154,16 @@ def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
     return chars / per_token + 6 * len(unit.items) + results
 
 
+def _only_reads(call: Call) -> bool:
+    """Whether a call runs a command that only reads, such as a search, and no other after it."""
+    arguments = parse_call_arguments(call)
+    commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
+    return any(
+        isinstance(each, str) and (begin := READS_ONLY.match(each)) and not _NEXT_COMMAND.search(each, begin.end())
+        for each in commands
+    )
+
+
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:
     """For each file the tokens of the view that came after it was last named by anybody."""
     found: dict[str, int] = {}
@@ -224,14 +237,15 @@ class _Appraiser:
     def find_outcomes(self, unit: Group) -> Kept:
         """For each long result of a command the lines that say how it ended. Printing a file has no outcome."""
         found: Kept = {}
+        reads = {call.id for item in unit.items for call in calls_of(item.message) if _only_reads(call)}
         for item in unit.items:
             result = result_of(item.message)
             target = self._targets.get(result.call_id) if result is not None else None
-            if target is None or target.shows_file or stays_whole(item.message):
+            if result is None or target is None or target.shows_file or stays_whole(item.message):
                 continue
             lines = text_of(item.message).split("\n")
             if target.runs_command or any(map(is_envelope, lines[:_ENVELOPE_LINES])):
-                found[item.message.id] = find_outcome_lines(lines)
+                found[item.message.id] = find_outcome_lines(lines, only_reads=result.call_id in reads)
         return found
 
     def _is_latest_reading(self, target: CallTarget | None) -> bool:

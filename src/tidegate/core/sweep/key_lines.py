@@ -144,13 +144,14 @@ class DiffLines(NamedTuple):
 
 
 _FILE_IN_DIFF: Final = re.compile(r"diff --(?:git|cc|combined) ")
+_HUNK_FACTOR: Final = 0.5  # for the code after the numbers of a hunk, which says little without the changed lines
 _DIFF_STARTS: Final = frozenset(f"d@-+i{GAP_MARK}")  # of the lines outside of hunks
 _HUNK: Final = re.compile(r"(@@@?) -[-+\d, ]+ @@@?\s*")
 
 
 def may_have_diff(text: str) -> bool:
     """A cheap test: most texts have no diff."""
-    return "diff --" in text or "+++ " in text
+    return "diff --" in text or "@@ -" in text or "+++ " in text
 
 
 def find_diff_lines(lines: Sequence[str]) -> DiffLines:
@@ -203,14 +204,17 @@ _VERDICT_CHARS: Final = 200  # a longer line is no verdict
 _VERDICT_REACH: Final = 400  # lines from the end of an output
 
 
-def find_outcome_lines(lines: Sequence[str]) -> set[int]:
+def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set[int]:
     """The places of the lines that say how a command ended, at least one unless it printed nothing.
 
     They are its exit code, its last verdict and the last one that is a failure. Without a verdict it is the last line
-    with words; of a diff, in which that is any line, it is the first that names a file.
+    with words; of a diff, in which that is any line, it is the first that names a file. `only_reads`: the command
+    changes nothing and has no verdict, so the exit code is enough.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if _EXIT_LINE.match(lines[place])}
+    if found and only_reads:
+        return found
     files = find_diff_lines(lines).files
     if files:
         return found | {files[0]}
@@ -271,7 +275,9 @@ def _find_traits(line: str) -> _LineTraits:
 def _find_diff_traits(line: str, prefix: int) -> _LineTraits:
     """The traits of a line of a diff: those of its code, and of a changed line no less than those of other code."""
     bare, scale, worths, leaves = _TRAITS[line[prefix:]]
-    if line[:1] not in " +-" or prefix == len(line):
+    if line.startswith("@@"):
+        return bare, scale * _HUNK_FACTOR, worths, leaves
+    if prefix == len(line):
         return bare, scale, worths, leaves
     worths = _OTHERS if worths is _FAILED else tuple(map(max, worths, _OTHERS))
     return line[:prefix] + bare, scale, worths, leaves
