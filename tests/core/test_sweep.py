@@ -98,8 +98,8 @@ def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
 
 def test_a_result_of_which_nearly_all_would_be_shown_stays_whole() -> None:
     result = Message("tool", (Result("c", (Text("\n".join(f"line {n} of the file" for n in range(286))),)),), id="m4")
-    assert shorten_result(result, set(range(240))) == result.parts
-    assert text_of(Message("tool", shorten_result(result, set(range(200))))).startswith("[200 of 286 lines")
+    assert shorten_result(result, set(range(260))) == result.parts
+    assert text_of(Message("tool", shorten_result(result, set(range(250))))).startswith("[250 of 286 lines")
 
 
 def test_the_beginning_of_a_single_long_line_is_counted_in_characters() -> None:

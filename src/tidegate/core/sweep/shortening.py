@@ -19,7 +19,8 @@ _RULES_READ_CHARS: Final = 200_000
 _SHORT_RESULT: Final = 700  # characters: a result up to this length stays whole if its call stays
 _LONGEST_REFUSAL: Final = 2_000
 _LEAST_SAVING: Final = 120  # characters: with less left out, the mark would cost as much
-_LEAST_SHARE: Final = 0.2  # of a text: with less left out, it stays whole, because a cut invites to recall it
+_LEAST_SHARE: Final = 0.1  # of a result: with less left out, it stays whole, because a cut invites to recall it
+_LEAST_MESSAGE_SHARE: Final = 0.2  # the same of a message
 _GAP_LINES: Final = 2  # a gap of so many lines, with so many characters, is filled
 _GAP_CHARS: Final = 3
 
@@ -45,7 +46,7 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
     ]
     clipped = "\n".join([*lines, end[0].strip()] if end else lines)
-    return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_SHARE) * len(text) else whole
+    return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else whole
 
 
 def _clip_head(text: str, chars: int) -> str:
