@@ -218,7 +218,9 @@ def test_whatever_is_shortened_or_dropped_says_where_the_rest_is() -> None:
     for turn in range(30):
         plain = [f"plain words and {'ever ' * number}more of {'those ' * turn}others" for number in range(12)]
         session.add(Message("assistant", (Call(f"c{turn}", "note", json.dumps({"many": plain})),)))
-        lines = "\n".join(f"the {'very ' * turn}first of {'so ' * number}many lines that differ" for number in range(9))
+        lines = "\n".join(
+            f"the {'very ' * turn}first of {'so ' * number}many lines that differ" for number in range(30)
+        )
         session.add(Message("tool", (Result(f"c{turn}", (Text(lines),)),)))
         session.prepare()
     said = {
@@ -336,7 +338,9 @@ def test_a_decision_that_another_one_refutes_is_replaced_by_it() -> None:
 
 
 def test_a_guess_is_no_decision_and_a_tool_argument_no_file() -> None:
-    guess = Message("assistant", (Text("The bug is probably in the parser. It turns out that the file stays open."),), id="m2")
+    guess = Message(
+        "assistant", (Text("The bug is probably in the parser. It turns out that the file stays open."),), id="m2"
+    )
     call = Call("c1", "UpdateScope", json.dumps({"source": "scoped/available"}))
     edit = Call("c2", "Edit", json.dumps({"file_path": "src/a.py", "old": "x", "new": "y"}))
     lines = statements_of([guess, Message("assistant", (call, edit), id="m3")], frozenset())

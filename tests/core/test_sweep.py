@@ -23,8 +23,9 @@ from tidegate.core.sweep.group_notes import (
     make_range_line,
     statements_of_note,
 )
-from tidegate.core.sweep.key_lines import find_key_lines
-from tidegate.core.sweep.shortening import shorten_result, stays_whole
+from tidegate.core.sweep.key_lines import find_diff_lines, find_key_lines, find_outcome_lines, is_marker
+from tidegate.core.sweep.shortening import clip_message, shorten_result, stays_whole
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import is_refusal
 from tidegate.core.turns import Group
 from tidegate.core.view import Item
@@ -95,6 +96,43 @@ def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
     assert shown == "[5 of 7 lines; recall m4 has all of it]\n\tstop()\n}\n\nif b {\n…\n\tgo()"
 
 
+def test_a_result_of_which_nearly_all_would_be_shown_stays_whole() -> None:
+    result = Message("tool", (Result("c", (Text("\n".join(f"line {n} of the file" for n in range(286))),)),), id="m4")
+    assert shorten_result(result, set(range(260))) == result.parts
+    assert text_of(Message("tool", shorten_result(result, set(range(250))))).startswith("[250 of 286 lines")
+
+
+def test_the_beginning_of_a_single_long_line_is_counted_in_characters() -> None:
+    result = Message("tool", (Result("c", (Text("word " * 1_000),)),), id="m4")
+    once = Message("tool", shorten_result(result, {0}), id="m4")
+    assert text_of(once).startswith("[first 400 of 5,000 characters; recall m4 has all of it]\nword word ")
+    assert shorten_result(once, {1}) == once.parts
+    assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[0 of 1 lines; recall m4 has all of it]"
+
+
+def test_lines_that_an_earlier_stage_cut_are_counted() -> None:
+    text = "\n".join(f"line {n} of the file" for n in range(1_000))
+    cut = clip_chars(text, 4_000).text + "\nRESULT TRUNCATED: showing 3950 of 18889 characters from read. Recall it."
+    result = Message("tool", (Result("c", (Text(cut),)),), id="m4")
+    assert text_of(Message("tool", shorten_result(result, {0, 1, 2}), id="m4")).startswith("[3 of 1,000 lines;")
+
+
+def test_a_long_message_is_cut_at_the_end_of_a_line_and_only_if_much_is_saved() -> None:
+    text = "\n".join(f"{n}. the name of part {n} says too little" for n in range(200))
+    message = user_message(text)
+    assert text_of(Message("user", clip_message(message, len(text) * 17 // 20))) == text
+    *head, notice = text_of(Message("user", clip_message(message, len(text) // 2))).split("\n")
+    assert head == text.split("\n")[: len(head)]
+    assert len("\n".join(head)) > len(text) // 2 - 50
+    assert (
+        notice == f"[first {len(chr(10).join(head)):,} of {len(text):,} characters; recall {message.id} has all of it]"
+    )
+    words = user_message(" ".join(f"word{n}" for n in range(1_000)))
+    assert text_of(Message("user", clip_message(words, 1_003))).split("\n")[0].split()[-1] in text_of(words).split()
+    assert is_marker(notice)
+    assert is_marker("[8,125 characters; recall m14 has all of it]"), "the form in views of older versions"
+
+
 def test_a_result_stays_whole_if_a_mark_would_cost_as_much_as_what_is_left_out() -> None:
     result = Message("tool", (Result("c", (Text("\n".join(f"line {n} of the file" for n in range(40))),)),), id="m4")
     assert shorten_result(result, set(range(39))) == result.parts
@@ -159,7 +197,7 @@ def test_all_lines_of_a_merge_conflict_are_worth_more_than_others_until_it_is_re
     lines = CONFLICT.split("\n")
     inside = {line.place for line in find_key_lines(CONFLICT, set()) if line.worth > 3}
     assert inside == set(range(lines.index("<<<<<<< HEAD"), lines.index(">>>>>>> main") + 1))
-    resolved = find_key_lines(CONFLICT, set(), {"<<<<<<< HEAD"})
+    resolved = find_key_lines(CONFLICT, set(), {line.strip() for line in lines})
     assert all(line.worth < 3 for line in resolved)
     seen_later = {line.bare for line in find_key_lines(CONFLICT, set())}
     assert all(line.worth < 3 for line in find_key_lines(CONFLICT, seen_later))
@@ -209,6 +247,106 @@ def test_a_long_gap_always_has_a_note() -> None:
     long = [f"m{int(before.id[1:]) + 1}" for size, before in gaps if size > 8]
     assert long
     assert all(f"{ident}.." in noted for ident in long)
+
+
+def test_a_conflict_stays_if_another_with_the_same_marks_was_resolved_or_is_shown_later() -> None:
+    first = "<<<<<<< HEAD\nsteps: 3,\n=======\ncount: 3,\n>>>>>>> main"
+    second = first.replace("3", "1")
+    numbered = "\n".join(
+        f"{n:6}→{line}" for n, line in enumerate(f"{first}\nfunc rest() {{\n{second}".split("\n"), 185)
+    )
+    removed = {line.strip() for line in first.split("\n")}
+    later = {line.bare for line in find_key_lines(first, set())}
+    for lines in (find_key_lines(numbered, set(), removed), find_key_lines(numbered, later)):
+        assert [line.place for line in lines if line.worth > 3] == [6, 7, 8, 9, 10]
+
+
+def test_the_marks_of_a_conflict_are_worth_most_where_it_is_long_or_was_read_in_part() -> None:
+    half = [f"value_{n} = compute({n})" for n in range(80)]
+    long = ["<<<<<<< HEAD", *half, "=======", *half[:3], ">>>>>>> main"]
+    assert [line.place for line in find_key_lines("\n".join(long), set()) if line.worth > 3] == [0, 81, 85]
+    for part in (long[:82], long[81:]):
+        marks = {line.bare[:7] for line in find_key_lines("\n".join(part), set()) if line.worth > 3}
+        assert marks
+        assert marks <= {"<<<<<<<", "=======", ">>>>>>>"}
+    title = "Sync\n=======\nPushes every reference to the target."
+    assert all(line.worth < 3 for line in find_key_lines(title, set())), "the underline of a heading"
+
+
+DIFF = """diff --git a/src/sync.go b/src/sync.go
+index eaa7709..d9209f2 100644
+--- a/src/sync.go
++++ b/src/sync.go
+@@ -1,3 +1,4 @@
+ package sync
++// Package sync pushes references and reports on each of them.
+@@ -103,8 +103,9 @@ func Run(ctx context.Context, plan Plan) error {
+     for _, each := range plan.References {
+-        return fmt.Errorf("push %s failed: %w", each.Name, err)
++        return fmt.Errorf("failed to push %s: %w", each.Name, err)
+diff --git a/src/plan.go b/src/plan.go
+index 12c0fdd..2fb93ff 100644
+--- a/src/plan.go
++++ b/src/plan.go
+@@ -10,2 +10,3 @@ type Plan struct {
+     Target string
++    Origin string // the repository that references come from
+"""
+
+
+def test_in_a_diff_the_changed_lines_have_the_worth_of_code_and_what_only_git_needs_has_none() -> None:
+    lines = {line.text: line for line in find_key_lines(DIFF, set(), report=True)}
+    assert not [text for text in lines if text.startswith(("index ", "--- ", "+++ ", "@@ -1,3"))]
+    worth = {text: line.worth / min(len(line.bare), 160) for text, line in lines.items()}
+    code = worth["     for _, each := range plan.References {"]
+    changed = [text for text in worth if text[0] in "+-"]
+    assert len(changed) == 4
+    assert all(code * 0.9 < worth[text] < code * 1.2 for text in changed), "also comments; no report of a failure"
+    assert lines["@@ -10,2 +10,3 @@ type Plan struct {"].bare == "type Plan struct {"
+
+
+def test_a_changed_line_of_a_diff_stays_with_the_name_of_its_file() -> None:
+    lines = DIFF.split("\n")
+    result = Message("tool", (Result("c", (Text(DIFF),)),), id="m4")
+    (place,) = (place for place, line in enumerate(lines) if line.startswith("+    Origin"))
+    shown = text_of(Message("tool", shorten_result(result, {place})))
+    assert shown.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    again = text_of(Message("tool", shorten_result(Message("tool", shorten_result(result, {5, 9, place})), {9})))
+    assert again.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    plain = "\n".join(line for line in lines if not line.startswith(("diff ", "index ")))
+    assert [plain.split("\n")[at] for at in find_diff_lines(plain.split("\n")).files] == [
+        "+++ b/src/sync.go",
+        "+++ b/src/plan.go",
+    ]
+
+
+STEPS = [f"step {n} of the build took {n * 37} ms" for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("printed", "ended"),
+    [
+        (["Chunk ID: 8118ac", "Process exited with code 1", *STEPS], ["Process exited with code 1", STEPS[-1]]),
+        (["Process running with session ID 77", *STEPS[:9]], ["Process running with session ID 77", STEPS[8]]),
+        ([*STEPS, "[exit code 2]"], [STEPS[-1], "[exit code 2]"]),
+        ([*STEPS, "--- FAIL: TestPush (0.1s)", "FAIL", "--- PASS: TestPush (0.1s)", "PASS"], ["FAIL", "PASS"]),
+        ([*STEPS, "=== 3 failed, 40 passed in 2.1s ===", "", "  "], ["=== 3 failed, 40 passed in 2.1s ==="]),
+        (["ok  \texample.org/a\t0.2s", "FAIL\texample.org/b\t0.3s", "ok  \texample.org/c\t(cached)", *STEPS],
+         ["FAIL\texample.org/b\t0.3s", "ok  \texample.org/c\t(cached)"]),
+        ([*STEPS, "12 passed, 0 failed", "Shell cwd was reset to /src"], ["12 passed, 0 failed"]),
+        ([*STEPS, "pushed to origin", "Shell cwd was reset to /src"], ["pushed to origin"]),
+        (DIFF.split("\n"), ["diff --git a/src/sync.go b/src/sync.go"]),
+        (["", "…"], []),
+    ],
+)  # fmt: skip
+def test_how_a_command_ended_is_found_in_what_it_printed(printed: list[str], ended: list[str]) -> None:
+    assert [printed[place] for place in sorted(find_outcome_lines(printed))] == ended
+
+
+def test_of_a_search_the_exit_code_is_enough() -> None:
+    printed = ["Process exited with code 0", *STEPS]
+    assert find_outcome_lines(printed, only_reads=True) == {0}
+    assert find_outcome_lines(printed[1:], only_reads=True) == {39}
 
 
 def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:
@@ -431,6 +569,24 @@ def test_a_short_result_is_not_cut_and_outlives_a_long_one_of_the_same_age() -> 
     assert not any("in its own worker" in text for text in results[: len(results) // 3])
 
 
+def test_how_a_command_ended_stays_with_its_call() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Test every part."))
+    for part in range(60):
+        for name, arguments in (("bash", {"command": f"make test-{part}"}), ("write_stdin", {"session_id": part})):
+            call = Call(f"{name}{part}", name, json.dumps(arguments))
+            steps = [f"part {part}: step {n * 31} took {n * part} ms in its own worker" for n in range(60)]
+            printed = "\n".join(
+                ["Wall time: 5.1 seconds", "Process exited with code 1", *steps, f"not ok {part}", "bye"]
+            )
+            session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text(printed),)),)))
+            session.prepare()
+    assert sweeps(session)
+    shown = [text_of(item.message) for item in session.view.items if "lines; recall" in text_of(item.message)[:30]]
+    assert len(shown) > 4
+    assert all("Process exited with code 1" in text and "\nnot ok " in text for text in shown)
+
+
 def test_a_very_long_line_keeps_its_beginning_and_does_not_push_everything_else_out() -> None:
     session = Session(policy="default", window=32_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Answer every comment of the review."))
@@ -448,7 +604,7 @@ def test_a_very_long_line_keeps_its_beginning_and_does_not_push_everything_else_
         session.add(Message("assistant", (Text(f"Comment {step} is answered."),)), user_message("Go on."))
     assert sweeps(session)
     assert all(f"func Run{step}(" in seen(session) for step in range(6))
-    shortened = [text_of(item.message) for item in session.view.items if "lines; recall" in text_of(item.message)]
+    shortened = [text_of(item.message) for item in session.view.items if "; recall" in text_of(item.message)[:80]]
     assert any('"body": "The name of part 0 says too little."' in text for text in shortened)
     assert max(map(len, shortened)) < 1_000
 
@@ -596,7 +752,7 @@ def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_remove
 
 def test_an_old_message_of_the_user_that_is_very_long_keeps_its_beginning() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
-    long = "Look at this: " + " ".join(f"word{n}" for n in range(1_000))
+    long = "Look at this: " + " ".join(f"word{n}" for n in range(2_000))
     (ident,) = session.add(user_message(long))
     for _ in range(24):
         session.prepare()

@@ -9,7 +9,8 @@ file was named, and whether it was edited. A whole result is worth more than the
 contiguous text can an agent edit without reading again. Near the end of the view everything is worth more. A result is
 needed about once, whatever its length, so a name in a short one is worth more than in a long one; so is every line of a
 short output of a command. Lines are worth nothing if they are shown again later, were
-removed by an edit, or are of a file that was rewritten or a call that was made again.
+removed by an edit, or are of a file that was rewritten or a call that was made again. The lines that say how a command
+ended come with its call.
 """
 
 import math
@@ -21,13 +22,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, calls_of, result_of, text_of
-from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
+    COMMAND_KEYS,
     INCIDENTAL_KEYS,
+    READS_ONLY,
     CallTarget,
     call_target_of,
     find_file_names,
@@ -53,6 +56,8 @@ _LARGEST_SIZE_WORTH: Final = 3.0
 _LEAST_SIZE_WORTH: Final = 0.3
 _NAME_WORTH: Final = 1.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
+_NEXT_COMMAND: Final = re.compile(r"&&|;|\n")
+_ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
 
@@ -95,10 +100,13 @@ class Appraisal:
             age += unit.tokens
         self._offers: list[Offer] = []
         self._overhead: dict[int, float] = {}
+        self._outcomes: dict[int, Kept] = {}
         for number in range(first - 1, start - 1, -1):
             unit = units[number]
             if unit.items[0].message.role == "assistant":
-                self._overhead[number] = count_opening(unit, appraiser.per_token) - note_cost.get(number, 0.0)
+                self._outcomes[number] = appraiser.find_outcomes(unit)
+                opening = count_opening(unit, appraiser.per_token, self._outcomes[number])
+                self._overhead[number] = opening - note_cost.get(number, 0.0)
                 youth = 1.0 + _NEAR_WORTH * max(0.0, 1.0 - age / (_NEAR * max(1, view.tokens)))
                 self._offers += appraiser.offers(unit, number, self._overhead[number], youth)
             age += unit.tokens
@@ -114,7 +122,8 @@ class Appraisal:
             if kept is None and not offer.opens:
                 continue
             cost = self._overhead[offer.group] if kept is None else 0.0
-            new = [line for line in offer.lines if kept is None or line.place not in kept.get(line.ident, ())]
+            shown = self._outcomes[offer.group] if kept is None else kept
+            new = [line for line in offer.lines if line.place not in shown.get(line.ident, ())]
             cost += sum(line.cost for line in new)
             if kept is not None and not new:
                 continue
@@ -123,22 +132,36 @@ class Appraisal:
                 continue
             room -= cost
             worth += offer.density * cost
-            kept = taken.setdefault(offer.group, {})
+            if kept is None:
+                kept = taken[offer.group] = {ident: set(places) for ident, places in shown.items()}
             for line in new:
                 kept.setdefault(line.ident, set()).add(line.place)
         missed = max((lost for group, lost in too_large.items() if group not in taken), default=0.0)
         return Choice(taken, worth, missed)
 
 
-def count_opening(unit: Group, per_token: float) -> float:
-    """Tokens of the calls of a group without thinking, and of each result: a stub, or all of a short one."""
+def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
+    """Tokens of the calls of a group without thinking, and of each result: a stub and its outcome, or a short one."""
     message = unit.items[0].message
     chars = len(text_of(message)) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
     results = sum(
         len(text_of(item.message)) / per_token if stays_whole(item.message) else _RESULT_TOKENS
         for item in unit.items[1:]
     )
+    for item in unit.items[1:]:
+        texts = text_of(item.message).split("\n") if item.message.id in outcomes else []
+        results += sum(len(clip_line(texts[place])) / per_token + 1.0 for place in outcomes.get(item.message.id, ()))
     return chars / per_token + 6 * len(unit.items) + results
+
+
+def _only_reads(call: Call) -> bool:
+    """Whether a call runs a command that only reads, such as a search, and no other after it."""
+    arguments = parse_call_arguments(call)
+    commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
+    return any(
+        isinstance(each, str) and (begin := READS_ONLY.match(each)) and not _NEXT_COMMAND.search(each, begin.end())
+        for each in commands
+    )
 
 
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:
@@ -211,6 +234,20 @@ class _Appraiser:
             return []
         return [*_line_offers(number, lines, overhead, said), *blocks]
 
+    def find_outcomes(self, unit: Group) -> Kept:
+        """For each long result of a command the lines that say how it ended. Printing a file has no outcome."""
+        found: Kept = {}
+        reads = {call.id for item in unit.items for call in calls_of(item.message) if _only_reads(call)}
+        for item in unit.items:
+            result = result_of(item.message)
+            target = self._targets.get(result.call_id) if result is not None else None
+            if result is None or target is None or target.shows_file or stays_whole(item.message):
+                continue
+            lines = text_of(item.message).split("\n")
+            if target.runs_command or any(map(is_envelope, lines[:_ENVELOPE_LINES])):
+                found[item.message.id] = find_outcome_lines(lines, only_reads=result.call_id in reads)
+        return found
+
     def _is_latest_reading(self, target: CallTarget | None) -> bool:
         return target is not None and bool(target.files) and not target.files <= self._seen_again
 
@@ -245,7 +282,7 @@ class _Appraiser:
         size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)
         if not files or report:
             heat *= size
-        found = find_key_lines(text, self._seen, taken, report=report)
+        found = find_key_lines(text, self._seen, taken, report=report and target is not None and not target.shows_file)
         valued = [
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in found

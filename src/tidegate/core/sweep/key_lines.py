@@ -1,13 +1,14 @@
 """Key lines: the lines of a text that are likely to be needed again.
 
 Edits quote the beginning of a paragraph, a declaration or the first line of its comment far more often than the middle
-of a block. Of a report, the line with the failure is needed. The rules know no programming language: they use blank
-lines, indentation and the words that begin a declaration in most languages.
+of a block. Of a report, the line with the failure is needed, and how it ended; of a diff, the changed lines; of a file
+with a merge conflict, the conflict. The rules know no programming language: they use blank lines, indentation and the
+words that begin a declaration in most languages.
 """
 
 import re
-from collections.abc import Container
-from typing import Final
+from collections.abc import Container, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,8 +29,9 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
-_CONFLICT_BEGIN, _CONFLICT_END = "<<<<<<< ", ">>>>>>> "
+_CONFLICT_MARK: Final = re.compile(r"[ +-]{0,2}(?:([<|>])\1{6}(?: |$)|(=)={6}$)")  # signs: in the diff of a merge
 _CONFLICT_WORTH: Final = 4.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
+_LONGEST_CONFLICT: Final = 60  # lines: of a longer one only the marks are worth more than other lines
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
 _SHORTEST: Final = 10
@@ -37,7 +39,8 @@ _LONG: Final = 400  # of a longer line only the beginning is kept
 
 
 _MARKER: Final = re.compile(
-    r"…$|\[[\d,]+ (?:of [\d,]+ lines|characters); recall |\[\.\.\. .* left out|\[truncated by |\[recall m\d+ has all"
+    r"…$|\[(?:first )?[\d,]+ (?:of [\d,]+ )?(?:lines|characters); recall "
+    r"|\[\.\.\. .* left out|\[truncated by |\[recall m\d+ has all"
     r"|RESULT TRUNCATED: showing |To see more: recall m\d|Do NOT guess or invent results that are not shown above"
 )
 
@@ -48,7 +51,8 @@ def is_marker(line: str) -> bool:
 
 
 _ENVELOPE: Final = re.compile(
-    r"(?:Chunk ID: \w+|Wall time: [\d.]+ seconds|Original token count: \d+|Process exited with code 0|Output:)\s*$"
+    r"(?:Chunk ID: \w+|Wall time:? [\d.]+ seconds|Original token count: \d+|Process exited with code 0|Script completed"
+    r"|Output:)\s*$|Shell cwd was reset to "
 )
 
 
@@ -78,18 +82,16 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
     """
     found: list[KeyLine] = []
     behind = _BLANK
-    conflict = _CONFLICT_BEGIN in text and _CONFLICT_END in text
-    inside = False
-    for place, line in enumerate(text.split("\n")):
-        bare, scale, worths, leaves = _TRAITS[line]
-        if conflict and bare:
-            inside = inside or (bare.startswith(_CONFLICT_BEGIN) and bare not in seen and bare not in without)
-            if inside:
-                found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
-                inside = not bare.startswith(_CONFLICT_END)
-                behind = leaves
-                continue
-        if scale and bare not in seen:
+    lines = text.split("\n")
+    in_conflict = _find_conflict_lines(lines, seen, without) if "<<<<<<<" in text or ">>>>>>>" in text else ()
+    in_diff = find_diff_lines(lines).prefixes if may_have_diff(text) else {}
+    for place, line in enumerate(lines):
+        prefix = in_diff.get(place)
+        bare, scale, worths, leaves = _TRAITS[line] if prefix is None else _find_diff_traits(line, prefix)
+        if place in in_conflict:
+            seen.add(bare)
+            found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
+        elif scale and bare not in seen:
             if worths is _FAILED and not report:
                 worths = _OTHERS
             worth = scale * worths[behind]
@@ -97,9 +99,138 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
                 seen.add(bare)
                 found.append(KeyLine(place, clip_line(line), bare, worth))
         behind = leaves
-    if conflict:
-        seen.update(line.bare for line in found)
     return found
+
+
+def _find_conflict_lines(lines: Sequence[str], seen: Container[str], without: Container[str]) -> set[int]:
+    """The places of the marks of merge conflicts, and of what is between them if it is short.
+
+    Many conflicts have the same marks, so one was resolved, or is shown again later, only if that is true of all its
+    lines.
+    """
+    found: set[int] = set()
+    marks: list[int] = []
+    bares = [_TRAITS[line][0] for line in lines]
+
+    def end_conflict() -> None:
+        places = [place for place in range(marks[0], marks[-1] + 1) if bares[place]]
+        if not any(all(bares[place] in gone for place in places) for gone in (seen, without)):
+            found.update(places if len(places) <= _LONGEST_CONFLICT else marks)
+        marks.clear()
+
+    for place, bare in enumerate(bares):
+        mark = _CONFLICT_MARK.match(bare)
+        if mark is None or not (marks or mark[1] in ("<", ">")):
+            continue
+        if mark[1] == "<" and marks:
+            end_conflict()
+        marks.append(place)
+        if mark[1] == ">":
+            end_conflict()
+    if marks:
+        end_conflict()
+    return found
+
+
+class DiffLines(NamedTuple):
+    """The places of the lines that name a file, once for each; of other lines the length of what is not code.
+
+    That is the sign of a changed line, the numbers of a hunk, and all of a line that only git needs. Unchanged lines
+    and text around the diff are in neither.
+    """
+
+    files: list[int]
+    prefixes: dict[int, int]
+
+
+_FILE_IN_DIFF: Final = re.compile(r"diff --(?:git|cc|combined) ")
+_HUNK_FACTOR: Final = 0.5  # for the code after the numbers of a hunk, which says little without the changed lines
+_DIFF_STARTS: Final = frozenset(f"d@-+i{GAP_MARK}")  # of the lines outside of hunks
+_HUNK: Final = re.compile(r"(@@@?) -[-+\d, ]+ @@@?\s*")
+
+
+def may_have_diff(text: str) -> bool:
+    """A cheap test: most texts have no diff."""
+    return "diff --" in text or "@@ -" in text or "+++ " in text
+
+
+def find_diff_lines(lines: Sequence[str]) -> DiffLines:
+    """The lines of the diffs in a text, which may have been shortened before."""
+    files: list[int] = []
+    prefixes: dict[int, int] = {}
+    columns = 0  # signs in front of each line of a hunk; 0 outside
+    is_named = False
+    for place, line in enumerate(lines):
+        if not columns and line[:1] not in _DIFF_STARTS:
+            continue
+        after = lines[place + 1] if place + 1 < len(lines) else ""
+        if _FILE_IN_DIFF.match(line):
+            files.append(place)
+            columns, is_named = 0, True
+        elif hunk := _HUNK.match(line):
+            prefixes[place] = hunk.end()
+            columns, is_named = len(hunk[1]) - 1, False
+        elif line.startswith("--- ") and after.startswith("+++ "):
+            prefixes[place] = len(line)
+            columns = 0
+        elif line.startswith("+++ ") and not columns and after.startswith(("@@", GAP_MARK)):
+            if is_named:
+                prefixes[place] = len(line)
+            else:
+                files.append(place)
+        elif line.startswith("index ") and is_named:
+            prefixes[place] = len(line)
+        elif line == GAP_MARK and files:  # the beginning of a hunk may have been left out
+            columns, is_named = columns or 1, False
+        elif columns and ("+" in line[:columns] or "-" in line[:columns]):
+            prefixes[place] = columns
+        elif columns and line[:1] not in ("", " ", "\\"):
+            columns = 0
+    return DiffLines(files, prefixes)
+
+
+_EXIT_LINE: Final = re.compile(
+    r"\s*\[?(?:Process exited with code \d|Process running with session ID \d|exit (?:code|status):? \d)", re.I
+)
+_EXIT_REACH: Final = 6  # lines from the beginning and the end of an output
+_VERDICT: Final = re.compile(
+    r"\W*(?:(?:ok|OK|PASS|PASSED|FAIL|FAILED|FAILURE|not ok|BUILD \w+)(?=$|:|\s+[^\s:=])|[Tt]ests?(?: result)?: )"
+    r"|.*\b\d+ (?:passed|failed|passing|failing|failures?|errors?|issues?|problems?)\b"
+)
+_FAILED_VERDICT: Final = re.compile(
+    r"\W*(?:FAIL|not ok|BUILD FAIL)|.*\b[1-9]\d* (?:failed|failing|failures?|errors?|issues?|problems?)\b"
+)
+_VERDICT_CHARS: Final = 200  # a longer line is no verdict
+_VERDICT_REACH: Final = 400  # lines from the end of an output
+
+
+def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set[int]:
+    """The places of the lines that say how a command ended, at least one unless it printed nothing.
+
+    They are its exit code, its last verdict and the last one that is a failure. Without a verdict it is the last line
+    with words; of a diff, in which that is any line, it is the first that names a file. `only_reads`: the command
+    changes nothing and has no verdict, so the exit code is enough.
+    """
+    edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
+    found = {place for place in edges if _EXIT_LINE.match(lines[place])}
+    if found and only_reads:
+        return found
+    files = find_diff_lines(lines).files
+    if files:
+        return found | {files[0]}
+    last = verdict = -1
+    for place in range(len(lines) - 1, max(-1, len(lines) - 1 - _VERDICT_REACH), -1):
+        line = lines[place]
+        if place in found or not any(map(str.isalnum, line)) or is_envelope(line) or is_marker(line):
+            continue
+        last = max(last, place)
+        if len(line) <= _VERDICT_CHARS and _VERDICT.match(line):
+            verdict = max(verdict, place)
+            if _FAILED_VERDICT.match(line):
+                found.add(place)
+                break
+    ends = verdict if verdict >= 0 else last
+    return found | {ends} if ends >= 0 else found
 
 
 # What the previous line is.
@@ -139,6 +270,17 @@ def _find_traits(line: str) -> _LineTraits:
         if size < _SHORT:
             scale *= 0.4
     return bare if size <= _LONG else bare[:_LONG], scale, worths, _LEAVES.get(kind, _OTHER)
+
+
+def _find_diff_traits(line: str, prefix: int) -> _LineTraits:
+    """The traits of a line of a diff: those of its code, and of a changed line no less than those of other code."""
+    bare, scale, worths, leaves = _TRAITS[line[prefix:]]
+    if line.startswith("@@"):
+        return bare, scale * _HUNK_FACTOR, worths, leaves
+    if prefix == len(line):
+        return bare, scale, worths, leaves
+    worths = _OTHERS if worths is _FAILED else tuple(map(max, worths, _OTHERS))
+    return line[:prefix] + bare, scale, worths, leaves
 
 
 def _may_fail(line: str) -> bool:

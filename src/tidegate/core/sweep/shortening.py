@@ -1,22 +1,26 @@
 """Shortening of a message to some of its lines. The lines are verbatim, and a pointer names the id to recall."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidegate.core.messages import Message, Part, Result, Text, common_mark, mark_text, result_of, text_of
-from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, is_marker
+from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, find_diff_lines, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
 
 _LINES_NOTICE: Final = re.compile(
     r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
+_CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
 _CLOSING_TAG: Final = re.compile(r"</[\w-]{1,60}>\s*\Z")
 _RULES_READ_CHARS: Final = 200_000
-_SHORT_RESULT: Final = 300  # characters: a result up to this length stays whole if its call stays
+_SHORT_RESULT: Final = 700  # characters: a result up to this length stays whole if its call stays
 _LONGEST_REFUSAL: Final = 2_000
 _LEAST_SAVING: Final = 120  # characters: with less left out, the mark would cost as much
+_LEAST_SHARE: Final = 0.1  # of a result: with less left out, it stays whole, because a cut invites to recall it
+_LEAST_MESSAGE_SHARE: Final = 0.2  # the same of a message
 _GAP_LINES: Final = 2  # a gap of so many lines, with so many characters, is filled
 _GAP_CHARS: Final = 3
 
@@ -24,8 +28,9 @@ _GAP_CHARS: Final = 3
 def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
     """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule."""
     text, mark = text_of(message), common_mark(message.parts)
+    whole = (mark_text(text, mark),)
     if len(text) <= chars:
-        return (mark_text(text, mark),)
+        return whole
     rules: list[str] = []
     left = chars // 2
     for rule in find_rule_sentences(text[left:], _RULES_READ_CHARS):
@@ -33,14 +38,23 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         if left < 0:
             break
         rules.append(rule)
-    head = clip_chars(text, chars - sum(len(rule) + 1 for rule in rules), mode="head", notice="").text
+    head = _clip_head(text, chars - sum(len(rule) + 1 for rule in rules))
     later = [rule for rule in dict.fromkeys(rules) if rule not in head]
     end = _CLOSING_TAG.search(text)
     lines = [
         *([head, GAP_MARK, *later] if later else [head]),
-        f"[{len(text):,} characters; recall {message.id} has all of it]",
+        f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
     ]
-    return (mark_text("\n".join([*lines, end[0].strip()] if end else lines), mark),)
+    clipped = "\n".join([*lines, end[0].strip()] if end else lines)
+    return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else whole
+
+
+def _clip_head(text: str, chars: int) -> str:
+    """The beginning of a text up to the end of a line, or else of a word, if one is near."""
+    head = clip_chars(text, chars, mode="head", notice="").text
+    line_end, word_end = head.rfind("\n"), head.rfind(" ")
+    at = line_end if line_end > len(head) // 2 else word_end if word_end > len(head) // 2 else len(head)
+    return head[:at].rstrip()
 
 
 def make_block_pointer(message: Message, tag: str) -> tuple[Part, ...]:
@@ -62,10 +76,11 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
         return message.parts
     texts = text_of(message).split("\n")
     before = next((found for line in texts if (found := _LINES_NOTICE.match(line))), None)
-    of = (before[1] or before[2]) if before else f"{len(texts):,}"
-    shown = [place for place in sorted(places) if not is_marker(texts[place])]
-    omitted = sum(len(line) + 1 for line in texts) - sum(len(clip_line(texts[place])) + 1 for place in shown)
-    if before is None and omitted <= _LEAST_SAVING:
+    own = [place for place, line in enumerate(texts) if not is_marker(line)]
+    shown = [place for place in _add_file_names(places, texts) if not is_marker(texts[place])]
+    size = sum(len(texts[place]) + 1 for place in own)
+    omitted = size - sum(len(clip_line(texts[place])) + 1 for place in shown)
+    if omitted <= _LEAST_SHARE * size or (before is None and omitted <= _LEAST_SAVING):
         return message.parts
     lines: list[str] = []
     last = -1
@@ -75,8 +90,25 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
         lines.append(clip_line(texts[place]))
         last = place
     shown_count = len(lines) - lines.count(GAP_MARK)
-    notice = f"[{shown_count} of {of} lines; recall {message.id} has all of it]"
+    if shown_count == len(texts) == 1:
+        count = f"first {len(lines[0]) - len(GAP_MARK):,} of {len(texts[0]):,} characters"
+    else:
+        count = f"{shown_count} of {(before[1] or before[2]) if before else f'{_count_lines(texts):,}'} lines"
+    notice = f"[{count}; recall {message.id} has all of it]"
     return (Result(result.call_id, (Text("\n".join([notice, *lines])),), result.error),)
+
+
+def _count_lines(texts: Sequence[str]) -> int:
+    """The lines that a text had before an earlier stage cut it."""
+    cut = sum(int(found[1].replace(",", "")) - 1 for line in texts if (found := _CUT_NOTICE.match(line)))
+    return sum(not is_marker(line) for line in texts) + cut
+
+
+def _add_file_names(places: Collection[int], texts: Sequence[str]) -> list[int]:
+    """The places, in order, and in a diff those of the lines that name their files."""
+    files = find_diff_lines(texts).files
+    before = (bisect_right(files, place) - 1 for place in places)
+    return sorted({*places, *(files[number] for number in before if number >= 0)})
 
 
 def _close_gaps(places: Sequence[int], texts: Sequence[str]) -> list[int]:
