@@ -144,7 +144,7 @@ class DiffLines(NamedTuple):
 
 
 _FILE_IN_DIFF: Final = re.compile(r"diff --(?:git|cc|combined) ")
-_AROUND_CHANGES: Final = 0.5  # factor for the lines of a diff that are there only to find the changed ones
+_HUNK_FACTOR: Final = 0.5  # for the code after the numbers of a hunk, which says little without the changed lines
 _DIFF_STARTS: Final = frozenset(f"d@-+i{GAP_MARK}")  # of the lines outside of hunks
 _HUNK: Final = re.compile(r"(@@@?) -[-+\d, ]+ @@@?\s*")
 
@@ -279,7 +279,7 @@ def _find_diff_traits(line: str, prefix: int) -> _LineTraits:
         worths = _OTHERS
     signs = line[:prefix].strip()
     if signs not in ("+", "-", "++", "--"):
-        return bare, scale * _AROUND_CHANGES, worths, leaves
+        return bare, scale * _HUNK_FACTOR if signs else scale, worths, leaves
     return signs + bare, scale, tuple(map(max, worths, _OTHERS)), leaves
 
 
