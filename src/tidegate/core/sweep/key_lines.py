@@ -89,6 +89,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
         prefix = in_diff.get(place)
         bare, scale, worths, leaves = _TRAITS[line] if prefix is None else _find_diff_traits(line, prefix)
         if place in in_conflict:
+            bare = _TRAITS[line][0]
             seen.add(bare)
             found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
         elif scale and bare not in seen:
