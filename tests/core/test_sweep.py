@@ -102,12 +102,18 @@ def test_a_result_of_which_nearly_all_would_be_shown_stays_whole() -> None:
     assert text_of(Message("tool", shorten_result(result, set(range(250))))).startswith("[250 of 286 lines")
 
 
-def test_the_beginning_of_a_single_long_line_is_counted_in_characters() -> None:
-    result = Message("tool", (Result("c", (Text("word " * 1_000),)),), id="m4")
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_beginning_of_a_single_long_line_is_counted_in_characters(end: str) -> None:
+    result = Message("tool", (Result("c", (Text("word " * 1_000 + end),)),), id="m4")
     once = Message("tool", shorten_result(result, {0}), id="m4")
     assert text_of(once).startswith("[first 400 of 5,000 characters; recall m4 has all of it]\nword word ")
     assert shorten_result(once, {1}) == once.parts
     assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[0 of 1 lines; recall m4 has all of it]"
+
+
+def test_blank_lines_around_a_short_line_are_counted_in_lines() -> None:
+    result = Message("tool", (Result("c", (Text("done" + "\n" * 200),)),), id="m4")
+    assert text_of(Message("tool", shorten_result(result, {0}))).startswith("[1 of 201 lines; recall m4")
 
 
 def test_lines_that_an_earlier_stage_cut_are_counted() -> None:
@@ -144,6 +150,12 @@ REFUSED_EDIT = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"
     " new_string was NOT written to the file). To tell you how to proceed, the user said:\nnot in this branch"
 )
+
+
+def test_a_short_list_stays_whole() -> None:
+    listed = "\n".join(["Chunk ID: 15b3ce", "Output:", *(f" M internal/gitproto/part_{n}.go" for n in range(20))])
+    assert stays_whole(Message("tool", (Result("c", (Text(listed),)),), id="m3"))
+    assert not stays_whole(Message("tool", (Result("c", (Text(listed * 2),)),), id="m3"))
 
 
 def test_a_call_that_the_user_refused_is_never_shown_as_one_that_was_made() -> None:
@@ -302,6 +314,7 @@ def test_in_a_diff_the_changed_lines_have_the_worth_of_code_and_what_only_git_ne
     changed = [text for text in worth if text[0] in "+-"]
     assert len(changed) == 4
     assert all(code * 0.9 < worth[text] < code * 1.2 for text in changed), "also comments; no report of a failure"
+    assert worth["@@ -10,2 +10,3 @@ type Plan struct {"] < code
     assert lines["@@ -10,2 +10,3 @@ type Plan struct {"].bare == "type Plan struct {"
 
 

@@ -89,6 +89,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
         prefix = in_diff.get(place)
         bare, scale, worths, leaves = _TRAITS[line] if prefix is None else _find_diff_traits(line, prefix)
         if place in in_conflict:
+            bare = _TRAITS[line][0]
             seen.add(bare)
             found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
         elif scale and bare not in seen:
@@ -135,8 +136,8 @@ def _find_conflict_lines(lines: Sequence[str], seen: Container[str], without: Co
 class DiffLines(NamedTuple):
     """The places of the lines that name a file, once for each; of other lines the length of what is not code.
 
-    That is the sign of a changed line, the numbers of a hunk, and all of a line that only git needs. Unchanged lines
-    and text around the diff are in neither.
+    That is the sign of a line, the numbers of a hunk, and all of a line that only git needs. Text around the diff is in
+    neither.
     """
 
     files: list[int]
@@ -182,9 +183,9 @@ def find_diff_lines(lines: Sequence[str]) -> DiffLines:
             prefixes[place] = len(line)
         elif line == GAP_MARK and files:  # the beginning of a hunk may have been left out
             columns, is_named = columns or 1, False
-        elif columns and ("+" in line[:columns] or "-" in line[:columns]):
-            prefixes[place] = columns
-        elif columns and line[:1] not in ("", " ", "\\"):
+        elif columns and line[:1] in ("+", "-", " "):
+            prefixes[place] = min(columns, len(line))
+        elif line and line[0] != "\\":
             columns = 0
     return DiffLines(files, prefixes)
 
@@ -275,12 +276,12 @@ def _find_traits(line: str) -> _LineTraits:
 def _find_diff_traits(line: str, prefix: int) -> _LineTraits:
     """The traits of a line of a diff: those of its code, and of a changed line no less than those of other code."""
     bare, scale, worths, leaves = _TRAITS[line[prefix:]]
-    if line.startswith("@@"):
-        return bare, scale * _HUNK_FACTOR, worths, leaves
-    if prefix == len(line):
-        return bare, scale, worths, leaves
-    worths = _OTHERS if worths is _FAILED else tuple(map(max, worths, _OTHERS))
-    return line[:prefix] + bare, scale, worths, leaves
+    if worths is _FAILED:
+        worths = _OTHERS
+    signs = line[:prefix].strip()
+    if signs not in ("+", "-", "++", "--"):
+        return bare, scale * _HUNK_FACTOR if signs else scale, worths, leaves
+    return signs + bare, scale, tuple(map(max, worths, _OTHERS)), leaves
 
 
 def _may_fail(line: str) -> bool:

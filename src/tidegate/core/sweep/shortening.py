@@ -28,9 +28,8 @@ _GAP_CHARS: Final = 3
 def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
     """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule."""
     text, mark = text_of(message), common_mark(message.parts)
-    whole = (mark_text(text, mark),)
     if len(text) <= chars:
-        return whole
+        return (mark_text(text, mark),)
     rules: list[str] = []
     left = chars // 2
     for rule in find_rule_sentences(text[left:], _RULES_READ_CHARS):
@@ -46,7 +45,7 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
     ]
     clipped = "\n".join([*lines, end[0].strip()] if end else lines)
-    return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else whole
+    return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else message.parts
 
 
 def _clip_head(text: str, chars: int) -> str:
@@ -89,11 +88,12 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
             lines.append(GAP_MARK)
         lines.append(clip_line(texts[place]))
         last = place
-    shown_count = len(lines) - lines.count(GAP_MARK)
-    if shown_count == len(texts) == 1:
-        count = f"first {len(lines[0]) - len(GAP_MARK):,} of {len(texts[0]):,} characters"
+    filled_count = sum(bool(texts[place].strip()) for place in own)
+    if before is None and filled_count == len(shown) == 1 and lines[0] != texts[shown[0]]:
+        count = f"first {len(lines[0]) - len(GAP_MARK):,} of {len(texts[shown[0]]):,} characters"
     else:
-        count = f"{shown_count} of {(before[1] or before[2]) if before else f'{_count_lines(texts):,}'} lines"
+        all_lines = (before[1] or before[2]) if before else f"{_count_lines(texts):,}"
+        count = f"{len(lines) - lines.count(GAP_MARK)} of {all_lines} lines"
     notice = f"[{count}; recall {message.id} has all of it]"
     return (Result(result.call_id, (Text("\n".join([notice, *lines])),), result.error),)
 
