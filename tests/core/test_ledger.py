@@ -546,3 +546,18 @@ def test_the_last_outcome_of_a_command_replaces_earlier_ones_however_its_output_
         "- ran m4: make lint -> ok",
         "- ran m30: make test 2>&1 -> 14 passed",
     ]
+
+
+def test_a_file_that_was_changed_is_listed_even_if_the_user_names_it() -> None:
+    session = Session(
+        policy=presets.load("default", {"ledger": 0.08}), window=16_000, count="chars/4", clock=lambda: 0.0
+    )
+    session.add(user_message("Change src/push.go as you like."))
+    for part in range(60):
+        path = "src/push.go" if part < 6 else f"src/part_{part}.go"
+        texts = {"old_string": f"a{part}\n" * 2_000, "new_string": "b"}
+        edit = Call(f"e{part}", "Edit", json.dumps({"file_path": path, **texts}))
+        session.prepare()
+        session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
+    session.prepare()
+    assert "src/push.go" in [line.text for line in parse_ledger(ledger(session)) if line.what == "changed"]

@@ -18,6 +18,7 @@ from tidegate.core.sweep.cost_model import CachePrices, SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
     find_command,
+    groups_of_note,
     is_group_note,
     make_group_note,
     make_range_line,
@@ -360,6 +361,42 @@ def test_of_a_search_the_exit_code_is_enough() -> None:
     printed = ["Process exited with code 0", *STEPS]
     assert find_outcome_lines(printed, only_reads=True) == {0}
     assert find_outcome_lines(printed[1:], only_reads=True) == {39}
+
+
+def test_a_note_counts_the_lines_of_a_result_before_it_was_shortened() -> None:
+    call = Call("c", "Bash", json.dumps({"command": "git diff main"}))
+    result = Message(
+        "tool", (Result("c", (Text("[2 of 1,201 lines; recall m3 has all of it]\nline 7\nline 9"),)),), id="m3"
+    )
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
+    assert describe_group(group) == "- m2..m3 $ git diff main -> 1,201 lines, line 9"
+
+
+def test_the_calls_of_one_group_stay_together_in_a_note() -> None:
+    note = make_group_note(["- m2..m4 Edit a.py -> done", "- m2..m4 $ make -> ok", "- m5..m6 $ make -> ok"])
+    assert groups_of_note(note) == ["- m2..m4 Edit a.py -> done\n- m2..m4 $ make -> ok", "- m5..m6 $ make -> ok"]
+    assert make_range_line(groups_of_note(note), "") == "- m2..m6 earlier work: command ×2, Edit ×1"
+
+
+def test_a_request_whose_answer_left_never_reads_as_open() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    for turn in range(40):
+        session.add(user_message(f"Do part {turn}, and tell me all about it."))
+        for step in range(3):
+            build = Call(f"b{turn}-{step}", "bash", json.dumps({"command": f"make part-{turn}-{step}"}))
+            printed = "\n".join(f"part {turn}: step {step * k} of the build took its time" for k in range(12))
+            session.prepare()
+            session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text(printed),)),)))
+        session.prepare()
+        session.add(
+            Message("assistant", (Text(f"Part {turn} is built. " + f"It has {turn} sides, as you know. " * 30),))
+        )
+    assert len(sweeps(session)) > 2
+    shown = [item.message for item in session.view.items]
+    for first, second in pairwise(message for message in shown if is_user_request(message)):
+        between = shown[shown.index(first) + 1 : shown.index(second)]
+        texts = [text_of(message) for message in between]
+        assert any("answered: " in text or "answer ×" in text or "is built." in text for text in texts), texts
 
 
 def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:

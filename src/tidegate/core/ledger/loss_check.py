@@ -73,7 +73,7 @@ class LossCheck:
         self._whole = facts
         self._facts: list[LedgerLine] = []
         self._words_shown: set[str] = set()
-        self._summaries_and_requests = ""
+        self._summaries = ""
         self._pointed = ReachableIds(lines).named
         self._known: list[Message] = []  # what leaves and what stays
         changes = EditIndex(edits)
@@ -125,16 +125,14 @@ class LossCheck:
     def _read(self, stay: Sequence[Message]) -> None:
         text = "\n".join(map(readable_text_of, stay))
         self._words_shown = collect_words(text)
-        self._summaries_and_requests = "\n".join(
-            text_of(message) for message in stay if message.kind == SUMMARY or is_user_request(message)
-        )
+        self._summaries = "\n".join(text_of(message) for message in stay if message.kind == SUMMARY)
         self._pointed |= set(_RECALL.findall(text))
 
     def _present(self, line: LedgerLine) -> bool:
-        """Whether the view still says it: a value that is shown, or a statement that a summary or request repeats."""
+        """Whether the view still says it: a value that is shown, or a statement that a summary repeats."""
         if line.what == "value":
             return all(word in self._words_shown for word in line.text.split())
-        return line.text in self._summaries_and_requests
+        return line.text in self._summaries
 
     def wanted(self, *, again: bool = False) -> list[LedgerLine]:
         """The lines that should go into the ledger: rules, the range that leaves, and missing facts, the best first.

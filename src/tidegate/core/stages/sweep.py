@@ -27,12 +27,12 @@ from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
-    ANSWERED,
     describe_group,
+    groups_of_note,
     is_group_note,
-    lines_of_note,
     make_group_note,
     make_range_line,
+    tells_answer,
 )
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.turns import Group, split_groups
@@ -41,7 +41,7 @@ from tidegate.core.view import View
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _NOTE_TOKENS: Final = 20  # of a note without its lines
-_LONG_GAP: Final = 4  # lines: a gap with so many always gets a note
+_LONG_GAP: Final = 8  # messages: a gap with more always gets a note
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
@@ -133,12 +133,20 @@ def _rank_sweeps(
 
 
 class _Gap(NamedTuple):
-    """Dropped groups in a row: the id before and the last id, a line for each, whether only they answered a request."""
+    """Dropped groups in a row: the ids before and at their end, the lines of each, whether only they answer a user."""
 
     before_id: str
     last_id: str
     lines: list[str]
     has_answer: bool
+
+    @property
+    def needs_note(self) -> bool:
+        """Whether without a note a request would read as open, or what follows as if nothing had been done."""
+        if self.has_answer or tells_answer(self.lines[-1]):
+            return True
+        before, last = (int(ident[1:]) if ident[1:].isdigit() else 0 for ident in (self.before_id, self.last_id))
+        return last - before > _LONG_GAP
 
 
 class _Sweep:
@@ -268,9 +276,9 @@ class _Sweep:
             message = unit.items[0].message
             lines: list[str] | None = None
             if is_group_note(message):
-                lines = lines_of_note(message)
+                lines = groups_of_note(message)
             elif number in self._said and number not in kept and number not in answers:
-                lines = self._said[number].split("\n") if self._said[number] else []
+                lines = [self._said[number]] if self._said[number] else []
             if lines is None:
                 if in_gap and message.role == "assistant":
                     gaps[-1] = gaps[-1]._replace(has_answer=False)
@@ -290,16 +298,15 @@ class _Sweep:
     def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
         """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
 
-        A gap that has the answer to a request always gets a note, because the request would read as open without it; so
-        does a long one, because what follows would read as if nothing had been done in between. What was answered comes
-        first, then the newest gaps. The ledger names the range of everything that left.
+        What was answered comes first, then the newest gaps. A gap that needs a note gets at least a range. The ledger
+        names the range of everything that left.
         """
         count = self._budget.counter.count_text
         shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
         for answered in (True, False):
             for number in reversed(range(len(gaps))):
                 lines = gaps[number].lines
-                if answered and not (gaps[number].has_answer and ANSWERED in lines[-1]):
+                if answered and not tells_answer(lines[-1]):
                     continue
                 spare = left if number in shown else left - _NOTE_TOKENS
                 while shown.get(number, 0) < (1 if answered else len(lines)):
@@ -311,7 +318,7 @@ class _Sweep:
         made = []
         for number, gap in enumerate(gaps):
             split = len(gap.lines) - shown.get(number, 0)
-            if number in shown or gap.has_answer or len(gap.lines) >= _LONG_GAP:
+            if number in shown or gap.needs_note:
                 some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
                 note = make_group_note([*some, *gap.lines[split:]])
                 made.append(Insert(note, gap.last_id, self._budget.count(note)))

@@ -8,6 +8,7 @@ cannot begin a line.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
@@ -34,6 +35,7 @@ EARLIER: Final = "earlier work"
 OUTCOME: Final = " -> "
 _COMMAND: Final = "$ "
 ANSWERED: Final = " answered: "
+_ANSWER: Final = "answer"
 REFUSED: Final = "refused by the user"
 NO_OUTPUT: Final = "no output"
 _SUBJECT_CHARS: Final = 120
@@ -45,6 +47,7 @@ _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with
 _WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
 _SCRIPT_CHARS: Final = 2_000
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
+_SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
 _CHATTER: Final = re.compile(r"\s*(?:shell cwd was reset|warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
@@ -105,7 +108,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         said = _REFUSAL_WORDS.search(text)
         return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
     result = result_of(answer)
-    lines = text.count("\n") + 1
+    shortened = _SHORTENED.match(text)
+    lines = int(shortened[1].replace(",", "")) if shortened else text.count("\n") + 1
     size = f"{lines:,} lines" if lines > 1 else ""
     code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
@@ -122,7 +126,7 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     faults = find_error_lines(printed) if failed or reports else []
     last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
     if failed and not last:  # an edit quotes what it did not find after it has said so
-        last = text.strip().partition("\n")[0]
+        last = printed.strip().partition("\n")[0]
     shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
 
@@ -139,17 +143,21 @@ def make_group_note(lines: Sequence[str]) -> Message:
     return user_message("\n".join([_HEADING, *lines, _END]), NOTE)
 
 
+def _span_of(line: str) -> str:
+    return line.split(" ", 2)[1]
+
+
 def make_range_line(lines: Sequence[str], before: str) -> str:
-    """One line in place of several, with how often each tool was called: `- m4..m31 earlier work: command ×9, Edit ×2`.
+    """One line in place of those of several groups: `- m4..m31 earlier work: command ×9, Edit ×2`.
 
     It begins after the message `before`: others may have left without a line.
     """
-    first = lines[0].split(" ", 2)[1].partition("..")[0]
-    last = lines[-1].split(" ", 2)[1].rpartition("..")[2]
+    first = _span_of(lines[0]).partition("..")[0]
+    last = _span_of(lines[-1]).rpartition("..")[2]
     if before[:1] == "m" and before[1:].isdigit():
         first = min(first, f"m{int(before[1:]) + 1}", key=lambda ident: int(ident[1:]))
     counts: Counter[str] = Counter()
-    for line in lines:
+    for line in "\n".join(lines).split("\n"):
         earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
         if earlier:
             counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[1] or "")})
@@ -159,10 +167,15 @@ def make_range_line(lines: Sequence[str], before: str) -> str:
     return f"- {first if first == last else f'{first}..{last}'} {EARLIER}" + (f": {done}" if done else "")
 
 
+def tells_answer(line: str) -> bool:
+    """Whether a line of a note says that a request was answered."""
+    return ANSWERED in line or f"{_ANSWER} ×" in line
+
+
 def _kind_of_noted(text: str) -> str:
     if text.startswith(_COMMAND):
         return "command"
-    return "answer" if text.startswith(ANSWERED.lstrip()) else text.partition(" ")[0].rstrip(":")
+    return _ANSWER if text.startswith(ANSWERED.lstrip()) else text.partition(" ")[0].rstrip(":")
 
 
 def is_group_note(message: Message) -> bool:
@@ -174,6 +187,11 @@ def lines_of_note(message: Message) -> list[str]:
     if text.startswith(_SHORT_HEADING):
         return [f"- {text[len(_SHORT_HEADING) : -len(_END)]}"]
     return text.split("\n")[1:-1]
+
+
+def groups_of_note(message: Message) -> list[str]:
+    """The lines of a note, those of one group in one text."""
+    return ["\n".join(lines) for _, lines in groupby(lines_of_note(message), _span_of)]
 
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
