@@ -394,7 +394,7 @@ def test_a_pin_stays_under_every_preset(preset: str) -> None:
 
 
 def test_the_share_can_be_set() -> None:
-    assert ledger_share_of(presets.load("default")) == 0.03
+    assert ledger_share_of(presets.load("default")) == 0.04
     assert ledger_share_of(presets.load("default", {"ledger": 0})) == 0
     assert ledger_share_of(presets.load("default", {"ledger": 0.9})) == 0.5
 

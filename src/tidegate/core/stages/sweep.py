@@ -42,6 +42,7 @@ _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _NOTE_TOKENS: Final = 20  # of a note without its lines
 _LONG_GAP: Final = 8  # messages: a gap with more always gets a note
+_LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
@@ -61,7 +62,7 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = 0.61,
-    tail: Share = 0.14,
+    tail: Share = 0.25,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
@@ -72,7 +73,7 @@ def sweep(
     units, room = split_groups(view), budget.room
     level, largest = int(room * min(fidelity, most, _MAX_LEVEL)), int(room * min(most, _MAX_WITH_NEW))
     first = _find_tail(units, view, int(room * tail), level, int(room * (ledger + _NOTE_SHARE)))
-    reserved = int(room * ledger)
+    reserved = int(room * ledger * _LEDGER_FILL)
     (price, start), *others = _rank_sweeps(units, view, budget, first, level)
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
@@ -95,9 +96,9 @@ def sweep(
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
     """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
-    If the user's messages leave less than `tokens` below the level, fewer groups stay whole.
+    If the user's messages, with a note after each, leave less than `tokens` below the level, fewer groups stay whole.
     """
-    said = sum(unit.tokens for unit in units if is_user_request(unit.items[0].message))
+    said = sum(unit.tokens + _NOTE_TOKENS for unit in units if is_user_request(unit.items[0].message))
     fresh = {item.message.id for item in view.items_since_reply()}
     tokens = min(tokens, max(level - reserved - said, int(level * _MIN_TAIL)))
     used, first = 0, len(units)
@@ -141,12 +142,14 @@ class _Gap(NamedTuple):
     has_answer: bool
 
     @property
-    def needs_note(self) -> bool:
-        """Whether without a note a request would read as open, or what follows as if nothing had been done."""
-        if self.has_answer or tells_answer(self.lines[-1]):
-            return True
+    def is_long(self) -> bool:
         before, last = (int(ident[1:]) if ident[1:].isdigit() else 0 for ident in (self.before_id, self.last_id))
         return last - before > _LONG_GAP
+
+    @property
+    def needs_note(self) -> bool:
+        """Whether without a note a request would read as open, or what follows as if nothing had been done."""
+        return self.is_long or tells_answer(self.lines[-1])
 
 
 class _Sweep:
@@ -298,10 +301,11 @@ class _Sweep:
     def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
         """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
 
-        What was answered comes first, then the newest gaps. A gap that needs a note gets at least a range. The ledger
-        names the range of everything that left.
+        What was answered comes first, then the newest gaps. A gap with the only answer to a request always gets at
+        least a range, and others that need one as far as the same room again allows. The ledger names all that left.
         """
         count = self._budget.counter.count_text
+        spare_for_ranges = left
         shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
         for answered in (True, False):
             for number in reversed(range(len(gaps))):
@@ -316,12 +320,19 @@ class _Sweep:
                     shown[number] = shown.get(number, 0) + 1
                     left = spare
         made = []
-        for number, gap in enumerate(gaps):
+        for number in reversed(range(len(gaps))):
+            gap = gaps[number]
             split = len(gap.lines) - shown.get(number, 0)
-            if number in shown or gap.needs_note:
-                some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
-                note = make_group_note([*some, *gap.lines[split:]])
-                made.append(Insert(note, gap.last_id, self._budget.count(note)))
+            is_brief = number not in shown and not gap.is_long
+            some = [make_range_line(gap.lines[:split], gap.before_id, is_brief=is_brief)] if split else []
+            note = make_group_note([*some, *gap.lines[split:]])
+            tokens = self._budget.count(note)
+            if number not in shown and not gap.has_answer:
+                if not gap.needs_note or tokens > spare_for_ranges:
+                    continue
+                spare_for_ranges -= tokens
+            made.append(Insert(note, gap.last_id, tokens))
+        made.reverse()
         return made
 
 

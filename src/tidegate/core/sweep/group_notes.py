@@ -36,6 +36,7 @@ OUTCOME: Final = " -> "
 _COMMAND: Final = "$ "
 ANSWERED: Final = " answered: "
 _ANSWER: Final = "answer"
+_WITH_ANSWER: Final = ", answered"
 REFUSED: Final = "refused by the user"
 NO_OUTPUT: Final = "no output"
 _SUBJECT_CHARS: Final = 120
@@ -147,9 +148,10 @@ def _span_of(line: str) -> str:
     return line.split(" ", 2)[1]
 
 
-def make_range_line(lines: Sequence[str], before: str) -> str:
+def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False) -> str:
     """One line in place of those of several groups: `- m4..m31 earlier work: command ×9, Edit ×2`.
 
+    A brief one says only whether a request was answered: `- m4..m31 earlier work, answered`.
     It begins after the message `before`: others may have left without a line.
     """
     first = _span_of(lines[0]).partition("..")[0]
@@ -160,16 +162,20 @@ def make_range_line(lines: Sequence[str], before: str) -> str:
     for line in "\n".join(lines).split("\n"):
         earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
         if earlier:
-            counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[1] or "")})
+            counts[_ANSWER] += earlier[1] is not None
+            counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[2] or "")})
         elif noted:
             counts[_kind_of_noted(noted[2])] += 1
-    done = ", ".join(f"{what} ×{count}" for what, count in counts.most_common(_COUNTS_SHOWN))
-    return f"- {first if first == last else f'{first}..{last}'} {EARLIER}" + (f": {done}" if done else "")
+    span = first if first == last else f"{first}..{last}"
+    if is_brief:
+        return f"- {span} {EARLIER}{_WITH_ANSWER if counts[_ANSWER] else ''}"
+    done = ", ".join(f"{what} ×{count}" for what, count in counts.most_common(_COUNTS_SHOWN) if count)
+    return f"- {span} {EARLIER}" + (f": {done}" if done else "")
 
 
 def tells_answer(line: str) -> bool:
     """Whether a line of a note says that a request was answered."""
-    return ANSWERED in line or f"{_ANSWER} ×" in line
+    return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER)
 
 
 def _kind_of_noted(text: str) -> str:
@@ -196,7 +202,7 @@ def groups_of_note(message: Message) -> list[str]:
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
-_RANGE_LINE: Final = re.compile(rf"- m\d+(?:\.\.m\d+)? {EARLIER}(?:: (.+))?")
+_RANGE_LINE: Final = re.compile(rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:: (.+))?")
 _COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
 _COUNTS_SHOWN: Final = 4
 
