@@ -56,9 +56,10 @@ class Desk:
         }
         self.configure(CONFIG)
 
-    def configure(self, text: str) -> None:
-        (self.folder / "tidegate.yaml").write_text(text)
-        trust_project_file(locate_config_files(self.folder, self.environment))
+    def configure(self, text: str, folder: Path | None = None) -> None:
+        folder = folder or self.folder
+        (folder / "tidegate.yaml").write_text(text)
+        trust_project_file(locate_config_files(folder, self.environment))
 
     async def start(
         self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, folder: Path | None = None
@@ -227,6 +228,7 @@ def test_chat_and_run_say_the_same_without_a_model(desk: Desk) -> None:
 def test_the_last_session_is_the_last_one_of_this_folder(desk: Desk) -> None:
     other = desk.folder / "other"
     other.mkdir()
+    desk.configure(CONFIG, other)  # without it the embedded model would answer, for as long as it likes
 
     async def act(server: Fake) -> None:
         await desk.run("run", "--session", "mine", "First.")
