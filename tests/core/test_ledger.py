@@ -445,6 +445,7 @@ def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> N
         "- m4..m5 Read src/a.py -> 40 lines",
         "- m6..m9 Edit src/a.py -> 2 lines",
         "- m6..m9 Edit src/b.py, src/c.py -> done",
+        "- m8..m9 Edit src/d.py -> 3 lines, String to replace not found in file.",
         "- m10..m11 $ git -C src log --oneline -> 12 lines",
         "- m12..m13 $ make test -> 9 lines, exit code 1, 2 failed",
         "- m14..m15 $ git push -> refused by the user, not now",
@@ -536,7 +537,8 @@ def test_half_of_an_id_is_never_a_value() -> None:
 
 def test_the_last_outcome_of_a_command_replaces_earlier_ones_however_its_output_was_cut() -> None:
     old = [
-        LedgerLine("ran", "m9", "cd src && make test 2>&1 | tail -20 -> exit code 1, 2 failed"),
+        LedgerLine("ran", "m9", "make test 2>&1 | tail -20 -> exit code 1, 2 failed"),
+        LedgerLine("ran", "m6", "cd src && make test -> 3 passed"),  # in another folder: another command
         LedgerLine("ran", "m4", "make lint -> ok"),
     ]
     new = [LedgerLine("ran", "m30", "make test 2>&1 -> 14 passed")]
@@ -544,6 +546,7 @@ def test_the_last_outcome_of_a_command_replaces_earlier_ones_however_its_output_
     assert render_ledger(lines).split("\n") == [
         "Commands and how they ended:",
         "- ran m4: make lint -> ok",
+        "- ran m6: cd src && make test -> 3 passed",
         "- ran m30: make test 2>&1 -> 14 passed",
     ]
 

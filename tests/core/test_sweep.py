@@ -241,7 +241,7 @@ def test_a_note_has_a_line_for_each_call_and_says_which_edit_failed() -> None:
     ]
 
 
-def test_a_long_gap_always_has_a_note() -> None:
+def test_a_long_gap_has_a_note() -> None:
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Build everything."))
     while not sweeps(session):

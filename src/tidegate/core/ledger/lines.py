@@ -165,9 +165,7 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
 _SUPERSEDED: Final = re.compile(r"\(supersedes (m\d+)\)$")
 
 
-_CLIPPING: Final = re.compile(
-    r"^(?:cd \S+ *&& *)?(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?$", re.DOTALL
-)
+_CLIPPED_COMMAND: Final = re.compile(r"(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?", re.DOTALL)
 
 
 def subject_of(line: LedgerLine) -> str:
@@ -175,8 +173,8 @@ def subject_of(line: LedgerLine) -> str:
     if line.what != "ran":
         return line.text
     command = line.text.rpartition(" -> ")[0] or line.text
-    core = _CLIPPING.fullmatch(command)
-    return core[1] if core and core[1] else command
+    clipped = _CLIPPED_COMMAND.fullmatch(command)
+    return clipped[1] if clipped and clipped[1] else command
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:

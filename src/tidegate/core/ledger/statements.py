@@ -56,7 +56,7 @@ _LABEL: Final = re.compile(
 )
 """The end of the text before a value that has a label: `"port": `, `listening on `, `issue #`."""
 _CHATTER: Final = re.compile(
-    r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$|Shell cwd was reset"
+    r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$"
     r"|@@ |--- |\+\+\+ |index [0-9a-f]+\.\.|diff --git |\S+\s+\|\s+\d+ [-+]*\s*$|\d+ files? changed"
     r"|\[[\w:.-]+\] (?:\$|Finished)|[-dl][rwx-]{9}|\S+:\d+:|[+-](?:\S|\t|  )|import |from \S+ import |#include|#!"
     r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//)"
@@ -215,7 +215,7 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
 
 
 def _is_reading(call: Call) -> bool:
-    """Whether a call only read, or wrote what it got: its result has no values that are not elsewhere."""
+    """Whether a call only read or wrote files: what its result shows can be read again."""
     target = call_target_of(call)
     command = find_command(call)
     if command:

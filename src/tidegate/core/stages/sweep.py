@@ -41,7 +41,7 @@ from tidegate.core.view import View
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _NOTE_TOKENS: Final = 20  # of a note without its lines
-_LONG_GAP: Final = 8  # messages: a gap with more always gets a note
+_LONG_GAP: Final = 8  # messages: a gap with more needs a note
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
@@ -134,7 +134,7 @@ def _rank_sweeps(
 
 
 class _Gap(NamedTuple):
-    """Dropped groups in a row: the ids before and at their end, the lines of each, whether only they answer a user."""
+    """Dropped groups in a row: the ids before and at their end, their lines, and whether they alone answer a request."""
 
     before_id: str
     last_id: str

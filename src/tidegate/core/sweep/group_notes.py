@@ -50,7 +50,7 @@ _SCRIPT_CHARS: Final = 2_000
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 _SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
-_CHATTER: Final = re.compile(r"\s*(?:shell cwd was reset|warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
+_CHATTER: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
@@ -202,6 +202,7 @@ def groups_of_note(message: Message) -> list[str]:
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
+_SIZE: Final = re.compile(r"^[\d,]+ lines, ")
 _RANGE_LINE: Final = re.compile(rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:: (.+))?")
 _COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
 _COUNTS_SHOWN: Final = 4
@@ -230,7 +231,7 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
                 yield "ran", match[1], f"{command}{OUTCOME}{outcome or NO_OUTPUT}"
             continue
         tool, _, paths = said.partition(" ")
-        if classify_tool(tool) == "write":
+        if classify_tool(tool) == "write" and not begins_with_failure(_SIZE.sub("", outcome)):
             yield from (("changed", match[1], path) for path in _split_paths(paths))
 
 
