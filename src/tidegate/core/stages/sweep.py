@@ -134,7 +134,7 @@ def _rank_sweeps(
 
 
 class _Gap(NamedTuple):
-    """Dropped groups in a row: the ids before and at their end, their lines, and whether they alone answer a request."""
+    """Dropped groups in a row: the ids before and at their end, their lines, whether they alone answer a request."""
 
     before_id: str
     last_id: str
