@@ -70,6 +70,7 @@ _VERBS: Final[dict[ToolAccess, str]] = {"write": "changed", "read": "read", "oth
 _SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
 _TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
 _DIGITS: Final = re.compile(r"[0-9a-fA-F]*\d[\w.:-]*")
+_RECALL_RANGE: Final = re.compile(r"\bm\d+\.\.m\d+\b")
 _DECISION: Final = re.compile(
     r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
     r"|confirm|fixed|implemented|found (that|the)|so the|works now|verified|means that|will use|we use)"
@@ -155,6 +156,7 @@ class _UnitCollector:
             self._add(USER_SECTION, f"{SYSTEM_SAID_PREFIX}{_quote_line(text, 400)}", 3.5 + order / self.total, order)
             self._facts(text, IDENTIFIERS_SECTION, "noted", 1.0, order)
         elif message.kind not in (SUMMARY, REMINDER):
+            text = _RECALL_RANGE.sub("", text)  # the summary has a range of its own
             self._facts(text, IDENTIFIERS_SECTION, "noted", 1.0, order)
 
     def _add(self, section: str, text: str, weight: float, order: int) -> None:

@@ -66,13 +66,16 @@ def guard_history(
         _clear(draft, old, aim)
         _shrink(draft, old, aim)
     _drop(draft, old, aim)
-    if draft.tokens > target and newest not in last.ids:
-        squeeze_group(draft, last, target - count_recall_note(budget), budget)
+    limit = target if any(is_recall_note(item.message) for item in view.items) else target - count_recall_note(budget)
+    if draft.tokens > limit and newest not in last.ids:
+        squeeze_group(draft, last, limit, budget)
     if draft.tokens > target and request is not None and not whole_request:
         rest = draft.tokens - draft.cost(newest)
         _clip_request(draft, request, max(target - rest - count_recall_note(budget), target // 2), budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
+    if draft.tokens - draft.group_cost(last) <= limit < draft.tokens and newest not in last.ids:
+        draft.drop(last)  # without a recall note nothing that was dropped could be read again
     why = f"the history has {view.tokens:,} tokens, and {target:,} fit"
     notes = _describe_dropped(draft, units, target - draft.tokens - count_recall_note(budget), budget)
     edits = add_recall_note(
