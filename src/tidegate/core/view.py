@@ -168,16 +168,6 @@ class RefoldNeeded(Exception):
 class View:
     """The messages to send, and the counts that triggers ask for."""
 
-    __slots__ = tuple(
-        """
-        meter skipped_edits items orphans unanswered ledger_items settled_count
-        system system_tokens system_at tools tools_tokens tools_at tokens metered
-        visible_turns tool_result_count tool_call_count total_turns started_turns total_tokens_said reply_count
-        last_reply_time head said_seq prefix_seq edited_seq recoveries newest_request last_fired usage
-        tokens_since_report metered_since_report scale_by_model fruitless_rules model_note removed_rules kind_index
-        """.split()
-    )
-
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter
         self.skipped_edits = skip
@@ -209,6 +199,11 @@ class View:
         # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
         self.kind_index = KindIndex()
+
+    def __copy__(self) -> "View":
+        other = View.__new__(View)
+        vars(other).update(vars(self))
+        return other
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -461,7 +456,7 @@ class View:
 
     def fields(self) -> dict[str, Any]:
         """Everything that this view knows, by name."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "kind_index"}
+        return {name: value for name, value in vars(self).items() if name != "kind_index"}
 
     @property
     def fixed_tokens(self) -> int:

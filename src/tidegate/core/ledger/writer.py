@@ -96,14 +96,14 @@ def hide_ledger(view: View) -> View:
     places = view.kind_index.find(view.items, LEDGER)
     if not places:
         return view
-    held = [view.items[place] for place in places]
     visible = copy(view)
-    visible.items, visible.ledger_items = view.items[:], held
-    for place in reversed(places):
-        del visible.items[place]
-    visible.settled_count = places[-1] + 1 - len(held)
-    visible.tokens -= sum(item.tokens for item in held)
-    visible.metered -= sum(item.metered_tokens for item in held)
+    visible.items = view.items[:]
+    held = [visible.items.pop(place) for place in reversed(places)]
+    held.reverse()
+    visible.ledger_items, visible.settled_count = held, places[-1] + 1 - len(held)
+    for item in held:
+        visible.tokens -= item.tokens
+        visible.metered -= item.metered_tokens
     return visible
 
 
