@@ -28,4 +28,5 @@ def test_what_was_dropped_can_be_recalled_however_little_room_the_newest_call_le
             assert any("recall m1" in text or "recall shows" in text for text in texts), texts
             named += 1
         shown += any(item.message.role == "tool" for item in session.view.items)
-    assert named and shown
+    assert named
+    assert shown
