@@ -2,8 +2,9 @@
 
 It removes, in this order and only as far as needed: old tool output, old thinking, whole old groups, then the middle of
 the newest results. What the assistant said and the arguments of its calls stay verbatim or leave with their group; a
-note then says what was done. The newest request is shortened only if it would not fit alone. As long as there are old
-messages it frees a fifth more than needed, because each edit makes the provider read the prompt again.
+note then says what was done. The newest request is shortened only if it would not fit alone. The newest group leaves if
+there would be no room for the note that says how to recall what was dropped. As long as there are old messages it frees
+a fifth more than needed, because each edit makes the provider read the prompt again.
 """
 
 from tidegate.core.budget import Budget
@@ -75,7 +76,7 @@ def guard_history(
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
     if draft.tokens - draft.group_cost(last) <= limit < draft.tokens and newest not in last.ids:
-        draft.drop(last)  # without a recall note nothing that was dropped could be read again
+        draft.drop(last)
     why = f"the history has {view.tokens:,} tokens, and {target:,} fit"
     notes = _describe_dropped(draft, units, target - draft.tokens - count_recall_note(budget), budget)
     edits = add_recall_note(
