@@ -35,11 +35,15 @@ def read_or_die(number):
 
 
 class ResumedTask(LongTask):
-    """Asks for the pages that are missing after `GO_ON`, and for all of them in a run that begins again."""
+    """Asks for the pages that are missing after `GO_ON`, and for all of them in a run that begins again.
+
+    If a framework was killed before it saved the last answer, it asks for the pages of that answer again.
+    """
 
     def __init__(self) -> None:
         super().__init__(_PAGES, parallel=2)
         self._has_resumed = False
+        self._last_asked: list[int] = []
 
     def __call__(self, body: dict[str, Any]) -> Step:
         text = str(body)
@@ -49,6 +53,9 @@ class ResumedTask(LongTask):
             self.prefix = "again"
         elif "call_" not in text and "again_" not in text:
             self.left = list(range(_PAGES))
+        elif not any(f"{self.prefix}_{number}" in text for number in self._last_asked):
+            self.left, self.prefix = [*self._last_asked, *self.left], "again"
+        self._last_asked = self.left[:2]
         return super().__call__(body)
 
 
