@@ -1,5 +1,7 @@
 """Exact counters: the vocabulary of a model, text as text, and no text that breaks them."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -141,3 +143,21 @@ def test_huge_and_pathological_texts_are_bounded() -> None:
         start = time.process_time()
         assert counter.count_text(text) > 0
         assert time.process_time() - start < 20
+
+
+TOGETHER = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from tidegate.models.token_counters import create_counter
+begin = Barrier(8)
+def create(_):
+    begin.wait()
+    return id(create_counter("gpt-4o"))
+with ThreadPoolExecutor(8) as threads:
+    print(len(set(threads.map(create, range(8)))))
+"""
+
+
+def test_threads_that_begin_together_load_a_vocabulary_once() -> None:
+    done = subprocess.run([sys.executable, "-c", TOGETHER], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"

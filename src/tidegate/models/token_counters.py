@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from threading import Lock
 from typing import Final, NamedTuple
 
 from tidegate.core.errors import BadPolicy
@@ -37,6 +38,7 @@ _SEAM_TOKENS: Final = 2
 # Short texts recur (tool definitions, notices); a long text is counted once and logged.
 _CACHED: Final = 512
 _CACHED_LENGTH: Final = 8_192
+_LOADING: Final = Lock()
 
 
 class Vocabulary(NamedTuple):
@@ -188,6 +190,9 @@ def create_counter(model: str, count: str = "auto") -> TokenCounter:
     return exact if vocabulary.factor == 1.0 else ScaledCounter(exact, vocabulary.factor)
 
 
-@lru_cache(maxsize=32)
 def _exact_counter(vocabulary: str) -> ExactCounter:
-    return ExactCounter(vocabulary)
+    with _LOADING:  # else threads that begin at the same time would all load the vocabulary, 40 MB each
+        return _load_exact_counter(vocabulary)
+
+
+_load_exact_counter = lru_cache(maxsize=32)(ExactCounter)
