@@ -58,11 +58,11 @@ def cap_result(
         tokens = min(tokens or budget.room, max(1, int(budget.room * share)))
     limits = _Limits(lines, chars, bytes, tokens, mode)
     edits: list[Edit] = []
-    new = [item for item in _new_results(view) if lines or chars or bytes or item.tokens > tokens]
-    names = (
-        tool_names_by_call(view.items[-1 - len(view.items_since_reply()) :]) if new else {}
-    )  # from the last reply on
-    for item in new:
+    # The tokens of a message are those of its text and a few more, so most results need not be counted again.
+    large = [item for item in _new_results(view) if lines or chars or bytes or item.tokens > tokens]
+    calls_and_results = view.items[-1 - len(view.items_since_reply()) :]
+    names = tool_names_by_call(calls_and_results) if large else {}
+    for item in large:
         result = result_of(item.message)
         if result is None:
             continue
