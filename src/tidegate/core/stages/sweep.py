@@ -50,6 +50,7 @@ _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's
 _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
+_MAX_LEVEL_OF_NEW: Final = 0.64  # the same for a sweep of only what is new, which often ends a little above its level
 _MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept
 _MIN_WORK: Final = 0.2  # of the level: what old work gets even beside large results that the model has not seen yet
 _MAX_WITH_NEW: Final = 0.85  # of the room: the most that a sweep leaves for that reason
@@ -61,8 +62,8 @@ def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = 0.61,
-    tail: Share = 0.25,
+    fidelity: float = 0.62,
+    tail: Share = 0.28,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
@@ -125,7 +126,7 @@ def _rank_sweeps(
     new = sum(unit.tokens for unit in units[settled:first])
     whole = sum(unit.tokens for unit in units[first:])
     least, most = (lean + whole + int(new * share) for share in _KEPT_OF_NEW)
-    highest = int(room * _MAX_LEVEL)
+    highest = int(room * _MAX_LEVEL_OF_NEW)
     if not settled or not new or max(level, least) > highest:
         return [(every, 0)]
     level = min(max(level, most), highest)

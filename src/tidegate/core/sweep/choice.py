@@ -6,11 +6,11 @@ arguments. These are worth keeping for their own sake: agents edit again what th
 
 The worth of a line is the worth of its kind (`key_lines.py`) times the heat of its file: how lately and how often the
 file was named, and whether it was edited. A whole result is worth more than the sum of its lines: only from a
-contiguous text can an agent edit without reading again. Near the end of the view everything is worth more. A result is
+contiguous text can an agent edit without reading again. Near the end of the view a line is worth more. A name that no
+later message has adds to the worth of its line, regardless of its age: agents come back to old names. A result is
 needed about once, whatever its length, so a name in a short one is worth more than in a long one; so is every line of a
-short output of a command. Lines are worth nothing if they are shown again later, were
-removed by an edit, or are of a file that was rewritten or a call that was made again. The lines that say how a command
-ended come with its call.
+short output of a command. Lines are worth nothing if they are shown again later, were removed by an edit, or are of a
+file that was rewritten or a call that was made again. The lines that say how a command ended come with its call.
 """
 
 import math
@@ -50,11 +50,11 @@ _REGION_WORTH: Final = 1.3  # factor for lines that stay together with those aro
 _WRITTEN_WORTH: Final = 4.0  # factor for what a call wrote
 _SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
 _NEAR: Final = 0.57  # of the view: what is nearer to its end than that is worth more
-_NEAR_WORTH: Final = 5.0  # added to the factor at the end of the view, less further back
+_NEAR_WORTH: Final = 8.0  # added to the factor at the end of the view, less further back
 _SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
-_LARGEST_SIZE_WORTH: Final = 3.0
-_LEAST_SIZE_WORTH: Final = 0.3
-_NAME_WORTH: Final = 1.0  # of a path that no later message names
+_LARGEST_SIZE_WORTH: Final = 6.0
+_LEAST_SIZE_WORTH: Final = 0.15
+_NAME_WORTH: Final = 10.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _NEXT_COMMAND: Final = re.compile(r"&&|;|\n")
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
@@ -287,7 +287,7 @@ class _Appraiser:
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in found
         ]
-        return self._with_names(text, valued, size * youth)
+        return self._with_names(text, valued, size)
 
     def _with_names(self, text: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
         """Lines are worth more for each name that no later message has."""
@@ -360,12 +360,15 @@ def _find_names(line: str) -> tuple[tuple[str, float], ...]:
     for run in split_runs(clean_text(line)):
         fact = classify_run(run)
         if fact is not None and fact.kind in _KIND_WEIGHT:
-            name = _LINE_NUMBER.sub("", fact.value) if fact.kind in ("path", "file") else fact.value
+            name = fact.value
+            if fact.kind in ("path", "file"):
+                name = "/".join(_LINE_NUMBER.sub(r"\1", name).rsplit("/", _PATH_PARTS)[-_PATH_PARTS:])
             found[name] = 0.7 if fact.kind == "name" and "." in name else _KIND_WEIGHT[fact.kind]
     return tuple(found.items())
 
 
-_LINE_NUMBER: Final = re.compile(r":\d+.*$")
+_LINE_NUMBER: Final = re.compile(r":\d+.*$|(\.[A-Za-z]\w*)-\d+(?:-.*)?$")  # of a match, or of a line around one
+_PATH_PARTS: Final = 3  # at the end of a path: the same file is named by a full path and by a relative one
 _NAMES: Final = BoundedMemo(_find_names, longest=400, most=1 << 15)
 
 
