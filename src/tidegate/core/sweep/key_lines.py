@@ -30,7 +30,7 @@ _LINE: Final = re.compile(
     r"|CREATE|create)\b))?"
 )
 _CONFLICT_MARK: Final = re.compile(r"[ +-]{0,2}(?:([<|>])\1{6}(?: |$)|(=)={6}$)")  # signs: in the diff of a merge
-_CONFLICT_WORTH: Final = 4.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
+_CONFLICT_WORTH: Final = 16.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
 _LONGEST_CONFLICT: Final = 60  # lines: of a longer one only the marks are worth more than other lines
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
@@ -248,7 +248,7 @@ _WORTH: Final = {
 _NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
 _OTHERS: Final = _WORTH["other"]
 # Edits do not quote failures, but they say what is to be done.
-_FAILED: Final = (3.0, 3.0, 3.0, 3.0)
+_FAILED: Final = (12.0, 12.0, 12.0, 12.0)
 _LEAVES: Final = {"comment": _COMMENT, "import": _IMPORT}
 
 
