@@ -357,10 +357,30 @@ def test_how_a_command_ended_is_found_in_what_it_printed(printed: list[str], end
     assert [printed[place] for place in sorted(find_outcome_lines(printed))] == ended
 
 
-def test_of_a_search_the_exit_code_is_enough() -> None:
-    printed = ["Process exited with code 0", *STEPS]
+def test_of_a_search_only_an_exit_code_other_than_0_says_something() -> None:
+    printed = ["Process exited with code 2", *STEPS]
     assert find_outcome_lines(printed, only_reads=True) == {0}
+    assert find_outcome_lines(["Process exited with code 0", *STEPS], only_reads=True) == set()
+    assert find_outcome_lines([*STEPS, "[exit code 0]"], only_reads=True) == set()
     assert find_outcome_lines(printed[1:], only_reads=True) == {39}
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "answer", "line"),
+    [
+        ("TodoWrite", {"todos": [{"content": "Test it", "status": "pending"}, {"content": "Fix it", "status": "done"}]},
+         "Todos have been modified successfully.", "- m2..m3 TodoWrite -> 1 of 2 items open"),
+        ("update_plan", {"explanation": "Tests first", "plan": [{"step": "Test it", "status": "completed"}]},
+         "Plan updated", "- m2..m3 update_plan -> 0 of 1 items open"),
+        ("TodoWrite", {"todos": []}, "Todos have been modified successfully.", "- m2..m3 TodoWrite -> done"),
+    ],
+)  # fmt: skip
+def test_a_note_on_a_todo_list_does_not_read_as_if_its_items_were_done(
+    name: str, items: dict[str, object], answer: str, line: str
+) -> None:
+    call = Message("assistant", (Call("c", name, json.dumps(items)),), id="m2")
+    result = Message("tool", (Result("c", (Text(answer),)),), id="m3")
+    assert describe_group(Group((Item(call, 9), Item(result, 9)))) == line
 
 
 def test_a_note_counts_the_lines_of_a_result_before_it_was_shortened() -> None:

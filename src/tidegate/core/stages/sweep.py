@@ -44,6 +44,7 @@ _NOTE_TOKENS: Final = 20  # of a note without its lines
 _LONG_GAP: Final = 8  # messages: a gap with more needs a note
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
+_MAX_TAIL: Final = 2  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
@@ -62,8 +63,8 @@ def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = 0.62,
-    tail: Share = 0.28,
+    fidelity: float = 0.635,
+    tail: Share = 0.12,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
@@ -97,17 +98,20 @@ def sweep(
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
     """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
-    If the user's messages, with a note after each, leave less than `tokens` below the level, fewer groups stay whole.
+    At least `tokens` stay whole; a large group stays, too, unless with it they would be more than twice that. If the
+    user's messages, with a note after each, leave less below the level, fewer groups stay whole.
     """
     said = sum(unit.tokens + _NOTE_TOKENS for unit in units if is_user_request(unit.items[0].message))
     fresh = {item.message.id for item in view.items_since_reply()}
-    tokens = min(tokens, max(level - reserved - said, int(level * _MIN_TAIL)))
+    free = max(level - reserved - said, int(level * _MIN_TAIL))
+    tokens, most = min(tokens, free), min(tokens * _MAX_TAIL, free)
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
-        used += unit.tokens
-        if first < len(units) and used > tokens and fresh.isdisjoint(unit.ids):
+        is_enough = used >= tokens or used + unit.tokens > most
+        if first < len(units) and is_enough and fresh.isdisjoint(unit.ids):
             break
+        used += unit.tokens
         first -= 1
     return first
 

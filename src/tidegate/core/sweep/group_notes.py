@@ -23,6 +23,8 @@ from tidegate.core.text.tool_calls import (
     call_target_of,
     changed_paths_of,
     classify_tool,
+    describe_todos,
+    is_todo_list,
     iterate_strings,
     parse_call_arguments,
 )
@@ -76,11 +78,16 @@ def _describe_call(call: Call, answer: Message | None) -> str:
 
 
 def find_subject(call: Call) -> str:
-    """What a call is about: its command, the files that it changes, or its path and other short arguments."""
+    """What a call is about: its command, the files that it changes, or its path and other short arguments.
+
+    Of a to-do list it is nothing: the ledger has the open items of the newest one.
+    """
     command = find_command(call)
     if command:
         return fold_line(command, _SUBJECT_CHARS)
     arguments = parse_call_arguments(call)
+    if is_todo_list(arguments):
+        return ""
     texts = [value for _, value in iterate_strings(arguments, skip=INCIDENTAL_KEYS) if value and "\n" not in value]
     return fold_line(", ".join(changed_paths_of(call)) or " ".join(texts[:2]), _SUBJECT_CHARS)
 
@@ -101,7 +108,10 @@ def find_command(call: Call) -> str:
 
 
 def describe_outcome(call: Call, answer: Message | None) -> str:
-    """How a call ended: its failure or exit code, a short result, or the size of a longer one."""
+    """How a call ended: its failure or exit code, a short result, or the size of a longer one.
+
+    Of a to-do list it is how many of its items are open: that the list was written does not say that they are done.
+    """
     if answer is None:
         return "no result"
     text = _ERROR_TAG.sub("", clean_text(text_of(answer)))
@@ -120,6 +130,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         or (code is not None and (code[1] or code[2]) != "0")
         or (writes and begins_with_failure(text_of(answer)))
     )
+    if not failed and (todos := describe_todos(parse_call_arguments(call))):
+        return todos
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
     printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))

@@ -193,6 +193,7 @@ def find_diff_lines(lines: Sequence[str]) -> DiffLines:
 _EXIT_LINE: Final = re.compile(
     r"\s*\[?(?:Process exited with code \d|Process running with session ID \d|exit (?:code|status):? \d)", re.I
 )
+_EXIT_ZERO: Final = re.compile(r"\s*\[?(?:Process exited with code|exit (?:code|status):?) 0\]?\s*$", re.I)
 _EXIT_REACH: Final = 6  # lines from the beginning and the end of an output
 _VERDICT: Final = re.compile(
     r"\W*(?:(?:ok|OK|PASS|PASSED|FAIL|FAILED|FAILURE|not ok|BUILD \w+)(?=$|:|\s+[^\s:=])|[Tt]ests?(?: result)?: )"
@@ -210,12 +211,12 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
 
     They are its exit code, its last verdict and the last one that is a failure. Without a verdict it is the last line
     with words; of a diff, in which that is any line, it is the first that names a file. `only_reads`: the command
-    changes nothing and has no verdict, so the exit code is enough.
+    changes nothing and has no verdict, so the exit code is enough; code 0 would read as if nothing had been found.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if _EXIT_LINE.match(lines[place])}
     if found and only_reads:
-        return found
+        return {place for place in found if not _EXIT_ZERO.match(lines[place])}
     files = find_diff_lines(lines).files
     if files:
         return found | {files[0]}

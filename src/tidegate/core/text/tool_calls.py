@@ -221,3 +221,9 @@ def open_todos_of(arguments: Any) -> list[str]:
             if isinstance(text, str) and text:
                 found.append(text)
     return found
+
+
+def describe_todos(arguments: Any) -> str:
+    """How many items of a to-do list are open: `2 of 5 items open`, or "" if there is no list."""
+    items = _todo_items_of(arguments)
+    return f"{len(open_todos_of(arguments))} of {len(items)} items open" if items and len(items) <= _MAX_TODOS else ""
