@@ -775,6 +775,32 @@ def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be
     assert "sweep of everything old" in sweeps(session)[-1].why
 
 
+@pytest.mark.parametrize(("lines", "stays"), [(1_100, True), (1_700, False)])
+def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_twice_their_share(
+    lines: int, stays: bool
+) -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    room, tail = session.budget.room, presets.load("default").settings["tail"]
+    read = Call("r", "bash", json.dumps({"command": "./measure"}))
+    text = "\n".join(f"{n:06}" for n in range(lines))  # short lines, which stay for no other reason
+    size = session.counter.count_text(text)
+    assert tail * room < size
+    assert (size < 2 * tail * room) is stays
+    turn = 0
+    while session.tokens + size + 1_000 < room:
+        one_turn(session, turn)
+        turn += 1
+    session.add(Message("assistant", (read,)), Message("tool", (Result("r", (Text(text),)),)))
+    step = 0
+    while not sweeps(session):
+        build = Call(f"s{step}", "bash", json.dumps({"command": f"make part-{step}"}))
+        printed = "\n".join(f"part {step}: step {k * 31} of the build took its time" for k in range(12))
+        session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text(printed),)),)))
+        session.prepare()
+        step += 1
+    assert (text in seen(session)) is stays
+
+
 def test_large_results_that_the_model_has_not_seen_yet_do_not_push_all_old_work_out() -> None:
     session = Session(policy=presets.load("default"), window=16_000, count="chars/4", clock=lambda: 0.0)
     for turn in range(24):
