@@ -92,7 +92,7 @@ VARIANTS = (
     Variant("no notes on dropped groups", {}, replace("stages.sweep", "_NOTE_SHARE", 0.0)),
     Variant("always sweeps everything old", {}, replace("stages.sweep", "_KEPT_OF_NEW", (9.0, 9.0))),
     Variant("nothing whole but what is new", {"tail": 0.0}),
-    Variant("a tenth of the room whole", {"tail": 0.1}),
+    Variant("a fifth of the room whole", {"tail": 0.2}),
     Variant("a third of the room whole", {"tail": 0.33}),
     Variant("no hints", {}, replace("stages.notices", "find_file_names", lambda _: frozenset())),
     *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.3, 0.4, 0.5, 0.65)),

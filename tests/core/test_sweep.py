@@ -779,8 +779,10 @@ def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be
 def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_twice_their_share(
     lines: int, stays: bool
 ) -> None:
-    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
-    room, tail = session.budget.room, presets.load("default").settings["tail"]
+    tail = 0.12
+    policy = presets.load("default", {"tail": tail})
+    session = Session(policy=policy, window=16_000, count="chars/4", clock=lambda: 0.0)
+    room = session.budget.room
     read = Call("r", "bash", json.dumps({"command": "./measure"}))
     text = "\n".join(f"{n:06}" for n in range(lines))  # short lines, which stay for no other reason
     size = session.counter.count_text(text)

@@ -63,8 +63,8 @@ def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = 0.635,
-    tail: Share = 0.12,
+    fidelity: float = 0.63,
+    tail: Share = 0.17,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
