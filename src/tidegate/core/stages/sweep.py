@@ -98,8 +98,8 @@ def sweep(
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
     """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
-    At least `tokens` stay whole; a large group stays, too, unless with it they would be more than twice that. If the
-    user's messages, with a note after each, leave less below the level, fewer groups stay whole.
+    Groups stay until they have `tokens`; the last of them only if all have at most twice that. If the user's messages,
+    with a note after each, leave less below the level, fewer groups stay whole.
     """
     said = sum(unit.tokens + _NOTE_TOKENS for unit in units if is_user_request(unit.items[0].message))
     fresh = {item.message.id for item in view.items_since_reply()}
