@@ -211,7 +211,8 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
 
     They are its exit code, its last verdict and the last one that is a failure. Without a verdict it is the last line
     with words; of a diff, in which that is any line, it is the first that names a file. `only_reads`: the command
-    changes nothing and has no verdict, so the exit code is enough; code 0 would read as if nothing had been found.
+    changes nothing and has no verdict, so the exit code is enough, and 0 is left out: alone it reads as if nothing had
+    been found.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if _EXIT_LINE.match(lines[place])}
