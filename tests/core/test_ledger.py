@@ -437,7 +437,7 @@ def test_an_empty_to_do_list_closes_the_items_of_earlier_lists() -> None:
         session.prepare()
         opened.append([line.text for line in parse_ledger(ledger(session)) if line.what == "open"])
     assert opened[49] == ["Write the first part of the report"]
-    assert opened[99] == ["nothing: the to-do list has no open items"]
+    assert opened[99] == ["no item of the to-do list is open"]
 
 
 def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> None:

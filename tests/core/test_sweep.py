@@ -140,6 +140,16 @@ def test_a_long_message_is_cut_at_the_end_of_a_line_and_only_if_much_is_saved() 
     assert is_marker("[8,125 characters; recall m14 has all of it]"), "the form in views of older versions"
 
 
+def test_tags_that_are_open_where_a_message_is_cut_are_closed() -> None:
+    report = "\n".join(f"- part {n} <b>was</b> checked, see List<Part>" for n in range(400))
+    text = f"<note>\n<result>\n{report}\n</result>\n<usage>7</usage>\n</note>"
+    clipped = text_of(Message("user", clip_message(user_message(text), 1_000))).split("\n")
+    assert clipped[-2:] == ["</result>", "</note>"]
+    assert is_marker(clipped[-3])
+    deep = user_message("<a>" * 5_000 + "x" * 9_000 + "</a>" * 5_000)
+    assert len(text_of(Message("user", clip_message(deep, 20_000)))) < 20_300
+
+
 def test_a_result_stays_whole_if_a_mark_would_cost_as_much_as_what_is_left_out() -> None:
     result = Message("tool", (Result("c", (Text("\n".join(f"line {n} of the file" for n in range(40))),)),), id="m4")
     assert shorten_result(result, set(range(39))) == result.parts
@@ -241,16 +251,20 @@ def test_a_note_has_a_line_for_each_call_and_says_which_edit_failed() -> None:
     ]
 
 
-def test_a_long_gap_has_a_note() -> None:
+@pytest.mark.parametrize("count", [1, 8, 12])
+def test_a_long_gap_has_a_note_however_many_gaps_there_are(count: int) -> None:
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Build everything."))
-    while not sweeps(session):
-        for step in range(12):
-            build = Call(
-                f"b{len(session.view.items)}", "bash", json.dumps({"command": f"make part-{step} " + "x" * 900})
-            )
-            session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text("built\n" * 60),)),)))
-            session.prepare()
+    step = 0
+    while len(sweeps(session)) < count:
+        step += 1
+        is_short = step % 7 == 0
+        command = f"make part-{step} " + "x" * (20 if is_short else 900)
+        printed = f"part-{step * 7919} is on port {step * 31}\n" * 3 if is_short else "built\n" * 60
+        build = Call(f"b{step}", "bash", json.dumps({"command": command}))
+        session.add(Message("assistant", (build,)), Message("tool", (Result(build.id, (Text(printed),)),)))
+        session.prepare()
+    assert any("sweep of everything old" in swept.why for swept in sweeps(session)[1:]) is (count == 12)
     shown = [item.message for item in session.view.items]
     gaps = [
         (int(after.id[1:]) - int(before.id[1:]), before)
@@ -395,7 +409,7 @@ def test_a_note_counts_the_lines_of_a_result_before_it_was_shortened() -> None:
 def test_the_calls_of_one_group_stay_together_in_a_note() -> None:
     note = make_group_note(["- m2..m4 Edit a.py -> done", "- m2..m4 $ make -> ok", "- m5..m6 $ make -> ok"])
     assert groups_of_note(note) == ["- m2..m4 Edit a.py -> done\n- m2..m4 $ make -> ok", "- m5..m6 $ make -> ok"]
-    assert make_range_line(groups_of_note(note), "") == "- m2..m6 earlier work: command ×2, Edit ×1"
+    assert make_range_line(groups_of_note(note), "") == "- m2..m6 earlier work, such as command ×2, Edit ×1"
 
 
 def test_a_request_whose_answer_left_never_reads_as_open() -> None:
@@ -420,21 +434,28 @@ def test_a_request_whose_answer_left_never_reads_as_open() -> None:
 
 
 def test_a_range_in_a_note_begins_where_the_gap_begins() -> None:
-    assert make_range_line(["- m99..m100 read a.py"], "m37") == "- m38..m100 earlier work: read ×1"
-    assert make_range_line(["- m99..m100 read a.py"], "") == "- m99..m100 earlier work: read ×1"
+    assert make_range_line(["- m99..m100 read a.py"], "m37") == "- m38..m100 earlier work, such as read ×1"
+    assert make_range_line(["- m99..m100 read a.py"], "") == "- m99..m100 earlier work, such as read ×1"
+    assert make_range_line(["- m99..m100 read a.py"], "e98.1") == "- m99..m100 earlier work, such as read ×1"
+    assert make_range_line(["- e90.1 answered: Yes.", "- m99 read a.py"], "m37").startswith("- m38..m99 earlier work")
 
 
 def test_a_range_in_a_note_says_how_often_each_tool_was_called() -> None:
     lines = [
-        "- m4..m9 earlier work: command ×2, Edit ×1",
+        "- m4..m9 earlier work, such as command ×2, Edit ×1",
         "- m10..m11 $ make -> done",
         "- m12 answered: Yes.",
         "- m13 Edit a",
     ]
-    assert make_range_line(lines, "") == "- m4..m13 earlier work: command ×3, Edit ×2, answer ×1"
+    expected = "- m4..m13 earlier work, such as command ×3, Edit ×2, answer ×1"
+    assert make_range_line(lines, "") == expected
+    lines[0] = "- m4..m9 earlier work: command ×2, Edit ×1"  # the form of older sessions
+    assert make_range_line(lines, "") == expected
     assert make_range_line(["- m4..m9 earlier work"], "") == "- m4..m9 earlier work"  # the form of older sessions
     assert make_range_line(lines, "", is_brief=True) == "- m4..m13 earlier work, answered"
-    assert make_range_line(["- m4..m13 earlier work, answered", "- m14 $ make"], "").endswith(": answer ×1, command ×1")
+    assert make_range_line(["- m4..m13 earlier work, answered", "- m14 $ make"], "").endswith(
+        "such as answer ×1, command ×1"
+    )
 
 
 def test_a_command_inside_a_script_is_named() -> None:
@@ -447,6 +468,31 @@ def test_a_note_says_what_was_done_and_how_it_ended() -> None:
     result = Message("tool", (Result("c", (Text("1 failed\n[exit code 1]"),)),), id="m3")
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
     assert describe_group(group) == "- m2..m3 $ make test -> 2 lines, exit code 1, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("printed", "outcome"),
+    [
+        ("", "no output"),
+        (
+            "Command running in background with ID: b0wk1. Output is being written to: /tmp/b0wk1.output",
+            "still running when the call returned, id b0wk1",
+        ),
+        (
+            "Chunk ID: 2ad309\nWall time: 1.0 seconds\nProcess running with session ID 91798\nOutput:\nok  \ta\t0.1s\n",
+            "still running when the call returned, id 91798",
+        ),
+        (
+            'Output:\n\n{"chunk_id":"35383d","wall_time_seconds":1.0,"session_id":18857,"output":"ok"}',
+            "still running when the call returned, id 18857",
+        ),
+    ],
+)
+def test_a_note_on_a_command_without_an_outcome_says_so(printed: str, outcome: str) -> None:
+    call = Call("c", "shell", json.dumps({"command": "make test"}))
+    result = Message("tool", (Result("c", (Text(printed),)),), id="m3")
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
+    assert describe_group(group) == f"- m2..m3 $ make test -> {outcome}"
 
 
 @pytest.mark.parametrize(
@@ -570,9 +616,10 @@ def test_the_ledger_says_where_it_ends() -> None:
 
 
 def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> None:
-    run = Call("c", "shell", json.dumps({"command": "go test ./..."}))
+    run = Call("c", "shell", json.dumps({"command": "make check && ./serve"}))
     printed = (
         "ok  \texample.org/cli/strategy\t(cached)\n?   \texample.org/cli\t[no test files]\n--- /dev/null\ntotal 1152"
+        "\nduration_ms: 88994\n'parsed_files': 294\nhuman_lines=12"
     )
     said = "The root cause is the lock that is taken twice. The fix is a small change on our side:"
     gone = [
@@ -585,6 +632,17 @@ def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> Non
         "- decided m4: The root cause is the lock that is taken twice.",
         "- value m3: the server listens on port 8443",
     ]
+
+
+def test_values_in_the_output_of_tests_are_not_in_the_ledger() -> None:
+    printed = "the session is d4e5f6a1b2c3\nthe server listens on port 8443"
+    for command, found in (("go test -v ./...", 0), ("npm run test", 0), ("git commit -m 'Add tests'", 2)):
+        run = Call("c", "shell", json.dumps({"command": command}))
+        gone = [
+            Message("assistant", (run,), id="m2"),
+            Message("tool", (Result("c", (Text(printed),)),), id="m3"),
+        ]
+        assert sum(line.what == "value" for line in statements_of(gone, frozenset())) == found
 
 
 def said_in(session: Session) -> dict[str, Message]:
@@ -775,11 +833,11 @@ def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be
     assert "sweep of everything old" in sweeps(session)[-1].why
 
 
-@pytest.mark.parametrize(("lines", "stays"), [(1_100, True), (1_700, False)])
-def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_twice_their_share(
+@pytest.mark.parametrize(("lines", "stays"), [(1_500, True), (2_000, False)])
+def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_four_times_their_share(
     lines: int, stays: bool
 ) -> None:
-    tail = 0.12
+    tail = 0.07
     policy = presets.load("default", {"tail": tail})
     session = Session(policy=policy, window=16_000, count="chars/4", clock=lambda: 0.0)
     room = session.budget.room
@@ -787,9 +845,9 @@ def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_twice_
     text = "\n".join(f"{n:06}" for n in range(lines))  # short lines, which stay for no other reason
     size = session.counter.count_text(text)
     assert tail * room < size
-    assert (size < 2 * tail * room) is stays
+    assert (size < 4 * tail * room) is stays
     turn = 0
-    while session.tokens + size + 1_000 < room:
+    while session.tokens + size + 700 < room:
         one_turn(session, turn)
         turn += 1
     session.add(Message("assistant", (read,)), Message("tool", (Result("r", (Text(text),)),)))
@@ -801,6 +859,26 @@ def test_a_large_group_at_the_border_of_the_newest_ones_stays_whole_up_to_twice_
         session.prepare()
         step += 1
     assert (text in seen(session)) is stays
+
+
+def test_a_large_result_that_the_model_has_not_seen_yet_does_not_push_out_what_it_has_just_read() -> None:
+    session = Session(policy=presets.load("default"), window=32_000, count="chars/4", clock=lambda: 0.0)
+    room = session.budget.room
+    read, measure = (Call(name, "bash", json.dumps({"command": f"./{name}"})) for name in ("read", "measure"))
+    text, printed = ("\n".join(f"{start + n:06}" for n in range(3_000)) for start in (0, 500_000))
+    size = session.counter.count_text(text)
+    turn = 0
+    while session.tokens + 1.5 * size < room:
+        one_turn(session, turn)
+        turn += 1
+    session.add(Message("assistant", (read,)), Message("tool", (Result("read", (Text(text),)),)))
+    session.prepare()
+    assert not sweeps(session)
+    session.add(Message("assistant", (measure,)), Message("tool", (Result("measure", (Text(printed),)),)))
+    session.prepare()
+    assert len(sweeps(session)) == 1
+    assert text in seen(session)
+    assert printed in seen(session)
 
 
 def test_large_results_that_the_model_has_not_seen_yet_do_not_push_all_old_work_out() -> None:

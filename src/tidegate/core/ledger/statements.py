@@ -43,7 +43,7 @@ _FOUND: Final = re.compile(r"\b(conclusion|concluded|root cause (is|was)|turns o
 _GUESS: Final = re.compile(r"\b(probably|might|maybe|perhaps|could be|let me|let's|i'll|i think|seems|likely|if)\b|\?")
 _UNFINISHED: Final = re.compile(r"(?::|\bvs\.?|\be\.g\.|\bi\.e\.|,)\W*$")  # what it says follows, or was cut off
 _UNKNOWN_RESULT: Final = "has no known result"
-_NOTHING_OPEN: Final = "nothing: the to-do list has no open items"
+_NOTHING_OPEN: Final = "no item of the to-do list is open"
 _DECISIONS: Final = 6  # of one transaction
 _COMMANDS: Final = 12
 _VALUES: Final = 24
@@ -59,10 +59,20 @@ _CHATTER: Final = re.compile(
     r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$"
     r"|@@ |--- |\+\+\+ |index [0-9a-f]+\.\.|diff --git |\S+\s+\|\s+\d+ [-+]*\s*$|\d+ files? changed"
     r"|\[[\w:.-]+\] (?:\$|Finished)|[-dl][rwx-]{9}|\S+:\d+:|[+-](?:\S|\t|  )|import |from \S+ import |#include|#!"
-    r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//)"
+    r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//|\{\"chunk_id\":|Command running in background|Process running with)"
 )
 """Lines that tools print around what was asked, and code: test results of unchanged packages, lines of a diff, of a
-list of files, of a log, and of errors (the outcome of the command has the last one)."""
+list of files, of a log, of errors, and of a command that still ran (the outcome of the command has these)."""
+_MEASURE: Final = re.compile(
+    r"(?:duration|elapsed|_?time|_ms|_?seconds|_?tokens?|_?uses|_?count|_?lines?|_?bytes|_?size|_?files|percentage|total\w*)"
+    r"[\"'`]?\s*[:=]\s*$",
+    re.I,
+)
+"""The label of a number that says how much, not which: nobody asks for it again."""
+_TESTS: Final = re.compile(
+    r"\b(?:(?:go|npm|pnpm|yarn|bun|deno|cargo|make|mix|swift|dotnet)\s+(?:run\s+)?test|pytest|jest|vitest|tox|rspec)\b"
+)
+"""A command that runs tests: values in its output are those of the tests."""
 _STORED: Final = re.compile(r"\b(?:saved|written|wrote|created|stored|moved|output|log)\b", re.I)
 """A path is a value only in such a line: other paths can be found again."""
 _VALUE_CHARS: Final = 100  # characters of a line around a value
@@ -215,11 +225,11 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
 
 
 def _is_reading(call: Call) -> bool:
-    """Whether a call only read or wrote files: what its result shows can be read again."""
+    """Whether a call only read or wrote files, or ran tests: what its result shows can be read again, or is made up."""
     target = call_target_of(call)
     command = find_command(call)
     if command:
-        return target.shows_file or READS_ONLY.match(command) is not None
+        return target.shows_file or bool(READS_ONLY.match(command) or _TESTS.search(command))
     return target.writes or bool(target.files)
 
 
@@ -238,7 +248,10 @@ def _values_in(text: str, *, is_typed: bool) -> Iterator[tuple[str, str]]:
                 continue
             if fact.kind == "path" and not is_typed and not _STORED.search(line):
                 continue
-            if is_typed or equals or fact.kind == "url" or _LABEL.search(line[max(0, at - 60) : at]):
+            label = line[max(0, at - 60) : at] + (f"{name}=" if equals else "")
+            if fact.kind == "number" and not is_typed and _MEASURE.search(label):
+                continue
+            if is_typed or equals or fact.kind == "url" or _LABEL.search(label):
                 yield fact.value, " ".join(_cut_around(line, at).split())
 
 

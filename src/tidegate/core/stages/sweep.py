@@ -28,6 +28,7 @@ from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
+    find_range,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -44,7 +45,7 @@ _NOTE_TOKENS: Final = 20  # of a note without its lines
 _LONG_GAP: Final = 8  # messages: a gap with more needs a note
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
-_MAX_TAIL: Final = 2  # times `tail`: the most that stays whole for the sake of a large group
+_MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
@@ -64,7 +65,7 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = 0.63,
-    tail: Share = 0.17,
+    tail: Share = 0.07,
     ledger: Share = 0.0,
     most: Share = 1.0,
 ) -> Outcome:
@@ -98,20 +99,21 @@ def sweep(
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
     """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
-    Groups stay until they have `tokens`; the last of them only if all have at most twice that. If the user's messages,
-    with a note after each, leave less below the level, fewer groups stay whole.
+    Of the groups before them the newest stay until they have `tokens`; the last of these only if they have at most
+    `_MAX_TAIL` times that. If the user's messages, with a note after each, leave less below the level, fewer stay.
     """
     said = sum(unit.tokens + _NOTE_TOKENS for unit in units if is_user_request(unit.items[0].message))
-    fresh = {item.message.id for item in view.items_since_reply()}
+    new = {item.message.id for item in view.items_since_reply()}
     free = max(level - reserved - said, int(level * _MIN_TAIL))
-    tokens, most = min(tokens, free), min(tokens * _MAX_TAIL, free)
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
-        is_enough = used >= tokens or used + unit.tokens > most
-        if first < len(units) and is_enough and fresh.isdisjoint(unit.ids):
+        if not new.isdisjoint(unit.ids):
+            free -= unit.tokens
+        elif first < len(units) and (used >= tokens or used + unit.tokens > min(tokens * _MAX_TAIL, free)):
             break
-        used += unit.tokens
+        else:
+            used += unit.tokens
         first -= 1
     return first
 
@@ -148,8 +150,8 @@ class _Gap(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        before, last = (int(ident[1:]) if ident[1:].isdigit() else 0 for ident in (self.before_id, self.last_id))
-        return last - before > _LONG_GAP
+        first, last = find_range(self.lines, self.before_id)
+        return last - first >= _LONG_GAP
 
     @property
     def needs_note(self) -> bool:
@@ -306,8 +308,9 @@ class _Sweep:
     def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
         """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
 
-        What was answered comes first, then the newest gaps. A gap with the only answer to a request always gets at
-        least a range, and others that need one as far as the same room again allows. The ledger names all that left.
+        What was answered comes first, then the newest gaps. A long gap, and one with the only answer to a request,
+        always get at least a range, and others that need one as far as the same room again allows. The ledger names all
+        that left.
         """
         count = self._budget.counter.count_text
         spare_for_ranges = left
@@ -333,7 +336,10 @@ class _Sweep:
             note = make_group_note([*some, *gap.lines[split:]])
             tokens = self._budget.count(note)
             if number not in shown and not gap.has_answer:
-                if not gap.needs_note or tokens > spare_for_ranges:
+                if tokens > spare_for_ranges and gap.is_long:
+                    note = make_group_note([make_range_line(gap.lines, gap.before_id, is_brief=True)])
+                    tokens = self._budget.count(note)
+                elif not gap.needs_note or tokens > spare_for_ranges:
                     continue
                 spare_for_ranges -= tokens
             made.append(Insert(note, gap.last_id, tokens))

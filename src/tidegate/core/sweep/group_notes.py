@@ -39,6 +39,7 @@ _COMMAND: Final = "$ "
 ANSWERED: Final = " answered: "
 _ANSWER: Final = "answer"
 _WITH_ANSWER: Final = ", answered"
+_SUCH_AS: Final = ", such as "
 REFUSED: Final = "refused by the user"
 NO_OUTPUT: Final = "no output"
 _SUBJECT_CHARS: Final = 120
@@ -49,10 +50,15 @@ _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with
 
 _WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
 _SCRIPT_CHARS: Final = 2_000
+_RUNNING_CHARS: Final = 400
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 _SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
 _CHATTER: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
+_RUNNING: Final = re.compile(
+    r"running in (?:the )?background with ID:? ([\w-]+)|Process running with session ID (\w+)"
+    r'|\{"chunk_id":[^{}]{0,200}"session_id":(\w+)'
+)
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
@@ -73,7 +79,7 @@ def describe_group(group: Group) -> str:
 def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
     said = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
-    outcome = describe_outcome(call, answer)
+    outcome = describe_outcome(call, answer) or (NO_OUTPUT if find_command(call) else "")
     return f"{said}{OUTCOME}{outcome}" if outcome else said
 
 
@@ -110,6 +116,8 @@ def find_command(call: Call) -> str:
 def describe_outcome(call: Call, answer: Message | None) -> str:
     """How a call ended: its failure or exit code, a short result, or the size of a longer one.
 
+    Of a command that went on in the background it is not known: what it had printed by then is not its outcome.
+
     Of a to-do list it is how many of its items are open: that the list was written does not say that they are done.
     """
     if answer is None:
@@ -118,6 +126,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     if is_refusal(text):
         said = _REFUSAL_WORDS.search(text)
         return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
+    if find_command(call) and (running := _RUNNING.search(text[:_RUNNING_CHARS])):
+        return f"still running when the call returned, id {next(filter(None, running.groups()))}"
     result = result_of(answer)
     shortened = _SHORTENED.match(text)
     lines = int(shortened[1].replace(",", "")) if shortened else text.count("\n") + 1
@@ -160,16 +170,29 @@ def _span_of(line: str) -> str:
     return line.split(" ", 2)[1]
 
 
+def find_range(lines: Sequence[str], before: str) -> tuple[int, int]:
+    """The numbers of the first and last message that these lines stand for.
+
+    The range begins after the message `before`: others may have left without a line.
+    """
+    first = _number_of(_span_of(lines[0]).partition("..")[0])
+    last = _number_of(_span_of(lines[-1]).rpartition("..")[2])
+    return (min(first, _number_of(before) + 1) if before[:1] == "m" else first), last
+
+
+def _number_of(ident: str) -> int:
+    """The seq of the event with this message; for one that an edit inserted (`e85.2`) that of the edit."""
+    number = ident[1:].partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
 def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False) -> str:
-    """One line in place of those of several groups: `- m4..m31 earlier work: command ×9, Edit ×2`.
+    """One line in place of those of several groups: `- m4..m31 earlier work, such as command ×9, Edit ×2`.
 
     A brief one says only whether a request was answered: `- m4..m31 earlier work, answered`.
-    It begins after the message `before`: others may have left without a line.
+    The counts are not of all calls: others may have left without a line.
     """
-    first = _span_of(lines[0]).partition("..")[0]
-    last = _span_of(lines[-1]).rpartition("..")[2]
-    if before[:1] == "m" and before[1:].isdigit():
-        first = min(first, f"m{int(before[1:]) + 1}", key=lambda ident: int(ident[1:]))
+    first, last = find_range(lines, before)
     counts: Counter[str] = Counter()
     for line in "\n".join(lines).split("\n"):
         earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
@@ -178,11 +201,11 @@ def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False
             counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[2] or "")})
         elif noted:
             counts[_kind_of_noted(noted[2])] += 1
-    span = first if first == last else f"{first}..{last}"
+    span = f"m{first}" if first == last else f"m{first}..m{last}"
     if is_brief:
         return f"- {span} {EARLIER}{_WITH_ANSWER if counts[_ANSWER] else ''}"
     done = ", ".join(f"{what} ×{count}" for what, count in counts.most_common(_COUNTS_SHOWN) if count)
-    return f"- {span} {EARLIER}" + (f": {done}" if done else "")
+    return f"- {span} {EARLIER}" + (f"{_SUCH_AS}{done}" if done else "")
 
 
 def tells_answer(line: str) -> bool:
@@ -215,7 +238,9 @@ def groups_of_note(message: Message) -> list[str]:
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
 _SIZE: Final = re.compile(r"^[\d,]+ lines, ")
-_RANGE_LINE: Final = re.compile(rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:: (.+))?")
+_RANGE_LINE: Final = re.compile(
+    rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:(?:{_SUCH_AS}|: )(.+))?"
+)  # the colon: in older notes
 _COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
 _COUNTS_SHOWN: Final = 4
 

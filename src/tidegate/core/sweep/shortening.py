@@ -14,7 +14,9 @@ _LINES_NOTICE: Final = re.compile(
     r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 _CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
-_CLOSING_TAG: Final = re.compile(r"</[\w-]{1,60}>\s*\Z")
+_LAST_TAG: Final = re.compile(r"</[\w-]{1,60}>\s*\Z")
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w-]{0,59})>")
+_DEEPEST_TAG: Final = 20
 _RULES_READ_CHARS: Final = 200_000
 _SHORT_RESULT: Final = 700  # characters: a result up to this length stays whole if its call stays
 _LONGEST_REFUSAL: Final = 2_000
@@ -39,13 +41,25 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         rules.append(rule)
     head = _clip_head(text, chars - sum(len(rule) + 1 for rule in rules))
     later = [rule for rule in dict.fromkeys(rules) if rule not in head]
-    end = _CLOSING_TAG.search(text)
     lines = [
         *([head, GAP_MARK, *later] if later else [head]),
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
+        *(_close_tags(head, text[len(head) :]) if _LAST_TAG.search(text) else ()),
     ]
-    clipped = "\n".join([*lines, end[0].strip()] if end else lines)
+    clipped = "\n".join(lines)
     return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else message.parts
+
+
+def _close_tags(head: str, rest: str) -> list[str]:
+    """The closing tags that the beginning of a text lacks, if the rest has them."""
+    opened: list[str] = []
+    for closes, name in _TAG.findall(head):
+        if not closes and len(opened) < _DEEPEST_TAG:
+            opened.append(name)
+        elif closes and name in opened:
+            del opened[len(opened) - 1 - opened[::-1].index(name) :]
+    closing = {name for closes, name in _TAG.findall(rest) if closes}
+    return [f"</{name}>" for name in reversed(opened) if name in closing]
 
 
 def _clip_head(text: str, chars: int) -> str:
