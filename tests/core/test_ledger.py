@@ -475,7 +475,7 @@ def test_what_a_shell_tool_prints_around_an_output_is_no_value_and_no_outcome() 
     ]
     lines = statements_of(gone, frozenset())
     assert [line.text for line in lines] == [
-        "make serve -> 6 lines, exit code 0, the server listens on port 48443",
+        "make serve -> exit code 0, the server listens on port 48443",
         "the server listens on port 48443",
     ]
     assert [line.bare for line in find_key_lines(around + "the server listens on port 48443", set())] == [

@@ -146,6 +146,8 @@ def test_tags_that_are_open_where_a_message_is_cut_are_closed() -> None:
     clipped = text_of(Message("user", clip_message(user_message(text), 1_000))).split("\n")
     assert clipped[-2:] == ["</result>", "</note>"]
     assert is_marker(clipped[-3])
+    more = f"{text}\nFull transcript: /tmp/a7.output"
+    assert text_of(Message("user", clip_message(user_message(more), 1_000))).split("\n")[-2:] == clipped[-2:]
     deep = user_message("<a>" * 5_000 + "x" * 9_000 + "</a>" * 5_000)
     assert len(text_of(Message("user", clip_message(deep, 20_000)))) < 20_300
 
@@ -246,9 +248,20 @@ def test_a_note_has_a_line_for_each_call_and_says_which_edit_failed() -> None:
     ]
     group = Group((Item(Message("assistant", tuple(calls), id="m2"), 9), *(Item(result, 9) for result in results)))
     assert describe_group(group).split("\n") == [
-        "- m2..m4 Edit src/a.py -> 3 lines, String to replace not found in file.",
-        "- m2..m4 $ git push -> 3 lines, 1..2 main → main",
+        "- m2..m4 Edit src/a.py -> 2 lines, String to replace not found in file.",
+        "- m2..m4 $ git push -> 2 lines, 1..2 main → main",
     ]
+
+
+def test_equal_calls_of_a_group_are_one_line_of_a_note() -> None:
+    edit = {"file_path": "src/a.py", "old_string": "x", "new_string": "y"}
+    calls = [Call(f"c{n}", "Edit", json.dumps({**edit, "old_string": str(n)})) for n in range(4)]
+    done = "The file src/a.py has been updated successfully."
+    results = [Message("tool", (Result(call.id, (Text(done),)),), id=f"m{n + 3}") for n, call in enumerate(calls)]
+    group = Group((Item(Message("assistant", tuple(calls), id="m2"), 9), *(Item(result, 9) for result in results)))
+    line = "- m2..m6 Edit src/a.py -> done (4 times)"
+    assert describe_group(group) == line
+    assert make_range_line([line, "- m7..m8 Edit src/b.py -> done"], "") == "- m2..m8 earlier work, such as Edit ×5"
 
 
 @pytest.mark.parametrize("count", [1, 8, 12])
@@ -474,6 +487,10 @@ def test_a_note_says_what_was_done_and_how_it_ended() -> None:
     ("printed", "outcome"),
     [
         ("", "no output"),
+        (
+            "Chunk ID: 2ad309\nWall time: 1.0 seconds\nProcess exited with code 0\nOriginal token count: 0\nOutput:\n",
+            "no output, exit code 0",
+        ),
         (
             "Command running in background with ID: b0wk1. Output is being written to: /tmp/b0wk1.output",
             "still running when the call returned, id b0wk1",

@@ -59,7 +59,7 @@ _CHATTER: Final = re.compile(
     r"\s*(?:ok\s+\S+\s+(?:\(cached\)|[\d.]+s)|\?\s+\S+\s+\[no test files\]|total \d+\s*$"
     r"|@@ |--- |\+\+\+ |index [0-9a-f]+\.\.|diff --git |\S+\s+\|\s+\d+ [-+]*\s*$|\d+ files? changed"
     r"|\[[\w:.-]+\] (?:\$|Finished)|[-dl][rwx-]{9}|\S+:\d+:|[+-](?:\S|\t|  )|import |from \S+ import |#include|#!"
-    r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//|\{\"chunk_id\":|Command running in background|Process running with)"
+    r"|\d{4}-\d\d-\d\d[ T]|=== RUN|<|//|\{\"chunk_id\":|Command running in background|Process running with|agentId:)"
 )
 """Lines that tools print around what was asked, and code: test results of unchanged packages, lines of a diff, of a
 list of files, of a log, of errors, and of a command that still ran (the outcome of the command has these)."""

@@ -28,7 +28,6 @@ from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
-    find_range,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -42,7 +41,6 @@ from tidegate.core.view import View
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _NOTE_TOKENS: Final = 20  # of a note without its lines
-_LONG_GAP: Final = 8  # messages: a gap with more needs a note
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
@@ -141,22 +139,11 @@ def _rank_sweeps(
 
 
 class _Gap(NamedTuple):
-    """Dropped groups in a row: the ids before and at their end, their lines, whether they alone answer a request."""
+    """Dropped groups in a row: the ids before and at their end, and their lines."""
 
     before_id: str
     last_id: str
     lines: list[str]
-    has_answer: bool
-
-    @property
-    def is_long(self) -> bool:
-        first, last = find_range(self.lines, self.before_id)
-        return last - first >= _LONG_GAP
-
-    @property
-    def needs_note(self) -> bool:
-        """Whether without a note a request would read as open, or what follows as if nothing had been done."""
-        return self.is_long or tells_answer(self.lines[-1])
 
 
 class _Sweep:
@@ -268,7 +255,7 @@ class _Sweep:
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
         gaps: list[_Gap] = []
-        in_gap = after_request = False
+        in_gap = False
         shown_id = self._units[self._old.start - 1].last_id if self._old.start else ""
         left = note_tokens
         answers = set()
@@ -290,9 +277,7 @@ class _Sweep:
             elif number in self._said and number not in kept and number not in answers:
                 lines = [self._said[number]] if self._said[number] else []
             if lines is None:
-                if in_gap and message.role == "assistant":
-                    gaps[-1] = gaps[-1]._replace(has_answer=False)
-                in_gap, after_request = False, is_user_request(message)
+                in_gap = False
                 if number in self._said:
                     _shorten_group(self.draft, unit, kept.get(number, {}))
                 shown_id = unit.last_id
@@ -301,16 +286,15 @@ class _Sweep:
             if in_gap:
                 gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
             else:
-                gaps.append(_Gap(shown_id, unit.last_id, lines, after_request))
+                gaps.append(_Gap(shown_id, unit.last_id, lines))
             in_gap = True
         self.notes = self._make_notes([gap for gap in gaps if gap.lines], left)
 
     def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
-        """Notes for the gaps. If all take too much, the oldest lines of a gap become a range.
+        """A note for each gap. If all lines take too much, the oldest lines of a gap become a range.
 
-        What was answered comes first, then the newest gaps. A long gap, and one with the only answer to a request,
-        always get at least a range, and others that need one as far as the same room again allows. The ledger names all
-        that left.
+        What was answered comes first, then the newest gaps. Ranges say which tools were called as far as the same room
+        again allows. A gap without a note would read as if nothing had been done there.
         """
         count = self._budget.counter.count_text
         spare_for_ranges = left
@@ -331,16 +315,13 @@ class _Sweep:
         for number in reversed(range(len(gaps))):
             gap = gaps[number]
             split = len(gap.lines) - shown.get(number, 0)
-            is_brief = number not in shown and not gap.is_long
-            some = [make_range_line(gap.lines[:split], gap.before_id, is_brief=is_brief)] if split else []
+            some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
             note = make_group_note([*some, *gap.lines[split:]])
             tokens = self._budget.count(note)
-            if number not in shown and not gap.has_answer:
-                if tokens > spare_for_ranges and gap.is_long:
+            if number not in shown:
+                if tokens > spare_for_ranges:
                     note = make_group_note([make_range_line(gap.lines, gap.before_id, is_brief=True)])
                     tokens = self._budget.count(note)
-                elif not gap.needs_note or tokens > spare_for_ranges:
-                    continue
                 spare_for_ranges -= tokens
             made.append(Insert(note, gap.last_id, tokens))
         made.reverse()

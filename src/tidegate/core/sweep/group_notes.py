@@ -51,6 +51,7 @@ _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with
 _WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
 _SCRIPT_CHARS: Final = 2_000
 _RUNNING_CHARS: Final = 400
+_ENVELOPE_CHARS: Final = 400
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 _SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
@@ -73,7 +74,8 @@ def describe_group(group: Group) -> str:
         text = text_of(caller)
         return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
     span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
-    return "\n".join(f"- {span} {_describe_call(call, results.get(call.id))}" for call in calls)
+    said = Counter(_describe_call(call, results.get(call.id)) for call in calls)
+    return "\n".join(f"- {span} {text}" + (f" ({count} times)" if count > 1 else "") for text, count in said.items())
 
 
 def _describe_call(call: Call, answer: Message | None) -> str:
@@ -130,8 +132,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return f"still running when the call returned, id {next(filter(None, running.groups()))}"
     result = result_of(answer)
     shortened = _SHORTENED.match(text)
-    lines = int(shortened[1].replace(",", "")) if shortened else text.count("\n") + 1
-    size = f"{lines:,} lines" if lines > 1 else ""
+    lines = int(shortened[1].replace(",", "")) if shortened else _count_lines(text)
+    size = f"{lines:,} lines" if lines > 1 else NO_OUTPUT if lines < 1 else ""
     code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
     writes = call_target_of(call).writes
@@ -154,6 +156,12 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
 
 
+def _count_lines(text: str) -> int:
+    """The lines of a result without those that a shell tool prints before the output."""
+    envelope = sum(map(is_envelope, text[:_ENVELOPE_CHARS].split("\n")))
+    return text.count("\n") + (not text.endswith("\n")) - envelope
+
+
 def _find_verdict(printed: str) -> str:
     """The last line that says something about the outcome."""
     return find_last_line("\n".join(line for line in printed.split("\n") if not _CHATTER.match(line)))
@@ -170,16 +178,6 @@ def _span_of(line: str) -> str:
     return line.split(" ", 2)[1]
 
 
-def find_range(lines: Sequence[str], before: str) -> tuple[int, int]:
-    """The numbers of the first and last message that these lines stand for.
-
-    The range begins after the message `before`: others may have left without a line.
-    """
-    first = _number_of(_span_of(lines[0]).partition("..")[0])
-    last = _number_of(_span_of(lines[-1]).rpartition("..")[2])
-    return (min(first, _number_of(before) + 1) if before[:1] == "m" else first), last
-
-
 def _number_of(ident: str) -> int:
     """The seq of the event with this message; for one that an edit inserted (`e85.2`) that of the edit."""
     number = ident[1:].partition(".")[0]
@@ -190,9 +188,12 @@ def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False
     """One line in place of those of several groups: `- m4..m31 earlier work, such as command ×9, Edit ×2`.
 
     A brief one says only whether a request was answered: `- m4..m31 earlier work, answered`.
-    The counts are not of all calls: others may have left without a line.
+    It begins after the message `before`: others may have left without a line, so the counts are not of all calls.
     """
-    first, last = find_range(lines, before)
+    first = _number_of(_span_of(lines[0]).partition("..")[0])
+    last = _number_of(_span_of(lines[-1]).rpartition("..")[2])
+    if before[:1] == "m":
+        first = min(first, _number_of(before) + 1)
     counts: Counter[str] = Counter()
     for line in "\n".join(lines).split("\n"):
         earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
@@ -200,7 +201,8 @@ def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False
             counts[_ANSWER] += earlier[1] is not None
             counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[2] or "")})
         elif noted:
-            counts[_kind_of_noted(noted[2])] += 1
+            times = _TIMES.search(line)
+            counts[_kind_of_noted(noted[2])] += int(times[1]) if times else 1
     span = f"m{first}" if first == last else f"m{first}..m{last}"
     if is_brief:
         return f"- {span} {EARLIER}{_WITH_ANSWER if counts[_ANSWER] else ''}"
@@ -243,6 +245,7 @@ _RANGE_LINE: Final = re.compile(
 )  # the colon: in older notes
 _COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
 _COUNTS_SHOWN: Final = 4
+_TIMES: Final = re.compile(r" \((\d{1,4}) times\)$")
 
 
 def described_ids(notes: Iterable[Message]) -> frozenset[str]:

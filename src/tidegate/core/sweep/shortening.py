@@ -14,7 +14,6 @@ _LINES_NOTICE: Final = re.compile(
     r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 _CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
-_LAST_TAG: Final = re.compile(r"</[\w-]{1,60}>\s*\Z")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w-]{0,59})>")
 _DEEPEST_TAG: Final = 20
 _RULES_READ_CHARS: Final = 200_000
@@ -44,7 +43,7 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
     lines = [
         *([head, GAP_MARK, *later] if later else [head]),
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
-        *(_close_tags(head, text[len(head) :]) if _LAST_TAG.search(text) else ()),
+        *_close_tags(head, text[len(head) :]),
     ]
     clipped = "\n".join(lines)
     return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else message.parts
