@@ -225,7 +225,7 @@ def _find_values(gone: Sequence[Message]) -> list[LedgerLine]:
 
 
 def _is_reading(call: Call) -> bool:
-    """Whether a call only read or wrote files, or ran tests: what its result shows can be read again, or is made up."""
+    """Whether a call only read or wrote files, which can be read again, or ran tests, whose values nobody needs."""
     target = call_target_of(call)
     command = find_command(call)
     if command:
