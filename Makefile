@@ -13,7 +13,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
+.PHONY: help setup demo test test-all test-fast coverage test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,15 +38,27 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
-test: $(STAMP) ## run the tests, in two processes (ARGS="-k word" goes to pytest)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+# One worker per core, at most 8: a worker takes up to 700 MB. The order is random; the seed is printed at the top, and
+# ARGS=--randomly-seed=N repeats it.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# The packages that most changes touch, without processes, servers and screens: about a minute on two cores.
+test: $(STAMP) ## run the tests that every change must pass (ARGS="-k word" goes to pytest)
+	@$(PYTEST) -m "not exhaustive" $(ARGS)
+
+test-all: $(STAMP) ## run all tests, the exhaustive ones too (TIDEGATE_CASES=10 tries ten times as many cases)
+	@$(PYTEST) $(ARGS)
+
+# The packages that most changes touch, without processes, servers and screens.
 FAST = tests/core tests/wire tests/session tests/memory tests/disk tests/commands tests/store/test_conformance.py \
   tests/store/test_sqlite.py tests/test_layers.py tests/test_surface.py
 
 test-fast: $(STAMP) ## run the quick tests of the engine, for the inner loop
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST) $(ARGS)
+	@$(PYTEST) -m "not exhaustive" $(FAST) $(ARGS)
+
+coverage: $(STAMP) ## run the tests under branch coverage; build/coverage gets what bench/source_mutants.py needs
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(PYTEST) --cov --cov-context=test --cov-report= --junitxml=build/coverage/durations.xml $(ARGS)
+	@$(BIN)/coverage report --skip-covered --sort=cover | tail -40
 
 # Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
 CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 opencode-ai@1.18.18 \

@@ -1,0 +1,26 @@
+"""How many cases a test tries.
+
+The tests try few, well-chosen cases. `TIDEGATE_CASES=10 make test-all` tries ten times as many; it is run by hand before a
+release.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+FACTOR = max(1, int(os.environ.get("TIDEGATE_CASES", "1")))
+
+T = TypeVar("T")
+
+
+def scaled(usual: int, most: int | None = None) -> int:
+    """Return the number of cases to try: `usual` times the factor, at most `most`."""
+    return usual * FACTOR if most is None else min(usual * FACTOR, most)
+
+
+def spread(cases: Sequence[T], usual: int) -> list[T]:
+    """Return `usual` times the factor of the cases, evenly spread, the first and the last among them."""
+    count = min(scaled(usual), len(cases))
+    if count <= 1:
+        return list(cases[:1])
+    return [cases[round(place * (len(cases) - 1) / (count - 1))] for place in range(count)]
