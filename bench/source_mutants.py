@@ -28,10 +28,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["core", "wire", "session", "store", "gateway"]
@@ -179,7 +179,7 @@ class Coverage:
     def __init__(self, data: Path, durations: Path) -> None:
         self._data = data
         self._seconds: dict[str, float] = {}
-        for case in xml.parse(durations).iter("testcase"):
+        for case in ElementTree.parse(durations).iter("testcase"):
             path = case.get("classname", "").replace(".", "/") + ".py"
             self._seconds[f"{path}::{case.get('name')}"] = float(case.get("time", "0"))
 
@@ -201,7 +201,7 @@ class Coverage:
 
 def _name_test(context: str) -> str:
     """Return the test of a context: `id|run` in the process of the tests, `id (call)` in a program it started."""
-    return context.split("|")[0].removesuffix(" (call)").removesuffix(" (setup)").removesuffix(" (teardown)")
+    return context.partition("|")[0].removesuffix(" (call)").removesuffix(" (setup)").removesuffix(" (teardown)")
 
 
 class Report:
@@ -299,9 +299,7 @@ def main() -> None:
     changes = choose_mutants(given.seed, given.count)
     if given.do == "list":
         for number, change in enumerate(changes):
-            print(
-                f"{number:3} {change.file}:{change.line}:{change.column} {change.kind}: {change.old!r} -> {change.new!r}"
-            )
+            print(f"{number:3} {change.file}:{change.line} {change.kind}: {change.old!r} -> {change.new!r}")
         return
     if given.coverage is None or given.durations is None:
         parser.error("run needs --coverage and --durations; `make coverage` writes both")

@@ -1,7 +1,7 @@
 """How many cases a test tries.
 
-The tests try few, well-chosen cases. `TIDEGATE_CASES=10 make test-all` tries ten times as many; it is run by hand before a
-release.
+The tests try few, well-chosen cases. `TIDEGATE_CASES=10 make test-all` tries ten times as many; it is run by hand
+before a release.
 """
 
 import os
