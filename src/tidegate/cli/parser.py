@@ -30,6 +30,7 @@ from tidegate.cli import (
     show,
     trace,
     tune,
+    ui,
     undo,
     view,
     wrap,
@@ -39,7 +40,7 @@ from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everything, and a view of it that always fits."
 _COMMANDS = (
-    *(chat, run, wrap, serve, mcp, demo),
+    *(chat, run, wrap, serve, ui, mcp, demo),
     *(sessions, show, trace, view, recall, memory),
     *(undo, clear, fork, forget, export, import_, doctor),
     *(lab, replay, tune, policies, seeds),

@@ -4,14 +4,17 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int
-from tidegate.cli.wrapped_clients import CLIENTS, WrappedClient, make_client_setup
+from tidegate.cli.wrapped_clients import CLIENTS, TOKEN_HEADER, TOKEN_VARIABLE, WrappedClient, make_client_setup
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from collections.abc import Iterator
+    from pathlib import Path
     from socket import socket
 
     from tidegate.agent.config.resolved_config import ResolvedConfig
@@ -27,8 +30,9 @@ options come first.
 """
 _EPILOG = """\
 The gateway listens on 127.0.0.1. Any other address needs a token: --token-env names the environment variable that has
-it, and clients send it in the header x-tidegate-token. Keys of clients are passed on and never stored. The page /ui
-shows the sessions while they run.
+it, and clients send it in the header x-tidegate-token. Without a token, every user of this machine can use the gateway;
+keys of its own (key_env) are then not used. Keys of clients are passed on and never stored. The page /ui shows the
+sessions while they run; `tidegate ui` opens it.
 
 examples:
   tidegate serve
@@ -103,12 +107,15 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.gateway.settings import check_settings
 
-    settings = make_gateway_settings(options, load_gateway_config(options).settings.gateway, {})
+    written = load_gateway_config(options).settings.gateway
+    settings = make_gateway_settings(options, written, {})
     check_settings(settings)
     if options.env:
-        print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}"))
+        variable = (options.token_env or written.token_envs or ("",))[0]
+        print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}", variable))
         return EXIT_OK
     check_policies(settings)
+    _hide_keys()
     if options.workers == 1:
         _serve(options, settings)
     else:
@@ -116,13 +123,39 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _hide_keys() -> None:
+    """Remove the keys from what other processes of this user see of this one in `/proc`."""
+    from tidegate.agent.environment import hide_environment
+
+    hide_environment()
+
+
+def _describe_open_door(settings: "GatewaySettings") -> list[str]:
+    """What others can do with a gateway without a token."""
+    if settings.has_door:
+        return []
+    lines = [
+        "tidegate: no token is set: every user and program of this machine can send requests through this gateway and"
+        " continue a session whose name they know. To prevent it: --token-env NAME"
+    ]
+    for upstream in settings.upstreams:
+        if upstream.key:
+            lines.append(
+                f"tidegate: the key_env of {upstream.name} is not used: without a token, anyone could spend it"
+            )
+    return lines
+
+
 def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "socket | None" = None) -> None:
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.data_location import open_data_folder
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
-    from tidegate.gateway.server import print_log_line, run_gateway
+    from tidegate.gateway.server import open_listener, print_log_line, run_gateway
     from tidegate.web.live.pages import GatewayPage
+
+    if listener is not None:  # a worker, a process of its own
+        _hide_keys()
 
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:
@@ -130,10 +163,11 @@ def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "
         gateway = Gateway(settings, data, log_line, make_watcher=make_span_watcher if options.otel else None)
         prices = build_model_overrides(load_gateway_config(options))
         gateway.page = GatewayPage(settings, data, gateway.activity, prices=prices)
-        address = f"http://{settings.host}:{settings.port}"
-        if listener is None:
-            print_log_line(f"tidegate: listening on {address}, data in {data.root}; watch it at {address}/ui")
-        run_gateway(gateway, settings, listener)
+        if listener is not None:
+            run_gateway(gateway, settings, listener)
+            return
+        with open_listener(settings) as own, _announce(settings, data.root, own):
+            run_gateway(gateway, settings, own)
 
 
 def _serve_with_workers(options: argparse.Namespace, settings: "GatewaySettings") -> None:
@@ -147,12 +181,31 @@ def _serve_with_workers(options: argparse.Namespace, settings: "GatewaySettings"
         root = data.root
     names = ("data", "store", "quiet", "otel", "config")
     shared = argparse.Namespace(**{name: getattr(options, name) for name in names})
-    with open_listener(settings) as listener:
-        host, port = listener.getsockname()[:2]
-        print_log_line(f"tidegate: {options.workers} workers listen on http://{host}:{port}, data in {root}")
+    with open_listener(settings) as listener, _announce(settings, root, listener, options.workers):
         Workers(partial(_serve, shared, settings), listener, options.workers, print_log_line).run(
             settings.shutdown_timeout
         )
+
+
+@contextmanager
+def _announce(settings: "GatewaySettings", root: "Path", listener: "socket", workers: int = 1) -> "Iterator[None]":
+    """Say where the gateway listens, and let `tidegate ui` find it while it runs."""
+    import time
+
+    from tidegate.gateway.running import RunningGateway, announce_gateway
+    from tidegate.gateway.server import print_log_line
+    from tidegate.web.live.login import make_page_link
+
+    host, port = listener.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    token = "" if settings.tokens else settings.page_token
+    link = make_page_link(address, token, time.time()) if token else f"{address}/ui"
+    who = "listening" if workers == 1 else f"{workers} workers listen"
+    print_log_line(f"tidegate: {who} on {address}, data in {root}; watch it at {link}")
+    for line in _describe_open_door(settings):
+        print_log_line(line)
+    with announce_gateway(root, RunningGateway(address, token, time.time())):
+        yield
 
 
 def make_span_watcher(session: str) -> "Callable[[Event], None]":
@@ -162,11 +215,18 @@ def make_span_watcher(session: str) -> "Callable[[Event], None]":
     return create_span_watcher(session=session)
 
 
-def describe_client_setup(client: WrappedClient, url: str) -> str:
-    """Lines for a shell that point a client at a running gateway."""
+def describe_client_setup(client: WrappedClient, url: str, token_variable: str = "") -> str:
+    """Lines for a shell that point a client at a running gateway, whose token is in this variable."""
     setup = make_client_setup(client, url, os.environ)
     variables = [*client.environment, *client.json_environment]  # without those that name temporary files
+    variables = [name for name in variables if setup.environment[name]]
     lines = [f"export {name}={shlex.quote(setup.environment[name])}" for name in variables]
+    if token_variable and client.header_variable is not None:
+        lines.append(f'export {client.header_variable[0]}="{TOKEN_HEADER}: ${token_variable}"')
+    elif token_variable and TOKEN_VARIABLE in client.environment:
+        lines.append(f'export {TOKEN_VARIABLE}="${token_variable}"')
+    elif token_variable:
+        lines.append(f"# the gateway has a token: let the client send the header {TOKEN_HEADER}: ${token_variable}")
     if client.by_hand:
         lines.append("# " + client.by_hand.replace("{url}", url))
     elif setup.arguments:
@@ -219,9 +279,11 @@ def make_gateway_settings(
         policy=options.policy or written.policy or "default",
         policies=written.policies,
         tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
+        allowed_origins=written.allowed_origins,
         on_store_failure=options.on_store_failure or written.on_store_failure,
         recall=written.recall and not options.no_recall,
         recall_tool=options.recall_tool,
         retention_days=written.retention_days,
         max_body=written.max_body,
+        open_sessions=written.open_sessions,
     )

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
-from urllib.parse import quote
 
 from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_command, add_data_options
@@ -20,6 +19,7 @@ from tidegate.cli.wrapped_clients import (
     make_resume_arguments,
 )
 from tidegate.core.text.plural import format_count
+from tidegate.core.text.terminal_text import clean_line
 
 if TYPE_CHECKING:  # loaded when the command runs
     from asyncio.subprocess import Process
@@ -113,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
     require_packages("aiohttp", "uvicorn", "httptools", "zstandard")
 
     import asyncio
+    import secrets
     import shutil
 
     import msgspec
@@ -129,18 +130,24 @@ def run(options: argparse.Namespace) -> int:
     program = shutil.which(client.program) or _refuse_missing(client)
     config = load_gateway_config(options)
     settings = make_gateway_settings(options, config.settings.gateway, find_user_upstreams(client, os.environ))
-    # The client has no way to send a token, and nobody waits for a page that is still open.
-    settings = msgspec.structs.replace(settings, tokens=(), shutdown_timeout=_SHUTDOWN_TIMEOUT)
+    # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
+    # waits for a page that is still open.
+    settings = msgspec.structs.replace(
+        settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
+    )
     check_policies(settings)
-    secrets = [*keys_of(os.environ), *(each.key for each in settings.upstreams if each.key)]
-    with open_data_folder(options, create=True, secrets=secrets) as data:
+    keys = [*keys_of(os.environ), settings.client_token, *(each.key for each in settings.upstreams if each.key)]
+    with open_data_folder(options, create=True, secrets=keys) as data:
         session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")
         arguments = options.arguments or make_resume_arguments(client, session)
         watch = _RunWatch(data, Path.cwd())
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)
             gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
-            status = asyncio.run(_run_client(gateway, settings, client, [program, *arguments], session, options.quiet))
+            run_client = _run_client(
+                gateway, settings, client, [program, *arguments], session, data.root, options.quiet
+            )
+            status = asyncio.run(run_client)
         if not options.quiet:
             sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests")))
     return status
@@ -159,7 +166,7 @@ class _LogFile:
     """The file for the gateway's lines; nothing is written if it has no name. The terminal belongs to the client."""
 
     def __init__(self, name: str) -> None:
-        self._file = open(name, "a", encoding="utf-8") if name else None  # noqa: SIM115 - closed by the with block
+        self._file = open(name, "a", encoding="utf-8", opener=_open_private) if name else None  # noqa: SIM115 - closed by the with block
 
     def __enter__(self) -> "_LogFile":
         return self
@@ -170,8 +177,12 @@ class _LogFile:
 
     def write_line(self, line: str) -> None:
         if self._file:
-            self._file.write(line + "\n")
+            self._file.write(clean_line(line) + "\n")
             self._file.flush()
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
 
 
 async def _run_client(
@@ -180,30 +191,38 @@ async def _run_client(
     client: WrappedClient,
     command: Sequence[str],
     session: str,
+    root: Path,
     quiet: bool,
 ) -> int:
     """Run the client until it ends, with the gateway beside it. Return its exit status."""
     import asyncio
     import tempfile
+    import time
 
+    from tidegate.gateway.running import RunningGateway, announce_gateway
     from tidegate.gateway.server import serve_in_background
+    from tidegate.web.live.login import make_page_link
 
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         async with serve_in_background(gateway, settings) as url:
             if not quiet:
-                sys.stderr.write(f"tidegate: watch this run at {url}/ui\n")
-            base = f"{url}/s/{quote(session, safe='')}" if session else url
-            setup = make_client_setup(client, base, os.environ, Path(folder))
+                link = make_page_link(url, settings.page_token, time.time())
+                sys.stderr.write(f"tidegate: watch this run at {link} (`tidegate ui` opens it, too)\n")
+            running = RunningGateway(url, settings.page_token, time.time(), client.program, str(Path.cwd()))
+            setup = make_client_setup(
+                client, url, os.environ, Path(folder), token=settings.client_token, session=session
+            )
             for path, text in setup.files.items():
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
             for path, target in setup.links.items():
                 path.symlink_to(target)
-            process = await asyncio.create_subprocess_exec(
-                command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
-            )
-            _forward_signals(process)
-            status = await process.wait()
+            with announce_gateway(root, running):
+                process = await asyncio.create_subprocess_exec(
+                    command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
+                )
+                _forward_signals(process)
+                status = await process.wait()
     return 128 - status if status < 0 else status
 
 

@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.gateway.settings import Family
 
 
 class WrappedClient(NamedTuple):
-    """A client. `{url}` in its settings is the gateway's address, `{file}` the temporary file with `file_text`.
+    """A client. `{url}` in its settings is the gateway's address, `{token}` the gateway's token, and `{file}` the
+    temporary file with `file_text`.
 
-    `environment`: variables to set. `json_environment`: a variable with a JSON configuration, into which this is
-    merged. `arguments` are put before the user's own. `file_name`: a temporary file that the arguments name.
+    `environment`: variables to set. `header_variable`: a variable with headers to send, and what separates them; the
+    token is added to them. `json_environment`: a variable with a JSON configuration, into which this is merged.
+    `sends_token`: the settings make the client send the token in a header; else it is a part of the address.
+    `arguments` are put before the user's own. `file_name`: a temporary file that the arguments name.
     `upstream_variables`: variables with the address that the user's client would use; the gateway forwards to it.
     `session_prefix`: how the gateway names the client's sessions, if the client sends ids; `resume` makes the client
     continue the session `{id}`. `by_hand` is what to do without `wrap` where variables are not enough.
@@ -25,6 +29,8 @@ class WrappedClient(NamedTuple):
     title: str
     install: str
     environment: Mapping[str, str] = {}
+    header_variable: tuple[str, str] | None = None
+    sends_token: bool = True
     json_environment: Mapping[str, Mapping[str, Any]] = {}
     arguments: Sequence[str] = ()
     file_name: str = ""
@@ -47,24 +53,29 @@ class ClientSetup(NamedTuple):
     links: Mapping[Path, Path] = MappingProxyType({})
 
 
+TOKEN_HEADER: Final = "x-tidegate-token"
+TOKEN_VARIABLE: Final = "TIDEGATE_GATEWAY_TOKEN"
 _OPENCODE_PROVIDERS: Final[Mapping[str, Any]] = {
     "provider": {
-        "anthropic": {"options": {"baseURL": "{url}/anthropic/v1"}},
-        "openai": {"options": {"baseURL": "{url}/openai/v1"}},
-        "google": {"options": {"baseURL": "{url}/gemini/v1beta"}},
+        "anthropic": {"options": {"baseURL": "{url}/anthropic/v1", "headers": {TOKEN_HEADER: "{token}"}}},
+        "openai": {"options": {"baseURL": "{url}/openai/v1", "headers": {TOKEN_HEADER: "{token}"}}},
+        "google": {"options": {"baseURL": "{url}/gemini/v1beta", "headers": {TOKEN_HEADER: "{token}"}}},
     }
 }
 _PI_EXTENSION: Final = """\
 export default function (pi) {
-  pi.registerProvider("anthropic", { baseUrl: "{url}/anthropic" });
-  pi.registerProvider("openai", { baseUrl: "{url}/openai/v1" });
-  pi.registerProvider("google", { baseUrl: "{url}/gemini/v1beta" });
+  const headers = { "x-tidegate-token": "{token}" };
+  pi.registerProvider("anthropic", { baseUrl: "{url}/anthropic", headers });
+  pi.registerProvider("openai", { baseUrl: "{url}/openai/v1", headers });
+  pi.registerProvider("google", { baseUrl: "{url}/gemini/v1beta", headers });
 }
 """
 _GEMINI_KEY_SETTINGS: Final = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
 _CODEX_PROVIDER: Final = (
-    'model_providers.tidegate={name="tidegate",base_url="{url}/v1",wire_api="responses",{codex_key}}'
+    'model_providers.tidegate={name="tidegate",base_url="{url}/v1",wire_api="responses",{codex_key},'
+    f'env_http_headers={{"{TOKEN_HEADER}"="{TOKEN_VARIABLE}"}}}}'
 )
+"""Other users of this machine see the arguments of a process, but not its environment."""
 
 CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
     {
@@ -73,6 +84,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             title="Claude Code",
             install="npm install -g @anthropic-ai/claude-code",
             environment={"ANTHROPIC_BASE_URL": "{url}"},
+            header_variable=("ANTHROPIC_CUSTOM_HEADERS", "\n"),
             upstream_variables={"ANTHROPIC_BASE_URL": "anthropic"},
             session_prefix="claude-",
             resume=("--resume", "{id}"),
@@ -81,6 +93,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             program="codex",
             title="Codex",
             install="npm install -g @openai/codex",
+            environment={TOKEN_VARIABLE: "{token}"},
             arguments=("-c", 'model_provider="tidegate"', "-c", _CODEX_PROVIDER),
             upstream_variables={"OPENAI_BASE_URL": "openai"},
             session_prefix="codex-",
@@ -99,6 +112,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             title="Gemini CLI",
             install="npm install -g @google/gemini-cli",
             environment={"GOOGLE_GEMINI_BASE_URL": "{url}"},
+            header_variable=("GEMINI_CLI_CUSTOM_HEADERS", ", "),
             by_hand=f"with an API key also, in ~/.gemini/settings.json: {json.dumps(_GEMINI_KEY_SETTINGS)}",
             upstream_variables={"GOOGLE_GEMINI_BASE_URL": "gemini"},
         ),
@@ -116,6 +130,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             title="Qwen Code",
             install="npm install -g @qwen-code/qwen-code",
             environment={"OPENAI_BASE_URL": "{url}/v1"},
+            sends_token=False,
             upstream_variables={"OPENAI_BASE_URL": "openai"},
         ),
         "aider": WrappedClient(
@@ -128,6 +143,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
                 "ANTHROPIC_API_BASE": "{url}/anthropic",
             },
             upstream_variables={"OPENAI_API_BASE": "openai", "ANTHROPIC_API_BASE": "anthropic"},
+            sends_token=False,
         ),
     }
 )
@@ -140,11 +156,26 @@ def find_user_upstreams(client: WrappedClient, environment: Mapping[str, str]) -
 
 
 def make_client_setup(
-    client: WrappedClient, url: str, environment: Mapping[str, str], folder: Path = Path()
+    client: WrappedClient,
+    url: str,
+    environment: Mapping[str, str],
+    folder: Path = Path(),
+    *,
+    token: str = "",
+    session: str = "",
 ) -> ClientSetup:
-    """What points the client at the gateway with this address. `folder` is for temporary files."""
+    """What points the client at the gateway with this address and token. `folder` is for temporary files."""
     file = folder / client.file_name
-    values = {"{url}": url, "{file}": str(file), "{codex_key}": _describe_codex_key(environment)}
+    if token and not client.sends_token:
+        url = f"{url}/k/{token}"
+    if session:
+        url = f"{url}/s/{quote(session, safe='')}"
+    values = {
+        "{url}": url,
+        "{token}": token,
+        "{file}": str(file),
+        "{codex_key}": _describe_codex_key(environment),
+    }
 
     def fill(text: str) -> str:
         for name, value in values.items():
@@ -152,13 +183,23 @@ def make_client_setup(
         return text
 
     changed = {name: fill(text) for name, text in client.environment.items()}
+    if token and client.header_variable is not None:
+        name, separator = client.header_variable
+        changed[name] = separator.join(filter(None, [environment.get(name, ""), f"{TOKEN_HEADER}: {token}"]))
     for name, settings in client.json_environment.items():
         own = json.loads(environment.get(name) or "{}")
-        changed[name] = json.dumps(_merge(own, json.loads(fill(json.dumps(settings)))))
+        filled = json.loads(fill(json.dumps(settings)))
+        changed[name] = json.dumps(_merge(own, filled if token else _without_headers(filled)))
     setup = ClientSetup(
         changed, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
     )
     return _choose_gemini_key(setup, environment, folder) if client.program == "gemini" else setup
+
+
+def _without_headers(settings: Any) -> Any:
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _without_headers(value) for name, value in settings.items() if name != "headers"}
 
 
 def _choose_gemini_key(setup: ClientSetup, environment: Mapping[str, str], folder: Path) -> ClientSetup:

@@ -1,13 +1,25 @@
-"""Who may use the gateway: programs of this machine, or those that show a token."""
+"""Who may use the gateway: clients that show a token; without tokens, programs of this machine. Never a web page.
+
+A page in a browser can send requests to any address of this machine. Browsers say where a request comes from (`Origin`,
+`Sec-Fetch-Site`), and the gateway refuses all that come from a page, except those from `allowed_origins`.
+"""
 
 import hmac
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 from urllib.parse import urlsplit
 
 from tidegate.gateway.client_answer import GatewayRefusal
+from tidegate.gateway.http_body import RawHeaders
 from tidegate.gateway.settings import GatewaySettings, Upstream, is_loopback
 from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS
+
+TOKEN_HEADER: Final = "x-tidegate-token"
+TOKEN_PREFIX: Final = "/k/"
+"""The beginning of a path whose next segment is the token, for clients that cannot send a header."""
+_HIDDEN_TOKEN: Final = "/k/.../"
+_CORS_SECONDS: Final = b"600"
 
 
 def check_host(settings: GatewaySettings, headers: Mapping[str, str]) -> None:
@@ -22,19 +34,73 @@ def check_host(settings: GatewaySettings, headers: Mapping[str, str]) -> None:
 @lru_cache(64)
 def _find_foreign_name(host: str) -> str:
     """The name in a Host header, if it is not one of this machine."""
-    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return host
     return "" if is_loopback(name) else name
 
 
-def check_token(settings: GatewaySettings, headers: Mapping[str, str], upstream: Upstream) -> str:
-    """The token of the client. The client's key header may carry it only if the gateway has the upstream's key."""
-    if not settings.tokens:
+def check_origin(settings: GatewaySettings, headers: Mapping[str, str]) -> RawHeaders:
+    """Refuse a request that a web page made, unless its origin is allowed. Return the headers for its answer."""
+    origin = headers.get("origin", "")
+    if origin and origin in settings.allowed_origins:
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", b"*"),
+            (b"vary", b"origin"),
+        ]
+    if origin or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise GatewayRefusal(
+            403,
+            "permission_error",
+            f"A web page ({origin[:100] or 'of another site'}) may not use the gateway."
+            " To allow it, add its origin to gateway.allowed_origins in tidegate.yaml.",
+        )
+    return []
+
+
+def preflight_headers(headers: Mapping[str, str]) -> RawHeaders:
+    """The headers that answer the question of a browser whether a page may send a request."""
+    asked = headers.get("access-control-request-headers", "")[:2_000].encode("latin-1", "ignore")
+    return [
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", asked),
+        (b"access-control-max-age", _CORS_SECONDS),
+    ]
+
+
+def split_token(path: str) -> tuple[str, str]:
+    """The token in a path, or "", and the path without it."""
+    if not path.startswith(TOKEN_PREFIX):
+        return "", path
+    token, _, rest = path.removeprefix(TOKEN_PREFIX).partition("/")
+    return token, "/" + rest
+
+
+def hide_token(path: str) -> str:
+    """The path as it may be logged."""
+    token, rest = split_token(path)
+    return _HIDDEN_TOKEN + rest[1:] if token else path
+
+
+def check_token(settings: GatewaySettings, headers: Mapping[str, str], upstream: Upstream, in_path: str) -> str:
+    """Refuse a client without a token. Return the token that has sessions of its own, if it is one of `tokens`.
+
+    The client's key header may carry the token only if the gateway has the upstream's key.
+    """
+    if not settings.has_door:
         return ""
-    given = [headers.get("x-tidegate-token", "")]
+    shown = [headers.get(TOKEN_HEADER, ""), in_path]
     if upstream.key:
-        given += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
-    for shown in given:
-        for token in settings.tokens:
-            if hmac.compare_digest(shown.encode(), token.encode()):
-                return token
-    raise GatewayRefusal(401, "authentication_error", "The gateway wants its token in the header x-tidegate-token.")
+        shown += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
+    for token in settings.tokens:
+        if any(_is_equal(each, token) for each in shown):
+            return token
+    if settings.client_token and any(_is_equal(each, settings.client_token) for each in shown):
+        return ""
+    raise GatewayRefusal(401, "authentication_error", f"The gateway wants its token in the header {TOKEN_HEADER}.")
+
+
+def _is_equal(shown: str, token: str) -> bool:
+    return hmac.compare_digest(shown.encode(), token.encode())

@@ -10,14 +10,22 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.gateway.access import check_host, check_token
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnPage
+from tidegate.gateway.access import (
+    check_host,
+    check_origin,
+    check_token,
+    hide_token,
+    preflight_headers,
+    split_token,
+)
+from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.hidden_recall import (
@@ -39,7 +47,7 @@ from tidegate.gateway.http_body import (
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
-from tidegate.gateway.settings import GatewaySettings, complete_upstreams, scope_of_token
+from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
@@ -55,6 +63,7 @@ from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
 LogLine = Callable[[str], None]
+_PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 WatchRequest = Callable[[ForwardedRequest], None]
 
 
@@ -103,7 +112,7 @@ class Gateway:
         self._watch = watch
         self._data = data
         self._log_line = log_line
-        self._upstreams = complete_upstreams(settings.upstreams)
+        self._upstreams = list_upstreams(settings)
         self._upstream_clients = UpstreamClients(settings, log_line)
         self._reader = ClientRequestReader(settings.open_sessions)
         self._counted_models: set[str] = set()
@@ -144,21 +153,20 @@ class Gateway:
                 label = "page"
                 await self._serve_page(self.page, scope, receive, answer)
             else:
-                request = await self._read_request(scope, receive)
+                request = await self._read_request(scope, receive, answer)
                 label = request.route.dialect or "proxy"
                 await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except GatewayRefusal as own:
             await answer.send_json(own.status, {"type": "error", "error": {"type": own.kind, "message": own.text}})
-        except OwnPage as page:
-            kind = b"text/plain; version=0.0.4; charset=utf-8"
-            await answer.send_whole(200, [(b"content-type", kind)], page.text.encode())
+        except OwnAnswer as own:
+            await answer.send_whole(own.status, own.headers, own.body)
         except ClientGone:
             answer.status = answer.status or 499
         finally:
             self.metrics.running_requests -= 1
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
-            path = scope["path"][:200].encode("ascii", "backslashreplace").decode()
+            path = hide_token(_read_path(scope))[:200]
             self._log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
@@ -195,15 +203,18 @@ class Gateway:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
         return headers
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive) -> IncomingRequest:
+    async def _read_request(self, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> IncomingRequest:
         headers = self._read_headers(scope)
-        path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
+        answer.own_headers = check_origin(self._settings, headers)
+        if scope["method"] == "OPTIONS":
+            raise OwnAnswer(204, preflight_headers(headers) if answer.own_headers else [])
+        token_in_path, path = split_token(_read_path(scope))
         if path == "/healthz":
-            raise OwnPage("ok\n")
+            raise OwnAnswer(200, [_PLAIN_TEXT], b"ok\n")
         route = find_route(scope["method"], path, headers, self._upstreams)
-        token = check_token(self._settings, headers, route.upstream)
+        token = check_token(self._settings, headers, route.upstream, token_in_path)
         if path == "/metrics":
-            raise OwnPage(self.metrics.render())
+            raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
         if headers.get("upgrade", "").lower() == "websocket":
             raise GatewayRefusal(426, "invalid_request_error", "WebSocket is not supported; use HTTP with SSE.")
         try:
@@ -489,6 +500,11 @@ class Gateway:
                 self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
+
+
+def _read_path(scope: dict[str, Any]) -> str:
+    """The path as the client sent it, percent-encoded: it has no characters that could end a line."""
+    return scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or quote(scope["path"])
 
 
 def _load_counter(model: str) -> None:

@@ -14,12 +14,12 @@ class GatewayRefusal(Exception):
         self.status, self.kind, self.text = status, kind, text
 
 
-class OwnPage(Exception):
-    """A page of the gateway itself: whether it runs, and its metrics."""
+class OwnAnswer(Exception):
+    """The gateway answers the request itself, and not with a refusal: whether it runs, its metrics, a preflight."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    def __init__(self, status: int, headers: RawHeaders, body: bytes = b"") -> None:
+        super().__init__(status)
+        self.status, self.headers, self.body = status, headers, body
 
 
 class OpenResponse:
@@ -36,18 +36,19 @@ class OpenResponse:
 
 
 class ClientAnswer:
-    """The answer to the client. `status` is 0 until something was sent."""
+    """The answer to the client. `status` is 0 until something was sent. `own_headers` go with every answer."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
         self.sent = 0
         self.is_broken = False
+        self.own_headers: RawHeaders = []
         self._held: list[bytes] = []
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.own_headers]})
 
     async def send_piece(self, piece: bytes, *, waits: bool = False) -> None:
         """Send a piece. One that `waits` is sent with the next one, or with the end: each send wakes up the client."""

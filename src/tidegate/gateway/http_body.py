@@ -110,10 +110,14 @@ def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable
 
 
 def answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """The headers of an upstream's answer as they are passed on."""
+    """The headers of an upstream's answer as they are passed on. Which web pages may read it, the gateway decides."""
     pairs = list(headers)
     dropped = _HOP_BY_HOP | _OWN_ANSWER_HEADERS | _named_by_connection(pairs)
-    return [(name.lower(), value) for name, value in pairs if name.decode("latin-1").lower() not in dropped]
+    return [
+        (name.lower(), value)
+        for name, value in pairs
+        if (text := name.decode("latin-1").lower()) not in dropped and not text.startswith("access-control-")
+    ]
 
 
 def _named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> set[str]:

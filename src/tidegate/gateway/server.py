@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidegate.core.errors import BadInput
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.settings import GatewaySettings
 
@@ -211,4 +212,4 @@ def open_listener(settings: GatewaySettings) -> socket.socket:
 
 
 def print_log_line(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(clean_line(line) + "\n")

@@ -1,8 +1,9 @@
 """The settings of the gateway, from the command line or from the `gateway:` section of tidegate.yaml."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from ipaddress import ip_address
+from secrets import token_urlsafe
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -48,6 +49,8 @@ class Upstream(msgspec.Struct, frozen=True):
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
 
+    `client_token`: what the one client of `tidegate wrap` must show. `page_token` opens the page if there are no
+    `tokens`; the workers of a gateway share it. `allowed_origins`: web pages whose scripts may use the gateway.
     `recall`: offer the model a tool to read back what left the view, which the client does not see. `recall_tool`: the
     client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
@@ -61,6 +64,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "default"
     policies: Mapping[str, str] = {}
     tokens: tuple[str, ...] = ()
+    client_token: str = ""
+    page_token: str = msgspec.field(default_factory=lambda: token_urlsafe(32))
+    allowed_origins: tuple[str, ...] = ()
     on_store_failure: StoreFailure = "forward"
     recall: bool = True
     recall_tool: str = ""
@@ -77,6 +83,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"GatewaySettings({self.host}:{self.port}, upstreams={self.upstreams!r})"  # never the tokens
+
+    @property
+    def has_door(self) -> bool:
+        """Whether clients must show a token. Without one, every user of this machine can use the gateway."""
+        return bool(self.tokens or self.client_token)
 
     def window_for(self, model: str) -> int | None:
         return self.windows.get(model, self.window)
@@ -106,15 +117,21 @@ def check_upstream_url(url: str) -> str:
         sound, parts = False, urlsplit("")
     if not sound:
         raise BadInput(
-            "The URL of an upstream is no http or https address.", "Give one like https://api.anthropic.com."
+            "The URL of an upstream is not an http or https address.", "Give one like https://api.anthropic.com."
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise BadInput("The URL of an upstream holds a name, a key or a query.", "Set its key with key_env instead.")
     return url.rstrip("/")
 
 
-def complete_upstreams(given: Sequence[Upstream]) -> tuple[Upstream, ...]:
-    """The given upstreams, and the providers themselves for the families that have none."""
+def list_upstreams(settings: GatewaySettings) -> tuple[Upstream, ...]:
+    """The upstreams of the settings, and the providers themselves for the families that have none.
+
+    Without a token, every user of this machine could spend the gateway's own keys, so they are left out.
+    """
+    given = settings.upstreams
+    if not settings.has_door:
+        given = tuple(msgspec.structs.replace(each, key="") for each in given)
     defaults = [Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES]
     defaults.append(Upstream(CHATGPT_UPSTREAM, "openai", CHATGPT_URL))
     named = {upstream.name for upstream in given}
@@ -130,6 +147,13 @@ def check_settings(settings: GatewaySettings) -> None:
         )
     if any(len(token) < 16 for token in settings.tokens):
         raise BadInput("A token of the gateway has fewer than 16 characters.", "Use a longer random text.")
+    for origin in settings.allowed_origins:
+        parts = urlsplit(origin)
+        if not parts.scheme or not parts.netloc or parts.path or parts.query or parts.fragment:
+            raise BadInput(
+                f"{origin[:80]!r} in allowed_origins is not an origin.",
+                "Write scheme and host, as in https://chat.example.com or http://localhost:3000.",
+            )
 
 
 def is_loopback(host: str) -> bool:

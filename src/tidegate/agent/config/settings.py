@@ -214,7 +214,9 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     """The gateway. The keys of `upstreams` are path prefixes, those of `windows` models, those of `policies` models or
     clients.
 
-    `token_envs` names environment variables with the tokens that clients must send. `recall` offers models a hidden
+    `token_envs` names environment variables with the tokens that clients must send. `allowed_origins` are web pages
+    whose scripts may use the gateway, such as https://chat.example.com. `open_sessions` is how many sessions are kept
+    open; others are opened again when they are used. `recall` offers models a hidden
     tool to read back what left the view. `retention_days` is how long sessions are kept; 0 is no limit.
     """
 
@@ -226,6 +228,8 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     policy: str = ""
     policies: dict[str, str] = {}
     token_envs: tuple[VariableName, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    open_sessions: PositiveInt = 256
     recall: bool = True
     on_store_failure: Literal["forward", "refuse"] = "forward"
     retention_days: NonNegativeInt = 0

@@ -30,7 +30,6 @@ from tidegate.web.live.login import (
     Visitor,
     is_from_page,
     is_same_origin,
-    make_cookie,
 )
 from tidegate.web.live.session_catalog import SessionCatalog
 from tidegate.web.live.session_data import SessionLooks
@@ -100,7 +99,7 @@ class GatewayPage:
         self._prices = prices
         self._activity = activity
         self._store = data.store
-        self._logins = Logins(settings.tokens, clock)
+        self._logins = Logins(settings, data.state_folder, clock)
         self._catalog = SessionCatalog(data, self._find_window, prices)
         self._looks = SessionLooks(data, self._catalog)
         self._is_ending = False
@@ -130,13 +129,15 @@ class GatewayPage:
         if path == "/ui/login" and method == "POST":
             await self._log_in(request, answer)
             return
+        values = {name: given[-1] for name, given in parse_qs(request.query, max_num_fields=20).items()}
+        code = values.pop("code", "") if path == "/ui" and method == "GET" else ""
         visitor = self._logins.find_visitor(request.headers)
         if visitor is None:
-            if path in ("/ui", "/ui/", "/ui/session", "/ui/login") and method in ("GET", "HEAD"):
-                await self._send_html(answer, render_login_page(""), 401)
-                return
-            raise PageRefusal(401, "Log in at /ui, or send the token in the header x-tidegate-token.")
-        values = {name: given[-1] for name, given in parse_qs(request.query, max_num_fields=20).items()}
+            await self._let_in(request, code, answer)
+            return
+        if code:  # the visitor is known already: the code is not used up, but leaves the address
+            await _redirect(answer, [])
+            return
         question = Question(visitor, request, values)
         if method == "POST":
             await self._change(question, answer)
@@ -151,12 +152,24 @@ class GatewayPage:
         else:
             await self._send_page(question, answer)
 
+    async def _let_in(self, request: PageRequest, code: str, answer: ClientAnswer) -> None:
+        """Exchange the code of a link for a cookie, or say how to log in."""
+        cookie = await _in_thread(lambda: self._logins.use_code(code)) if code else None
+        if cookie is not None:
+            await _redirect(answer, [(b"set-cookie", self._logins.make_cookie(cookie, request.scheme).encode())])
+        elif request.path in ("/ui", "/ui/", "/ui/session", "/ui/login") and request.method in ("GET", "HEAD"):
+            problem = "This link was used before, or is too old." if code else ""
+            page = render_login_page(problem) if self._settings.tokens else render_link_page(problem)
+            await self._send_html(answer, page, 401)
+        else:
+            raise PageRefusal(401, "Log in at /ui, or send the token in the header x-tidegate-token.")
+
     async def _send_page(self, question: Question, answer: ClientAnswer) -> None:
         visitor, path = question.visitor, question.request.path
         if path not in ("/ui", "/ui/", "/ui/session"):
             raise PageRefusal(404, "There is no such page. The list of sessions is at /ui.")
         name = question.values.get("name", "") if path == "/ui/session" else ""
-        boot = PageBoot(visitor.proof, __version__, name, visitor.scope, bool(self._settings.tokens))
+        boot = PageBoot(visitor.proof, __version__, name, visitor.scope, bool(visitor.proof))
         scripts = _SESSION_SCRIPTS if name else _LIST_SCRIPTS
         html = render_document(
             "tidegate",
@@ -205,7 +218,7 @@ class GatewayPage:
             if not is_same_origin(request.headers):
                 raise PageRefusal(403, "Another web page asked.")
             self._logins.log_out(request.headers)
-            await _redirect(answer, [(b"set-cookie", make_cookie("", request.scheme, 0).encode())])
+            await _redirect(answer, [(b"set-cookie", self._logins.make_cookie("", request.scheme, 0).encode())])
             return
         if not is_from_page(request.headers, visitor):
             raise PageRefusal(403, "This request does not come from the page. Load it again.")
@@ -235,7 +248,7 @@ class GatewayPage:
         if cookie is None:
             await self._send_html(answer, render_login_page("This is not a token of this gateway."), 401)
             return
-        await _redirect(answer, [(b"set-cookie", make_cookie(cookie, request.scheme).encode())])
+        await _redirect(answer, [(b"set-cookie", self._logins.make_cookie(cookie, request.scheme).encode())])
 
     # --- updates --------------------------------------------------------------------------------------------------
 
@@ -334,19 +347,37 @@ def _render_frame(*, has_login: bool) -> str:
 <footer class="soft" id="foot"></footer>"""
 
 
+def render_link_page(problem: str) -> str:
+    """The page for a browser without a cookie, of a gateway without tokens."""
+    return _render_closed_page(
+        "Not open in this browser",
+        problem,
+        """<p>Run <code>tidegate ui</code> in a terminal: it opens this page with a link that works once.
+Other users of this machine cannot open it.</p>""",
+    )
+
+
 def render_login_page(problem: str) -> str:
-    said = f'<p class="note" role="alert">{escape(problem)}</p>' if problem else ""
-    body = f"""<header class="top">
-<p class="mark"><span class="wave" aria-hidden="true"></span>tidegate <span class="soft">gateway</span></p>
-<h1>Log in</h1>
-</header>
-<main id="page">{said}
-<form class="login" method="post" action="/ui/login">
+    return _render_closed_page(
+        "Log in",
+        problem,
+        """<form class="login" method="post" action="/ui/login">
 <label for="token">Token of the gateway</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button type="submit">Log in</button>
 </form>
 <p class="soft">It is the value of the variable that <code>--token-env</code> names. The browser gets a cookie for
-12 hours; the token itself is not stored.</p>
+12 hours; the token itself is not stored.</p>""",
+    )
+
+
+def _render_closed_page(title: str, problem: str, content: str) -> str:
+    note = f'<p class="note" role="alert">{escape(problem)}</p>' if problem else ""
+    body = f"""<header class="top">
+<p class="mark"><span class="wave" aria-hidden="true"></span>tidegate <span class="soft">gateway</span></p>
+<h1>{escape(title)}</h1>
+</header>
+<main id="page">{note}
+{content}
 </main>"""
-    return render_document("Log in · tidegate", body, scripts=(), styles=_STYLES, blocks={}, is_served=True)
+    return render_document(f"{title} · tidegate", body, scripts=(), styles=_STYLES, blocks={}, is_served=True)
