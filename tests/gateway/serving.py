@@ -31,12 +31,20 @@ def open_http() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=60)
 
 
+PAGE_TOKEN = "the-page-token-of-the-tests"
+
+
 class Running(NamedTuple):
     url: str
     gateway: Gateway
     data: DataFolder
     lines: list[str]
     server: uvicorn.Server
+
+    @property
+    def page_headers(self) -> dict[str, str]:
+        """The headers of someone who may look at the page of a gateway without tokens."""
+        return {"x-tidegate-token": PAGE_TOKEN}
 
 
 class RecordingGateway(Gateway):
@@ -75,7 +83,7 @@ async def run_gateway(
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
-    chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, **settings)
+    chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, page_token=PAGE_TOKEN, **settings)
     data = DataFolder(folder)
     lines: list[str] = []
     gateway = make(chosen, data, lines.append, make_watcher=make_watcher)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 import aiohttp
@@ -25,6 +25,7 @@ from tidegate.gateway.access import (
     preflight_headers,
     split_token,
 )
+from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
@@ -47,7 +48,9 @@ from tidegate.gateway.http_body import (
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
+from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
+from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.token_counters import create_counter
@@ -59,6 +62,7 @@ from tidegate.session.managed_request import (
     write_request,
     write_view,
 )
+from tidegate.store.errors import StoreUnreachable
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -119,7 +123,10 @@ class Gateway:
         self.metrics = Metrics()
         self.activity = SessionActivity()
         self.page: Page | None = None
-        self._conversations = Conversations(data, settings, self.metrics, self.activity, make_watcher)
+        self._gate = StoreGate(data.store, settings.store_timeout, self.metrics, log_line)
+        self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
+        self._search = SessionSearch(data, self._conversations, self._gate)
+        self._caller_secret = b""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -139,7 +146,7 @@ class Gateway:
 
     async def close(self) -> None:
         await self._upstream_clients.close()
-        for failure in self._conversations.close():
+        for failure in await self._conversations.close():
             self._log_line(f"closing a session failed: {type(failure).__name__}")
 
     # --- one request ----------------------------------------------------------------------------------------------
@@ -211,6 +218,8 @@ class Gateway:
         token_in_path, path = split_token(_read_path(scope))
         if path == "/healthz":
             raise OwnAnswer(200, [_PLAIN_TEXT], b"ok\n")
+        if path == "/readyz":
+            await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
         token = check_token(self._settings, headers, route.upstream, token_in_path)
         if path == "/metrics":
@@ -227,6 +236,14 @@ class Gateway:
         client, scope_name = find_client_id(headers, route.session), scope_of_token(token)
         method, query, raw_headers = scope["method"], scope["query_string"], scope["headers"]
         return IncomingRequest(route, method, query, headers, raw_headers, body, scope_name, client)
+
+    async def _answer_readiness(self) -> NoReturn:
+        """Whether requests can be logged. `/healthz` only says that the process runs."""
+        try:
+            await self._gate.check()
+        except TidegateError as failure:
+            raise OwnAnswer(503, [_PLAIN_TEXT], f"not ready: {failure.args[0]}\n".encode()) from None
+        raise OwnAnswer(200, [_PLAIN_TEXT], b"ready\n")
 
     async def _dispatch(self, request: IncomingRequest, answer: ClientAnswer) -> None:
         route = request.route
@@ -253,31 +270,46 @@ class Gateway:
 
     # --- managed requests -----------------------------------------------------------------------------------------
 
-    def _find_conversation(
-        self, request: IncomingRequest, client: ClientRequest, *, create: bool = True
-    ) -> Conversation | None:
+    async def _search_for(self, request: IncomingRequest, client: ClientRequest) -> SearchedRequest:
+        """What the search for the session needs to know of a request."""
         named = request.client
         if not named.name and (own := find_id_in_body(client.body)):
             named = named._replace(client="claude", name=f"claude-{own}")
-        return self._conversations.find(
+        model = client.host.model
+        return SearchedRequest(
             named,
             request.scope,
-            client.host.model,
+            SINGLE_CALLER if named.name else await self._identify_caller(request),
+            model,
             client.dialect,
             client.items,
-            has_tools=bool(client.host.tools),
-            create=create,
+            bool(client.host.tools),
+            self._settings.window_for(model) or await self._find_learned_window(model),
         )
+
+    async def _find_learned_window(self, model: str) -> int | None:
+        return None
+
+    async def _learn_window(self, model: str, window: int) -> None:
+        return None
+
+    async def _identify_caller(self, request: IncomingRequest) -> Caller:
+        if self._settings.client_token:
+            return SINGLE_CALLER
+        if not self._caller_secret:
+            self._caller_secret = await self._gate.run(lambda: read_secret(self._data.state_folder))
+        return identify_caller(request.headers, request.query, self._caller_secret)
 
     async def _write_preview(self, request: IncomingRequest, client: ClientRequest) -> bytes:
         """A request to count tokens, for the view that would be sent. Nothing is logged."""
         try:
-            conversation = self._find_conversation(request, client, create=False)
-            if conversation is not None:
-                client = await self._add_recall(conversation, client)
-            else:
-                client = self._offer_recall(client)
-            shown = conversation.following.preview(client.items) if conversation else None
+            searched = await self._search_for(request, client)
+            conversation = await self._search.find(searched, create=False)
+            if conversation is None:
+                return self._offer_recall(client).text
+            with conversation.in_use():
+                client = await self._add_recall(conversation, client, searched)
+                shown = conversation.following.preview(client.items)
             if shown is not None and any(each.state != "kept" for each in shown):
                 return write_view(client, shown)
         except TidegateError as failure:
@@ -289,11 +321,8 @@ class Gateway:
         if exchange is None:
             await self._proxy(request, answer, request.body)
             return
-        exchange.conversation.users += 1
-        try:
+        with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
-        finally:
-            exchange.conversation.users -= 1
 
     async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | None:
         """Log the request and compute its view. None: forward it unmanaged."""
@@ -302,16 +331,14 @@ class Gateway:
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
         try:
-            conversation = self._find_conversation(request, client)
+            searched = await self._search_for(request, client)
+            conversation = await self._search.find(searched)
             if conversation is None:
                 return None
-            conversation.users += 1
             own_text = client.text
-            try:
-                client = await self._add_recall(conversation, client)
+            with conversation.in_use():
+                client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
-            finally:
-                conversation.users -= 1
         except TooSmall as small:
             self._log_line(f"forwarded unmanaged: {small.args[0]}")
             return None
@@ -328,9 +355,13 @@ class Gateway:
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         return _Exchange(conversation, client, followed, own_text, recall)
 
-    async def _add_recall(self, conversation: Conversation, client: ClientRequest) -> ClientRequest:
+    async def _add_recall(
+        self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
+    ) -> ClientRequest:
         """The request with the hidden exchanges so far, and with the tool if it is switched on."""
-        client = await restore_hidden_exchanges(conversation, client)
+        if not self._search.is_surely_callers(searched, conversation):
+            return client
+        client = await self._gate.wait(lambda: restore_hidden_exchanges(conversation, client))
         return self._offer_recall(client)
 
     def _offer_recall(self, client: ClientRequest) -> ClientRequest:
@@ -346,7 +377,7 @@ class Gateway:
                 failure: bytes | None = None
                 if response.status >= 400:
                     failure = await self._upstream_clients.read_failure(response)
-                    if self._shrink(exchange, response.status, failure, read_headers(response.raw_headers)):
+                    if await self._shrink(exchange, response.status, failure, read_headers(response.raw_headers)):
                         continue
                     await self._pass_on_failure(answer, response, failure)
                     return
@@ -369,7 +400,7 @@ class Gateway:
             client = await recall.continue_request(conversation, exchange.client)
             if client is None:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
-            followed = await conversation.following.prepare_async(client.items, fixed_part=client.fixed_part)
+            followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except (TidegateError, OSError) as failure:
             self._log_line(f"an answer with hidden calls was not continued: {type(failure).__name__}")
             raise GatewayRefusal(502, "api_error", "The gateway could not continue an answer.") from failure
@@ -388,19 +419,23 @@ class Gateway:
             self.metrics.count("edited_requests", dialect=client.dialect)
         return request.body if text == exchange.own_text else text
 
-    def _shrink(self, exchange: _Exchange, status: int, body: bytes, headers: dict[str, str]) -> bool:
+    async def _shrink(self, exchange: _Exchange, status: int, body: bytes, headers: dict[str, str]) -> bool:
         """Whether the request was refused for its length, and is shorter now."""
         error = classify_response(status, body, headers)
-        return error.kind == "overflow" and self._shrink_for(exchange, error.window, error.prompt_tokens)
+        return error.kind == "overflow" and await self._shrink_for(exchange, error.window, error.prompt_tokens)
 
-    def _shrink_for(self, exchange: _Exchange, window: int | None, tokens: int | None) -> bool:
-        following = exchange.conversation.following
-        try:
+    async def _shrink_for(self, exchange: _Exchange, window: int | None, tokens: int | None) -> bool:
+        following, items = exchange.conversation.following, exchange.client.items
+
+        def shrink() -> FollowedRequest[HostUnit]:
             following.session.recovery.learn_limits(window, tokens)
+            return following.shrink(items)
+
+        try:
+            exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
             if window:
-                self._conversations.learn_window(exchange.client.host.model, window)
-            exchange.followed = following.shrink(exchange.client.items)
-        except (GiveUp, TooSmall, OSError) as failure:
+                await self._learn_window(exchange.client.host.model, window)
+        except (GiveUp, TooSmall, StoreUnreachable, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
             return False
         self.metrics.count("overflows", dialect=exchange.client.dialect)
@@ -418,7 +453,7 @@ class Gateway:
                 if not answer.status:
                     if copy.error is not None and copy.error.kind == "overflow":
                         error = copy.error
-                        if self._shrink_for(exchange, error.window, error.prompt_tokens):
+                        if await self._shrink_for(exchange, error.window, error.prompt_tokens):
                             return False
                     if not is_stream or not (copy.has_begun or copy.error):
                         await answer.send_piece(stream.feed(piece), waits=True)
@@ -463,7 +498,8 @@ class Gateway:
         exchange.is_recorded = True
         exchange.has_usage = bool(usage)
         try:
-            await exchange.conversation.following.record_reply_async(exchange.followed, reply, usage, notes=notes)
+            following, followed = exchange.conversation.following, exchange.followed
+            await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
         except (TidegateError, OSError) as failure:
             self._log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")
@@ -477,8 +513,9 @@ class Gateway:
             return
         exchange.is_recorded = exchange.has_usage = True
         with suppress(TidegateError, OSError):
-            await exchange.conversation.following.record_reply_async(
-                exchange.followed, partial, usage, partial=partial is not None
+            following, followed = exchange.conversation.following, exchange.followed
+            await self._gate.wait(
+                lambda: following.record_reply_async(followed, partial, usage, partial=partial is not None)
             )
         self._count_usage(usage)
 

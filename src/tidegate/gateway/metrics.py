@@ -10,6 +10,8 @@ _HELP: Final = {
     "tidegate_unlogged_requests_total": "Requests that were forwarded although they could not be logged.",
     "tidegate_defects_total": "Edited requests that broke a rule of their provider and were not sent.",
     "tidegate_recalls_total": "Answers that were continued after calls of the hidden tool.",
+    "tidegate_store_timeouts_total": "Calls of the store that did not end in time.",
+    "tidegate_store_outages_total": "Times that the store stopped answering.",
     "tidegate_branches_total": "Conversations that continued from an earlier message.",
     "tidegate_input_tokens_total": "Input tokens that upstreams reported.",
     "tidegate_output_tokens_total": "Output tokens that upstreams reported.",
@@ -21,6 +23,7 @@ class Metrics:
         self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self.open_sessions = 0
         self.running_requests = 0
+        self.is_store_silent = False
 
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         self._counts[f"tidegate_{name}_total", tuple(sorted(labels.items()))] += amount
@@ -37,7 +40,12 @@ class Metrics:
             lines += [f"{name}{_format_labels(labels)} {number}" for (_, labels), number in found]
             if not found:
                 lines.append(f"{name} 0")
-        for name, number in (("open_sessions", self.open_sessions), ("running_requests", self.running_requests)):
+        gauges = {
+            "open_sessions": self.open_sessions,
+            "running_requests": self.running_requests,
+            "store_silent": int(self.is_store_silent),
+        }
+        for name, number in gauges.items():
             lines += [f"# TYPE tidegate_{name} gauge", f"tidegate_{name} {number}"]
         return "\n".join(lines) + "\n"
 

@@ -1,7 +1,8 @@
 """Where a request belongs: its upstream, its dialect, and the conversation that its headers name. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -9,6 +10,7 @@ import msgspec
 
 from tidegate.gateway.settings import CHATGPT_UPSTREAM, Family, Upstream
 
+CleanId = Callable[[str], str]
 Handling = Literal["manage", "count", "proxy"]
 
 _SESSION_PREFIX: Final = re.compile(r"/s/([^/]+)(/.*)")
@@ -16,12 +18,14 @@ _GEMINI_METHOD: Final = re.compile(r":(generateContent|streamGenerateContent|raw
 _MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):|/deployments/([^/]+)/")
 _AZURE_PREFIX: Final = "/openai/deployments/"
 _VERTEX_COUNT: Final = "/models/count-tokens:rawPredict"
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE: Final = re.compile(r"[^\w.-]+")
+_UNSAFE_BEFORE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_CHARS: Final = 80
+_HASH_CHARS: Final = 12
 
 
 class Route(NamedTuple):
-    """`path` is what is sent to the upstream; `session` is the name of a conversation that the path gives."""
+    """`path` is what is sent to the upstream; `session` is the name of a conversation in the path, as it was given."""
 
     upstream: Upstream
     path: str
@@ -35,7 +39,7 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
     """The route of a request, by the prefix of its path, then by path and headers."""
     session = ""
     if named := _SESSION_PREFIX.match(path):
-        session, path = clean_id(unquote(named[1])), named[2]
+        session, path = unquote(named[1]), named[2]
     first, _, rest = path[1:].partition("/")
     upstream = next((each for each in upstreams if each.name == first), None)
     if upstream is not None and path.startswith(_AZURE_PREFIX):  # its own path, which only looks like our prefix
@@ -99,13 +103,15 @@ def _find_handling(method: str, path: str, headers: Mapping[str, str]) -> tuple[
 class ClientId(NamedTuple):
     """How a request names its conversation. `parent` is the conversation of the agent that started this one.
 
-    `is_explicit`: the user chose the name, so every request with it belongs to the conversation.
+    `is_explicit`: the user chose the name, so every request with it belongs to the conversation. `old_name`: what
+    earlier versions called it, if that was another name, which other conversations could also have.
     """
 
     client: str = ""
     name: str = ""
     parent: str = ""
     is_explicit: bool = False
+    old_name: str = ""
 
 
 class _OwnIds(NamedTuple):
@@ -117,9 +123,9 @@ class _OwnIds(NamedTuple):
     above: str = ""
 
 
-def _read_own_ids(headers: Mapping[str, str]) -> _OwnIds:
+def _read_own_ids(headers: Mapping[str, str], clean: CleanId) -> _OwnIds:
     def read(*names: str) -> str:
-        return next((found for name in names if (given := headers.get(name)) and (found := clean_id(given))), "")
+        return next((found for name in names if (given := headers.get(name)) and (found := clean(given))), "")
 
     if main := read("x-claude-code-session-id"):
         return _OwnIds("claude", main, read("x-claude-code-agent-id"), read("x-claude-code-parent-agent-id"))
@@ -137,8 +143,13 @@ def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
 
     With a chosen name, the sub-agents of a known client still have sessions of their own.
     """
-    chosen = session or clean_id(headers.get("x-tidegate-session", ""))
-    own = _read_own_ids(headers)
+    found, before = _name_conversation(headers, session, clean_id), _name_conversation(headers, session, _clean_before)
+    return found if found.name == before.name else found._replace(old_name=before.name)
+
+
+def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId) -> ClientId:
+    chosen = clean(session or headers.get("x-tidegate-session", ""))
+    own = _read_own_ids(headers, clean)
     if not own.client:
         return ClientId("", chosen, "", bool(chosen))
     main = chosen or f"{own.client}-{own.main}"
@@ -148,7 +159,18 @@ def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
 
 
 def clean_id(text: str) -> str:
-    return _UNSAFE.sub("_", text)[:_MAX_ID_CHARS]
+    """A name that can be shown and be part of a path. Different texts have different names: one that had to be changed
+    gets a hash of the original."""
+    cleaned = _UNSAFE.sub("_", text)
+    if cleaned == text and len(text) <= _MAX_ID_CHARS:
+        return text
+    mark = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_CHARS // 2).hexdigest()
+    return f"{cleaned[: _MAX_ID_CHARS - _HASH_CHARS - 1]}-{mark}"
+
+
+def _clean_before(text: str) -> str:
+    """The name that earlier versions gave. Many texts have the same."""
+    return _UNSAFE_BEFORE.sub("_", text)[:_MAX_ID_CHARS]
 
 
 class _Metadata(msgspec.Struct):

@@ -79,7 +79,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     answer_timeout: float = 600.0
     shutdown_timeout: float = 30.0
-    open_sessions: int = 64
+    store_timeout: float = 10.0
+    open_sessions: int = 256
 
     def __repr__(self) -> str:
         return f"GatewaySettings({self.host}:{self.port}, upstreams={self.upstreams!r})"  # never the tokens

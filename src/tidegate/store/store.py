@@ -60,6 +60,22 @@ class AsyncAppendStore(Protocol):
 
 
 @runtime_checkable
+class CheckedStore(Protocol):
+    """A store that can say quickly whether it can be written to."""
+
+    def check(self) -> None:
+        """Return if an append would be possible now; raise NotKept or StoreUnreachable if not, within a second."""
+
+
+@runtime_checkable
+class NamedStore(Protocol):
+    """A store that finds sessions by the beginning of their names without listing all."""
+
+    def list_names(self, prefix: str) -> list[str]:
+        """The names of the sessions that begin with `prefix`, the last used first."""
+
+
+@runtime_checkable
 class SharedCleanUpStore(Protocol):
     """A store that rewrites its file after a deletion, and can do so once for several deletions."""
 
@@ -100,3 +116,10 @@ class SharedStore(Protocol):
 
     def is_session_locked(self, key: str) -> bool:
         """Whether another host has the session locked now."""
+
+
+def list_names(store: Store, prefix: str) -> list[str]:
+    """The names of the sessions that begin with `prefix`, the last used first."""
+    if isinstance(store, NamedStore):
+        return store.list_names(prefix)
+    return [info.name for info in store.sessions() if info.name.startswith(prefix)]

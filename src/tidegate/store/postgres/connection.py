@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from select import POLLIN, poll
 from typing import Any
 
 import psycopg
@@ -18,7 +17,7 @@ Link = Connection[TupleRow]
 
 # A dead network is noticed in a minute instead of hours. Settings in the URL have priority.
 SETTINGS: dict[str, int | str] = {
-    "connect_timeout": 10,
+    "connect_timeout": 5,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -47,13 +46,6 @@ def durable_transaction(link: Link, max_idle: float = 30) -> Iterator[None]:
     with link.transaction():
         link.execute(f"select {DURABLE}, {MAX_IDLE}", (f"{max_idle:.0f}s",))
         yield
-
-
-def is_disconnected(link: Link) -> bool:
-    """Return whether the server closed this idle connection: only then is there data to read. Nothing is sent."""
-    ready = poll()
-    ready.register(link.fileno(), POLLIN)
-    return bool(ready.poll(0))
 
 
 def parse_url(url: str) -> str:

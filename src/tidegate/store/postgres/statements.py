@@ -104,6 +104,10 @@ SESSIONS = """
 select name, head, extract(epoch from created)::float8, extract(epoch from used)::float8, size
 from tidegate_sessions where tenant = (select tidegate_tenant()) order by used desc, id desc
 """
+NAMES = """
+select name from tidegate_sessions where tenant = (select tidegate_tenant()) and name >= %b and name < %b
+order by used desc, id desc
+"""
 HEAD = "select head from tidegate_sessions where tenant = (select tidegate_tenant()) and name = %b"
 LOCK_SESSION = (
     "select id, head from tidegate_sessions where tenant = (select tidegate_tenant()) and name = %b for update"

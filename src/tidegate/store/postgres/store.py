@@ -13,13 +13,13 @@ is never written twice, and no answer depends on which process of the server, or
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg.conninfo import make_conninfo
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
@@ -37,10 +37,10 @@ from tidegate.store.postgres.connection import (
     configure,
     describe_server,
     durable_transaction,
-    is_disconnected,
     parse_url,
     translate_errors,
 )
+from tidegate.store.postgres.connection_pool import PatientConnection, PoolClosed, PoolTimeout, SharedConnections
 from tidegate.store.postgres.folder import PostgresFolder
 from tidegate.store.postgres.migrations import migrate
 from tidegate.store.postgres.statements import (
@@ -54,6 +54,7 @@ from tidegate.store.postgres.statements import (
     HEADS,
     LANDED,
     LOCK_SESSION,
+    NAMES,
     PAGE,
     RESIZE,
     REST,
@@ -64,6 +65,8 @@ from tidegate.store.postgres.statements import (
 )
 from tidegate.store.store import SessionInfo
 
+_LARGE_PATIENCE = 120
+"""Seconds that an append of many megabytes may take."""
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""
 _UNKNOWN_APPEND = "It is not known whether the records were written: read from your last record on."
@@ -78,32 +81,23 @@ class _LockedSession(NamedTuple):
 class PostgresStore:
     """Sessions in PostgreSQL. The `size` of a session is the bytes of its records before the server compresses them."""
 
-    def __init__(self, url: str, *, connections: int = 8, timeout: float = 30) -> None:
-        """`timeout` is how many seconds a call waits for a connection.
+    def __init__(self, url: str, *, connections: int = 8, timeout: float = 10) -> None:
+        """`timeout` is how many seconds a call waits for a connection, and then for the answer to a statement.
 
-        A long read that is not finished occupies one.
+        A long read that is not finished occupies a connection.
         """
         self._conninfo = parse_url(url)
         self._where = describe_server(self._conninfo)
         self._timeout = timeout
-        # First without the pool, whose timeout would hide the reason.
         with translate_errors(self._where, OPENING), self._connect() as link:
             migrate(link)
             isolation = link.execute("select current_setting('default_transaction_isolation')").fetchone()
         self._needs_begin = isolation != ("read committed",)  # else one statement without a transaction is enough
         self._commits = GroupCommit(RLock(), self._write_group)
-        self._pool: ConnectionPool[Link] = ConnectionPool(
-            self._conninfo,
-            kwargs=CONNECTION_KEYWORDS,
-            min_size=1,
-            max_size=connections,
-            timeout=timeout,
-            configure=configure,
-            open=True,
-        )
+        self._links = SharedConnections(self._connect, connections, timeout)
 
-    def _connect(self) -> Link:
-        link = psycopg.connect(self._conninfo, **CONNECTION_KEYWORDS)
+    def _connect(self) -> PatientConnection:
+        link = PatientConnection.connect(self._conninfo, **CONNECTION_KEYWORDS)
         configure(link)
         return link
 
@@ -124,7 +118,7 @@ class PostgresStore:
         batches = list(_batches(records))
         is_connected = False
         try:
-            with self.connection(_UNKNOWN_APPEND) as link:
+            with self.connection(_UNKNOWN_APPEND, patience=_LARGE_PATIENCE if len(batches) > 1 else None) as link:
                 is_connected = True
                 return self._append(link, session, after, batches)
         except StoreUnreachable as lost:
@@ -267,11 +261,17 @@ class PostgresStore:
             for name, head, created, used, size in rows
         ]
 
+    def list_names(self, prefix: str) -> list[str]:
+        start = _encode_name(prefix)
+        with self.connection("Ask again.") as link:
+            rows = link.execute(NAMES, (start, start + b"\xff"), binary=True).fetchall()
+        return [name.decode("utf-8", "replace") for (name,) in rows]
+
     def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
         values = {"name": _encode_name(session), "at": at, "new": _encode_name(new)}
         remedy = "It is not known whether the fork was made: look before you try again."
-        with self.connection(remedy) as link, durable_transaction(link):
+        with self.connection(remedy, patience=0) as link, durable_transaction(link):
             found = link.execute(FORK, values).fetchone()
         if found is None:
             raise session_not_found(session)
@@ -280,7 +280,7 @@ class PostgresStore:
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."
-        with self.connection(remedy) as link, durable_transaction(link):
+        with self.connection(remedy, patience=0) as link, durable_transaction(link):
             place, found = _lock_session(link, session)
             if head is not None and head != found:
                 raise stale_head_error(session, head, found)
@@ -293,9 +293,8 @@ class PostgresStore:
         """
         numbers = sorted(changes)
         batches = list(_batches([changes[number] for number in numbers]))
-        with self.connection(
-            "It is not known whether the records were rewritten: read them before you try again."
-        ) as link:
+        remedy = "It is not known whether the records were rewritten: read them before you try again."
+        with self.connection(remedy, patience=0) as link:
             with durable_transaction(link):
                 place, head = _lock_session(link, session)
                 check_record_numbers(session, numbers, head)
@@ -327,20 +326,21 @@ class PostgresStore:
 
     def close(self) -> None:
         self._commits.close()
-        self._pool.close()
+        self._links.close()
 
     @contextmanager
-    def connection(self, remedy: str) -> Iterator[Link]:
+    def connection(self, remedy: str, *, patience: float | None = None) -> Iterator[Link]:
         """A connection for one transaction, or for statements that do not depend on each other. `remedy` is for a lost
-        one.
+        one. A statement that gets no answer for `patience` seconds counts as lost; 0 is no limit.
         """
         try:
-            link = self._get_live_connection()
-            try:
-                with translate_errors(self._where, f"{remedy} The next call connects again."):
+            with translate_errors(self._where, f"{remedy} The next call connects again."):
+                link = self._links.take()
+                link.patience = self._timeout if patience is None else patience
+                try:
                     yield link
-            finally:
-                self._pool.putconn(link)
+                finally:
+                    self._links.give_back(link)
         except PoolClosed:
             raise BadInput("This store is closed.", "Open it again.") from None
         except PoolTimeout:
@@ -349,16 +349,16 @@ class PostgresStore:
                 "Check that the server runs, and finish the reads that were begun: each holds a connection.",
             ) from None
 
-    def _get_live_connection(self) -> Link:
-        """Take a live connection from the pool. The pool's own check may sleep for minutes."""
-        link = self._pool.getconn()
-        for _ in range(self._pool.max_size):
-            if not is_disconnected(link):
-                break
-            link.close()
-            self._pool.putconn(link)
-            link = self._pool.getconn()
-        return link
+    def check(self) -> None:
+        """Over a connection of its own: all others may wait for a server that has gone silent."""
+        remedy = "Check that the server runs."
+        with translate_errors(self._where, remedy):
+            link = PatientConnection.connect(make_conninfo(self._conninfo, connect_timeout=2), **CONNECTION_KEYWORDS)
+            with closing(link):
+                link.patience = 2
+                is_read_only = link.execute("select pg_is_in_recovery()").fetchone() == (True,)
+        if is_read_only:
+            raise StoreUnreachable(f"{self._where} accepts no changes now.", remedy)
 
 
 def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:

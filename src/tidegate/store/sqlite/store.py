@@ -6,7 +6,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
@@ -30,6 +30,7 @@ from tidegate.store.sqlite.rows import SessionRow
 from tidegate.store.sqlite.tables import Tables
 from tidegate.store.store import SessionInfo
 
+_CHECK_SECONDS = 0.3
 READERS_WAIT = 1.0
 """Seconds to wait for readers after the file was vacuumed."""
 
@@ -68,6 +69,7 @@ class SqliteStore:
         if limit is not None:
             page = self._db.execute("PRAGMA page_size").fetchone()[0]
             self._db.execute(f"PRAGMA max_page_count={max(1, limit // page)}").close()
+        self._file_id = self._read_file_id()
         self._tables = Tables(self._db)
         self._appends = Appends(self._db, self._tables)
         self._vacuum = Vacuum(self._db, timeout)
@@ -90,9 +92,33 @@ class SqliteStore:
         check_session_name(session)
         return Append(session, after, list(map(bytes, records)), float(self._clock()))
 
+    def _read_file_id(self) -> tuple[int, int]:
+        """What identifies the file behind the name now; zeros if there is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """NotKept if the file was deleted or replaced: SQLite would write to a file that nobody can open any more."""
+        if self._read_file_id() != self._file_id:
+            raise NotKept(
+                f"{self.path} was deleted or replaced while it was open; nothing was written.",
+                "Restore it, or start again with a new data folder.",
+            )
+
+    def check(self) -> None:
+        self._check_process()
+        self._check_file()
+        with translate_errors(str(self.path)), closing(sqlite3.connect(self.path, timeout=_CHECK_SECONDS)) as link:
+            link.execute("BEGIN IMMEDIATE")
+            link.rollback()
+
     def _write(self, batch: list[Append]) -> None:
         """Write appends in one transaction. If that fails, each gets its own: one must not harm the others."""
         try:
+            self._check_file()
             outcomes = self._appends.write(batch)
         except (OverflowError, sqlite3.Error, TidegateError) as fault:
             for append in batch:
@@ -197,6 +223,11 @@ class SqliteStore:
         with self._locked("the list of sessions"), read_transaction(self._db):
             found = self._tables.list_sessions()
         return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
+
+    def list_names(self, prefix: str) -> list[str]:
+        ask = "SELECT name FROM sessions WHERE name >= ? AND name < ? ORDER BY used DESC, id DESC"
+        with self._locked("the list of sessions"), read_transaction(self._db):
+            return [name for (name,) in self._db.execute(ask, (prefix, prefix + chr(0x10FFFF)))]
 
     def release(self, session: str) -> None:
         with self._lock:

@@ -1,0 +1,209 @@
+"""Which session a request belongs to.
+
+A client's id names the session. Without one, a session is found by the messages: a request belongs to a session if it
+begins with messages that the session knows and with an answer that the session gave. Its name is the hash of the
+messages of its first request, and a unique part, so that conversations with the same first message stay apart, however
+many there are. The hash includes the caller's key (`callers.py`): another caller who sends the same messages gets a
+session of its own. A first request that has no whole answer and is not under way any more is continued by the next one
+like it: that is a retry. If no session is found, a new one is made: that loses a link to the past, never a secret.
+"""
+
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from tidegate.core.events import NoteAdded
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.gateway.callers import Caller
+from tidegate.gateway.conversations import PARENT_TOPIC, Conversation, Conversations
+from tidegate.gateway.routing import ClientId
+from tidegate.gateway.store_gate import StoreGate
+from tidegate.session.following import HostItem
+from tidegate.store.store import list_names
+from tidegate.wire.splicing.units import HostUnit
+
+_MAX_TRIED: Final = 64
+"""Sessions that began alike and are looked into for one request, the last used first."""
+_MAX_KNOWN_CHAINS: Final = 20_000
+_OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
+"""Names of versions that did not know callers."""
+_CALLER_TOPIC: Final = "caller"
+"""A note with the mark of the caller who continued a session of a version that did not know callers."""
+
+
+class SearchedRequest(NamedTuple):
+    """What is known of a request before its session is found."""
+
+    client: ClientId
+    scope: str
+    caller: Caller
+    model: str
+    dialect: str
+    items: Sequence[HostItem[HostUnit]]
+    has_tools: bool
+    window: int | None
+
+
+class SessionSearch:
+    def __init__(self, data: DataFolder, conversations: Conversations, gate: StoreGate) -> None:
+        self._data = data
+        self._conversations = conversations
+        self._gate = gate
+        self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
+        self._created: OrderedDict[str, None] = OrderedDict()
+
+    async def find(self, request: SearchedRequest, *, create: bool = True) -> Conversation | None:
+        """The conversation of a request; None for a side request, which has none. Not `create`: only a known one."""
+        if request.client.name:
+            return await self._find_named(request, create)
+        return await self._find_by_messages(request, create)
+
+    async def _open(self, name: str, request: SearchedRequest) -> Conversation:
+        client = request.client.client
+        return await self._conversations.get(name, request.model, request.dialect, client, request.window)
+
+    # --- by name --------------------------------------------------------------------------------------------------
+
+    async def _find_named(self, request: SearchedRequest, create: bool) -> Conversation | None:
+        client, scope = request.client, request.scope
+        name = scope + client.name
+        if client.old_name and not await self._conversations.exists(name):
+            name = await self._find_old_name(request) or name
+        if not create and not await self._conversations.exists(name):
+            return None
+        if not client.is_explicit and not request.has_tools and not await self._knows_first(name, request):
+            return None
+        conversation = await self._open(name, request)
+        conversation.parent = scope + client.parent if client.parent else ""
+        if client.parent and conversation.following.session.log.head <= 2:
+            with conversation.in_use():
+                parent = conversation.parent
+                await self._gate.run(lambda: conversation.following.session.history.add_note(PARENT_TOPIC, parent))
+        return conversation
+
+    async def _find_old_name(self, request: SearchedRequest) -> str:
+        """The name that an earlier version gave this conversation, if that session really is this conversation."""
+        name = request.scope + request.client.old_name
+        if not await self._conversations.exists(name):
+            return ""
+        tree = (await self._open(name, request)).following.tree
+        return name if len(tree.match([item.key for item in request.items])) > 1 else ""
+
+    async def _knows_first(self, name: str, request: SearchedRequest) -> bool:
+        if not await self._conversations.exists(name):
+            return False
+        conversation = await self._open(name, request)
+        return bool(conversation.following.tree.match([item.key for item in request.items[:1]]))
+
+    # --- by messages ----------------------------------------------------------------------------------------------
+
+    async def _find_by_messages(self, request: SearchedRequest, create: bool) -> Conversation | None:
+        keys = [item.key for item in request.items]
+        start, mark = f"{request.scope}{request.dialect}", request.caller.mark
+        chains = chain_keys(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
+        answers = [place for place, item in enumerate(request.items) if item.message.role == "assistant"]
+        found = await self._match(request, keys, chains, (len(keys), *reversed(answers)))
+        if found is None and mark and answers:
+            before = chain_keys(start, keys)
+            found = await self._match(request, keys, before, list(reversed(answers)), only_old=True)
+        if found is None:
+            if not create:
+                return None
+            name = f"{request.scope}auto-{chains[-1]}-{time.time_ns() // 1_000_000:x}{secrets.token_hex(3)}"
+            self._created[name] = None
+            while len(self._created) > _MAX_KNOWN_CHAINS:
+                self._created.popitem(last=False)
+            found = await self._open(name, request)
+        self._remember(chains[-1], found.name)
+        return found
+
+    async def _match(
+        self,
+        request: SearchedRequest,
+        keys: Sequence[str],
+        chains: Sequence[str],
+        places: Sequence[int],
+        *,
+        only_old: bool = False,
+    ) -> Conversation | None:
+        """The session that knows most of the messages: of those in memory, else of those in the store."""
+        found = await self._match_names(request, keys, [(at, self._by_chain.get(chains[at], ())) for at in places])
+        if found is not None:
+            return found
+        prefix = f"{request.scope}auto-"
+
+        def look_up() -> list[tuple[int, list[str]]]:
+            names = [(at, list_names(self._data.store, prefix + chains[at])) for at in places]
+            return [(at, [each for each in found if not only_old or _is_old(each)]) for at, found in names]
+
+        return await self._match_names(request, keys, await self._gate.run(look_up))
+
+    async def _match_names(
+        self, request: SearchedRequest, keys: Sequence[str], names_by_place: Sequence[tuple[int, Sequence[str]]]
+    ) -> Conversation | None:
+        best: tuple[int, str] | None = None
+        for place, names in names_by_place:
+            opened = self._conversations.find_open
+            for name in sorted(names, key=lambda name: opened(name) is None)[:_MAX_TRIED]:  # first those in memory
+                conversation = await self._open(name, request)
+                matched = conversation.following.tree.match(keys)
+                is_unanswered = len(matched) == len(keys) and matched[-1:] == [conversation.following.tree.tip]
+                is_retry = is_unanswered and not conversation.users
+                if not (len(matched) > place or is_retry) or (best is not None and len(matched) <= best[0]):
+                    continue
+                if not _is_old(name) or await self._claim(conversation, request.caller.mark):
+                    best = len(matched), name
+            if best is not None:
+                return await self._open(best[1], request)  # it may have been closed while others were looked into
+        return None
+
+    async def _claim(self, conversation: Conversation, mark: str) -> bool:
+        """Whether this caller may continue a session of a version that did not know callers. The first one may."""
+        session = conversation.following.session
+
+        def claim() -> bool:
+            payloads = (event.payload for event in session.log.read())
+            marks = {each.text for each in payloads if isinstance(each, NoteAdded) and each.topic == _CALLER_TOPIC}
+            if not marks and mark:
+                session.history.add_note(_CALLER_TOPIC, mark)
+            return marks <= {mark}
+
+        with conversation.in_use():
+            return await self._gate.run(claim)
+
+    def _remember(self, chain: str, name: str) -> None:
+        names = self._by_chain.setdefault(chain, [])
+        self._by_chain.move_to_end(chain)
+        if name in names:
+            names.remove(name)
+        names.insert(0, name)
+        del names[_MAX_TRIED:]
+        while len(self._by_chain) > _MAX_KNOWN_CHAINS:
+            self._by_chain.popitem(last=False)
+
+    def is_surely_callers(self, request: SearchedRequest, conversation: Conversation) -> bool:
+        """Whether the caller surely is the one whose words the session has, so that they may be recalled.
+
+        A login without a part that stays cannot be recognized: its sessions are surely its own only in the process that
+        made them.
+        """
+        is_known = bool(request.client.name) or request.caller.is_lasting
+        return is_known or conversation.name in self._created
+
+
+def _is_old(name: str) -> bool:
+    return _OLD_NAME.search(name) is not None
+
+
+def chain_keys(start: str, keys: Sequence[str]) -> list[str]:
+    """The hash of every beginning of a list of keys: the entry n is that of the first n keys."""
+    state = blake2b(start.encode(), digest_size=12)
+    found = [state.copy().hexdigest()]
+    for key in keys:
+        state.update(key.encode())
+        found.append(state.copy().hexdigest())
+    return found
