@@ -111,8 +111,8 @@ class Fake:
     """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
     refusing what does not fit, take half a window of it and say nothing. `bound`: one conversation is held, and signed
     thinking of Anthropic's is taken back only behind what it was made from. `loaded` are the windows of the models that
-    it says it has loaded. Without `alternate`, one side may speak twice in a row. `hung_up` counts clients that left
-    early.
+    it says it has loaded. Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as
+    if each had an account. `hung_up` counts clients that left early.
     """
 
     def __init__(
@@ -126,8 +126,10 @@ class Fake:
         usage: Callable[[Usage], Usage] = lambda usage: usage,
         loaded: Mapping[str, int] | None = None,
         alternate: bool = True,
+        any_key: bool = False,
     ) -> None:
         self.wire = wire
+        self._any_key = any_key
         self._alternate = alternate
         self.window = window
         self.seen: list[Seen] = []
@@ -234,7 +236,7 @@ class Fake:
         own = seen.headers.get(NAMES.get(wire, "authorization"), "")
         # Anthropic takes the key under either name: its documentation gives one, its SDK sends the other.
         given = (own or (seen.headers.get("authorization", "") if wire == "anthropic" else "")).removeprefix("Bearer ")
-        if given != KEY:
+        if given != KEY and not self._any_key:
             return refusal(wire, 401, "invalid x-api-key" if wire == "anthropic" else f"Incorrect API key: {given}")
         if self._loaded and seen.path.endswith("/models"):
             listed = [{"id": model, "max_model_len": tokens} for model, tokens in self._loaded.items()]

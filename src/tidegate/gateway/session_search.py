@@ -26,8 +26,10 @@ from tidegate.session.following import HostItem
 from tidegate.store.store import list_names
 from tidegate.wire.splicing.units import HostUnit
 
-_MAX_TRIED: Final = 64
-"""Sessions that began alike and are looked into for one request, the last used first."""
+_MAX_ALIKE: Final = 1_000
+"""Sessions with the same first messages that are remembered, the last used first."""
+_MAX_OPENED: Final = 64
+"""Sessions that are opened to look for one request. Looking into those that are open costs nothing."""
 _MAX_KNOWN_CHAINS: Final = 20_000
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
 """Names of versions that did not know callers."""
@@ -147,9 +149,10 @@ class SessionSearch:
     ) -> Conversation | None:
         best: tuple[int, str] | None = None
         for place, names in names_by_place:
-            opened = self._conversations.find_open
-            for name in sorted(names, key=lambda name: opened(name) is None)[:_MAX_TRIED]:  # first those in memory
-                conversation = await self._open(name, request)
+            is_open = self._conversations.find_open
+            closed = [name for name in names if is_open(name) is None]
+            for name in [*(name for name in names if is_open(name) is not None), *closed[:_MAX_OPENED]]:
+                conversation = is_open(name) or await self._open(name, request)
                 matched = conversation.following.tree.match(keys)
                 is_unanswered = len(matched) == len(keys) and matched[-1:] == [conversation.following.tree.tip]
                 is_retry = is_unanswered and not conversation.users
@@ -181,7 +184,7 @@ class SessionSearch:
         if name in names:
             names.remove(name)
         names.insert(0, name)
-        del names[_MAX_TRIED:]
+        del names[_MAX_ALIKE:]
         while len(self._by_chain) > _MAX_KNOWN_CHAINS:
             self._by_chain.popitem(last=False)
 

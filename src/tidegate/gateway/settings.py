@@ -80,6 +80,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_timeout: float = 600.0
     shutdown_timeout: float = 30.0
     store_timeout: float = 10.0
+    store_check_timeout: float = 0.5
     open_sessions: int = 256
 
     def __repr__(self) -> str:

@@ -18,8 +18,6 @@ from tidegate.session.serial_calls import run_in_thread
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.store import CheckedStore, Store
 
-_CHECK_SECONDS: Final = 0.5
-"""How long a request waits for the check of a store that was silent."""
 _CHECK_INTERVAL: Final = 0.25
 _MAX_CHECKS: Final = 4
 """Checks that are under way at the same time: one may wait for a connection that will never answer."""
@@ -29,9 +27,14 @@ LogLine = Callable[[str], None]
 
 
 class StoreGate:
-    def __init__(self, store: Store, timeout: float, metrics: Metrics, log_line: LogLine) -> None:
+    """`timeout` is how long a call may take, `check_timeout` how long a request waits for the check of the store."""
+
+    def __init__(
+        self, store: Store, timeout: float, check_timeout: float, metrics: Metrics, log_line: LogLine
+    ) -> None:
         self._store = store
         self._timeout = timeout
+        self._check_timeout = check_timeout
         self._metrics = metrics
         self._log_line = log_line
         self._is_shut = False
@@ -101,7 +104,7 @@ class StoreGate:
             threading.Thread(target=self._check_in_thread, args=(loop,), name="tidegate-check", daemon=True).start()
         self._checked.clear()
         try:
-            await asyncio.wait_for(self._checked.wait(), _CHECK_SECONDS)
+            await asyncio.wait_for(self._checked.wait(), self._check_timeout)
         except TimeoutError:
             raise StoreUnreachable("The store does not answer.", "See the log of the gateway.") from None
 

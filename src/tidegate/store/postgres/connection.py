@@ -81,15 +81,16 @@ def translate_errors(where: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
-        raise DamagedData(f"{where} is damaged: {_first_line(error)}.", "Restore it from a backup.") from error
+        raise DamagedData(f"{where} is damaged: {first_line(error)}.", "Restore it from a backup.") from error
     except psycopg.Error as error:
         lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
         if lost and isinstance(error, psycopg.OperationalError):
-            cause = f"The connection to {where} failed: {_first_line(error)}."
+            cause = f"The connection to {where} failed: {first_line(error)}."
             raise StoreUnreachable(cause, remedy) from error
-        cause = f"{where} refused: {_first_line(error)}. Nothing was written."
+        cause = f"{where} refused: {first_line(error)}. Nothing was written."
         raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
 
 
-def _first_line(error: psycopg.Error) -> str:
+def first_line(error: psycopg.Error) -> str:
+    """The first line of an error's text: the rest may quote message content."""
     return (error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")

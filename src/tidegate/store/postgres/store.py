@@ -37,6 +37,7 @@ from tidegate.store.postgres.connection import (
     configure,
     describe_server,
     durable_transaction,
+    first_line,
     parse_url,
     translate_errors,
 )
@@ -191,7 +192,7 @@ class PostgresStore:
         """Repeat an append whose connection was lost. If it was done, the second one finds that the head has moved."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
-            with self.connection("Look again.") as link:
+            with self.connection("Look again.", patience=_LARGE_PATIENCE if len(batches) > 1 else None) as link:
                 try:
                     return self._append(link, session, after, batches)
                 except StaleHead:
@@ -333,14 +334,17 @@ class PostgresStore:
         """A connection for one transaction, or for statements that do not depend on each other. `remedy` is for a lost
         one. A statement that gets no answer for `patience` seconds counts as lost; 0 is no limit.
         """
+        link = self._take_connection()
+        link.patience = self._timeout if patience is None else patience
         try:
             with translate_errors(self._where, f"{remedy} The next call connects again."):
-                link = self._links.take()
-                link.patience = self._timeout if patience is None else patience
-                try:
-                    yield link
-                finally:
-                    self._links.give_back(link)
+                yield link
+        finally:
+            self._links.give_back(link)
+
+    def _take_connection(self) -> PatientConnection:
+        try:
+            return self._links.take()
         except PoolClosed:
             raise BadInput("This store is closed.", "Open it again.") from None
         except PoolTimeout:
@@ -348,6 +352,11 @@ class PostgresStore:
                 f"No connection to {self._where} within {self._timeout:g} seconds; nothing was written.",
                 "Check that the server runs, and finish the reads that were begun: each holds a connection.",
             ) from None
+        except psycopg.Error as error:
+            raise StoreUnreachable(
+                f"No connection to {self._where}: {first_line(error)}; nothing was written.",
+                "Check that the server runs. The next call connects again.",
+            ) from error
 
     def check(self) -> None:
         """Over a connection of its own: all others may wait for a server that has gone silent."""

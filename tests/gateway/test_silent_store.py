@@ -1,0 +1,139 @@
+# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
+"""A store that is locked, silent or deleted: the gateway goes on without it, says so, and notices when it is back."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fake.server import Fake
+from tests.gateway.scripted_client import ScriptedClient, step_answer
+from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+
+SHORT = {"store_timeout": 5.0, "store_check_timeout": 60.0}
+"""The first is waited for once in each test; the second only if something is wrong."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the write lock of the database, as a stuck process would."""
+    link = sqlite3.connect(folder / "tidegate.db", isolation_level=None)
+    link.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        link.rollback()
+        link.close()
+
+
+@asynccontextmanager
+async def conversation(
+    folder: Path, **settings: object
+) -> AsyncIterator[tuple[Running, ScriptedClient, httpx.AsyncClient]]:
+    """A gateway, a client that has talked once, and something to ask with beside it."""
+    async with Fake("anthropic", map(step_answer, range(99))) as fake, open_http() as web:
+        async with run_gateway(folder, upstream_of(fake), **{**SHORT, **settings}) as running:
+            client = ScriptedClient("anthropic", running.url, web, {"x-tidegate-session": "s"})
+            client.say("start")
+            await client.turn("a result")
+            yield running, client, web
+
+
+def head(running: Running) -> int:
+    return running.data.store.head("s")
+
+
+async def read_metric(running: Running, web: httpx.AsyncClient, name: str) -> int:
+    text = (await web.get(running.url + "/metrics")).text
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"tidegate_{name} "))
+
+
+def test_while_the_database_is_locked_requests_go_on_unmanaged(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with conversation(tmp_path, store_check_timeout=0.01) as (running, client, web):
+            before = head(running)
+            with locked(tmp_path):
+                await client.turn("while it is locked")
+                assert head(running) == before
+                timeouts = await read_metric(running, web, "store_timeouts_total")
+                await client.turn("again")
+                assert await read_metric(running, web, "store_timeouts_total") == timeouts > 0, "it did not wait again"
+                assert (await web.get(running.url + "/healthz")).status_code == 200
+                ready = await web.get(running.url + "/readyz")
+                assert ready.status_code == 503
+                assert "not ready" in ready.text
+                assert await read_metric(running, web, "store_silent") == 1
+
+    asyncio.run(run())
+
+
+def test_the_first_request_after_the_lock_is_managed_again_and_nothing_is_missing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with conversation(tmp_path) as (running, client, web):
+            with locked(tmp_path):
+                await client.turn("while it is locked")
+            await client.turn("and after it")
+            texts = str([event.payload for event in running.data.open_log("s").read()])
+            assert "while it is locked" in texts
+            assert (await web.get(running.url + "/readyz")).text == "ready\n"
+            assert await read_metric(running, web, "store_silent") == 0
+
+    asyncio.run(run())
+
+
+def test_requests_that_use_no_store_do_not_wait_for_it(tmp_path: Path) -> None:
+    """A request that waits for the lock does not keep the event loop from others."""
+
+    async def run() -> None:
+        async with conversation(tmp_path, store_timeout=120.0) as (running, client, web):
+            with locked(tmp_path):
+                waiting = asyncio.ensure_future(client.turn("it waits"))
+                other = ScriptedClient("anthropic", running.url, web, {"x-tidegate-session": "other"})
+                other.say("another session that must be opened")
+                opening = asyncio.ensure_future(other.turn("x"))
+                while running.gateway.metrics.running_requests < 2:
+                    await asyncio.sleep(0.01)
+                for _ in range(20):
+                    assert (await web.get(running.url + "/healthz")).status_code == 200
+                assert not waiting.done()
+                assert not opening.done()
+            await waiting
+            await opening
+
+    asyncio.run(run())
+
+
+def test_with_refuse_it_is_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with conversation(tmp_path, on_store_failure="refuse", store_check_timeout=0.01) as (_, client, _):
+            with locked(tmp_path):
+                for _ in range(2):
+                    answer = await client.ask()
+                    assert answer.status_code == 503
+                    assert "cannot log" in answer.text
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_data_folder_that_is_deleted_underneath_is_noticed(replaced: bool, tmp_path: Path) -> None:
+    """Writing on into a deleted file would look fine, and everything would be lost."""
+
+    async def run() -> None:
+        folder = tmp_path / "data"
+        async with conversation(folder, on_store_failure="refuse", store_check_timeout=0.01) as (running, client, web):
+            shutil.rmtree(folder)
+            if replaced:
+                folder.mkdir()
+                (folder / "tidegate.db").touch()
+            answer = await client.ask()
+            assert answer.status_code == 503
+            assert (await web.get(running.url + "/readyz")).status_code == 503
+            assert "not logged" in "".join(running.lines)
+
+    asyncio.run(run())
