@@ -16,7 +16,9 @@ import pytest
 
 from tests.cli.test_run import TIDEGATE, Desk, asked
 from tests.fake.server import Fake, Hang
+from tests.tui.stage import DEADLINE
 from tidegate import DataFolder
+from tidegate.cli.main import main
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer
@@ -80,7 +82,7 @@ def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
         assert process.stdin is not None
         process.stdin.write(b"Hello.\nAnd on.\n")
         process.stdin.close()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
         assert process.stderr is not None
         assert b"Traceback" not in await process.stderr.read()
 
@@ -98,14 +100,14 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
         assert process.stdout is not None
         process.stdin.write(b"Why is it slow?\nAnd now?\nNever said.\n")
         for answer in (b"It is the linker", b"The flags"):
-            await asyncio.wait_for(process.stdout.readuntil(answer), 60)
+            await asyncio.wait_for(process.stdout.readuntil(answer), DEADLINE)
             process.send_signal(signal.SIGINT)
-        out, err = await asyncio.wait_for(process.communicate(), 60)
+        out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == 130
         assert LAST.search(out.decode())
         assert "Interrupted. The answer so far is kept." in err.decode()
         assert "Traceback" not in err.decode()
-        assert (await desk.run("doctor")).status == 0
+        assert main(["doctor", "--data", str(desk.folder / "data")]) == 0
 
     server = desk.serve(
         [Hang(ScriptedAnswer(text=LONG), 2048), Hang(ScriptedAnswer(text="The flags, again. " * 40), 2048)], act
@@ -116,16 +118,18 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
     assert sum("[interrupted]" in text for text in kept) == 2
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.exhaustive)]
+)
 def test_told_to_end_it_ends_as_a_whole(desk: Desk, number: signal.Signals, status: int) -> None:
     async def act(server: Fake) -> None:
         process = await desk.start("chat", "--plain", "--session", "slow")
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"Why is it slow?\n")
-        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), 60)
+        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), DEADLINE)
         process.send_signal(number)
-        _, err = await asyncio.wait_for(process.communicate(), 60)
+        _, err = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert (process.returncode, err.decode()) == (status, "tidegate: stopped\n")
 
     desk.serve([Hang(ScriptedAnswer(text=LONG), 2048)], act)
@@ -140,11 +144,11 @@ def test_killed_in_the_middle_it_goes_on_with_everything(desk: Desk) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"The port is 8443.\nWhy is it slow?\n")
-        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), 60)
+        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), DEADLINE)
         process.kill()
-        await asyncio.wait_for(process.communicate(), 60)
+        await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == -signal.SIGKILL
-        assert (await desk.run("doctor")).status == 0
+        assert main(["doctor", "--data", str(desk.folder / "data")]) == 0
         again = await desk.run("chat", "--last", stdin="Go on.\n/recall 8443\n")
         assert again.status == 0
         assert again.out.startswith("The flags.\n")
@@ -175,7 +179,7 @@ class Screen:
         self.text = ""
 
     async def sees(self, words: str, times: int = 1) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + DEADLINE
         while self.text.count(words) < times:
             try:
                 self.text += os.read(self.ours, 65_536).decode()
@@ -189,7 +193,7 @@ class Screen:
         os.write(self.ours, text.encode())
 
     async def ended(self) -> int:
-        status = await asyncio.to_thread(self.process.wait, 60)
+        status = await asyncio.to_thread(self.process.wait, DEADLINE)
         os.close(self.ours)
         return status
 
@@ -243,7 +247,7 @@ sys.exit(main(["chat", "--plain", "--session", "s", "--data", "data"]))
         env={"HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
