@@ -13,7 +13,7 @@ import pytest
 
 from tests.fake.server import KEY, Bytes, Fake
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
 from tidegate.core.errors import BadInput
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
@@ -148,13 +148,13 @@ def test_bodies_have_a_limit_before_and_after_unpacking(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-async def send_raw(running: Running, data: bytes, wait: float = 5.0) -> bytes:
+async def send_raw(running: Running, data: bytes) -> bytes:
     host, port = running.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(data)
         await writer.drain()
-        async with asyncio.timeout(wait):
+        async with asyncio.timeout(DEADLINE):
             return await reader.read(65536)
     finally:
         writer.close()
@@ -207,7 +207,7 @@ def test_headers_that_trickle_in_close_the_connection(tmp_path: Path) -> None:
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n")
             ended = asyncio.ensure_future(reader.read())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while not ended.done():
                     writer.write(b"x-a: b\r\n")
                     await asyncio.sleep(0.05)
