@@ -1,6 +1,7 @@
 """A session opened from a snapshot is the session that was closed; a snapshot that lies in any way is not believed."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,21 @@ def everything(view: View) -> dict[str, Any]:
     return {name: value for name, value in view.fields().items() if name != "meter"}
 
 
-def saved(folder: Path, policy: str = "default") -> MemoryLog:
-    """A log that was compacted, and the snapshot of its view."""
+@cache
+def compacted(policy: str) -> tuple[bytes, ...]:
+    """The records of a log that was compacted."""
     log = MemoryLog()
-    session = watched(session_on(log, policy=policy), Snapshots(folder))
+    session = session_on(log, policy=policy)
     talk(session, 0, 200)
     assert sum(session.edit_counts.values()) > 2
     session.close()
+    return tuple(log.records())
+
+
+def saved(folder: Path, policy: str = "default") -> MemoryLog:
+    """A log that was compacted, and the snapshot of its view."""
+    log = MemoryLog(compacted(policy))
+    watched(session_on(log, policy=policy), Snapshots(folder)).close()
     return log
 
 

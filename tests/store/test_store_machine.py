@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.crash.harness import workplace
 from tests.laws.conversations import law
-from tests.scale import scaled
 from tests.store.sqlite_files import together
 from tidegate.core.errors import TidegateError
 from tidegate.store.memory import MemoryStore
@@ -157,8 +156,8 @@ def check_lives(make: Callable[[int], Callable[[], Kept]], examples: int) -> Non
 
 def test_on_disk_and_in_memory_are_the_same() -> None:
     with workplace() as folder:
-        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), scaled(15))
+        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 15)
 
 
 def test_on_a_server_and_in_memory_are_the_same(store_url: str) -> None:
-    check_lives(lambda _: lambda: PostgresStore(store_url), scaled(5))
+    check_lives(lambda _: lambda: PostgresStore(store_url), 5)
