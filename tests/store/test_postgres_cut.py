@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.store.conftest import run_sql, wait_for_connection, wait_until
-from tests.store.proxy import MARK, Proxy
+from tests.store.proxy import MARK, Cut, Proxy
 from tidegate.core.errors import NotKept
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.postgres import PostgresStore
@@ -113,13 +113,14 @@ def fill_pool(store: PostgresStore, connections: int) -> None:
         reads.append(reading)
 
 
-def test_a_large_append_is_looked_for_whole(proxy: Proxy) -> None:
-    """The connection breaks in the second of its three parts: nothing of the first may pass for it. The server does not
-    notice, and waits for the rest as long as the store's timeout."""
+@pytest.mark.parametrize(("cut", "timeout"), [("request", 60), pytest.param("answer", 3, marks=pytest.mark.exhaustive)])
+def test_a_large_append_is_looked_for_whole(cut: Cut, timeout: float, proxy: Proxy) -> None:
+    """The connection breaks in the second of its three parts: nothing of the first may pass for it. If the answer is
+    lost, the server does not notice, and waits for the rest as long as the store's timeout."""
     large = [bytes(BATCH_BYTES - 5), MARK * 2, bytes(BATCH_BYTES)]
-    store = PostgresStore(proxy.url, timeout=1)
+    store = PostgresStore(proxy.url, timeout=timeout)
     fill_pool(store, 4)
-    proxy.cut = "answer"
+    proxy.cut = cut
     assert store.append("s", 0, large) == 3
     assert proxy.done.is_set(), "nothing was cut"
     assert list(store.read("s")) == large
