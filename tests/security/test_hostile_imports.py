@@ -8,7 +8,8 @@ import math
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.calling import called
+from tests.scale import scaled
 from tests.security.archives import Line, read_lines, write_lines
 from tests.tui.stage import on_stage, played
 from tidegate import Session
@@ -159,7 +161,7 @@ def test_whatever_number_is_changed_it_is_refused_by_its_record_or_fits(archive:
     deciding = [place for place in places if place[1][-1:] != (1,) or len(place[1]) < 4]
     tried = iter(range(10**6))
 
-    @settings(max_examples=80)
+    @settings(max_examples=scaled(25))
     @given(st.one_of(st.sampled_from(places), st.sampled_from(deciding)), st.sampled_from(ABSURD))
     def holds(place: tuple[int, tuple[object, ...]], new: object) -> None:
         folder = tmp_path / str(next(tried))
@@ -344,7 +346,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("edit", EDITS)
+USUAL_EDITS = ("a time of 1e300", "tools that are none", "an edit of 2^63 tokens")
+
+
+def mark_others(edits: Iterable[str]) -> list[Any]:
+    """Parameters of a test: all but the usual edits are exhaustive."""
+    return [edit if edit in USUAL_EDITS else pytest.param(edit, marks=pytest.mark.exhaustive) for edit in edits]
+
+
+@pytest.mark.parametrize("edit", mark_others(EDITS))
 def test_one_bad_session_does_not_stop_the_others(edit: str, two: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(two / "data", folder)
@@ -391,7 +401,7 @@ def test_one_bad_session_does_not_stop_the_others(edit: str, two: Path, tmp_path
     data.close()
 
 
-@pytest.mark.parametrize("edit", [name for name in EDITS if "words" not in name and "none" not in name])
+@pytest.mark.parametrize("edit", mark_others(name for name in EDITS if "words" not in name and "none" not in name))
 def test_doctor_corrects_what_cannot_be_and_the_session_goes_on(edit: str, two: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(two / "data", folder)
@@ -520,7 +530,6 @@ REPORTS: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("value", REPORTS, ids=repr)
 @pytest.mark.parametrize(
     "names",
     [
@@ -530,19 +539,19 @@ REPORTS: tuple[object, ...] = (
         ("promptTokenCount", "candidatesTokenCount"),
     ],
 )
-def test_an_impossible_report_teaches_nothing(value: object, names: tuple[str, str], tmp_path: Path) -> None:
+def test_an_impossible_report_teaches_nothing(names: tuple[str, str], tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     with data.open("s", MODEL, window=WINDOW) as session:
         session.add(user_message("x " * 300))
         session.prepare()
         session.record({"prompt_tokens": session.tokens, "completion_tokens": 1})
         before = dict(session.view.scale_by_model)
-        session.add({"role": "assistant", "content": "yes"}, user_message("y " * 300))
-        size = session.tokens
-        session.prepare()
-        session.record(dict.fromkeys(names, value))
-        assert session.view.scale_by_model == before
-        assert session.tokens == size
+        for value in REPORTS:
+            session.add({"role": "assistant", "content": "yes"}, user_message("y " * 30))
+            size = session.tokens
+            session.prepare()
+            session.record(dict.fromkeys(names, value))
+            assert (session.view.scale_by_model, session.tokens) == (before, size), value
     assert called("trace", "s", "--usage", "--data", tmp_path).returncode == 0
     data.close()
 
@@ -554,6 +563,7 @@ def test_what_was_cached_is_part_of_what_was_read() -> None:
     assert read.cache_read + read.cache_write <= read.input_tokens
 
 
+@settings(max_examples=scaled(30))
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=40))
 def test_the_calibration_is_bounded_whatever_is_reported(shares: list[float]) -> None:
     """At worst a request is twice the window by our own count: a provider that reports half is believed that far."""
@@ -669,20 +679,25 @@ def test_the_last_session_is_not_one_of_the_future(tmp_path: Path) -> None:
     data.close()
 
 
-@settings(max_examples=12)
+def play_at(times: Sequence[float]) -> bytes:
+    """The last request of a session that is opened again from its log at each of these times, in turn."""
+    clock, log, request = Clock(), MemoryLog(), b""
+    for at, message in enumerate(list(generate_session(4, 2))[1:]):
+        clock.now = times[at % len(times)]
+        session = Session(MODEL, window=WINDOW, policy="jutul", log=log, clock=clock)
+        if message["role"] == "assistant":
+            request = session.prepare().to_bytes()
+        session.add(message)
+    return request
+
+
+@cache
+def play_steadily() -> bytes:
+    return play_at([NOW])
+
+
+@settings(max_examples=scaled(6))
 @given(st.lists(st.sampled_from([0.0, 1.0, NOW, NOW - 1e6, NOW + 1e9, 2.5e11]), min_size=3, max_size=8))
 def test_a_jumping_clock_changes_no_request(times: list[float]) -> None:
-    """Under a policy without waiting times. The session is opened again at every jump, from its log."""
-
-    def played_at(clock: Clock, jumps: list[float]) -> bytes:
-        log, request = MemoryLog(), b""
-        said = list(generate_session(4, 2))[1:]
-        for at, message in enumerate(said):
-            clock.now = jumps[at % len(jumps)]
-            session = Session(MODEL, window=WINDOW, policy="jutul", log=log, clock=clock)
-            if message["role"] == "assistant":
-                request = session.prepare().to_bytes()
-            session.add(message)
-        return request
-
-    assert played_at(Clock(), times) == played_at(Clock(), [NOW])
+    """Under a policy without waiting times."""
+    assert play_at(times) == play_steadily()
