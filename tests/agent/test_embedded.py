@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.models.embedded_model import WINDOW, needs_model, shared_model
 from tidegate import DataFolder, Session
 from tidegate.agent.config.files import parse_config
@@ -17,13 +19,13 @@ from tidegate.presets import preset_names
 from tidegate.wire.usage import read_usage
 
 pytestmark = needs_model
-SIZE = WINDOW // 128
-LEDGER = ", ".join(f"{number * 7919 % 100_000:05d}" for number in range(3 * SIZE))
+SIZE = WINDOW // 256
+LEDGER = ", ".join(f"{number * 7919 % 100_000:05d}" for number in range(7 * SIZE))
 TURNS = [
     "My name is Ada, and I keep bees. " + "Every week I write down how much each hive weighs. " * SIZE + "Say hello.",
     f"These are the weights in grams: {LEDGER}. What could I do with them?",
-    "Мой сосед тоже держит пчёл, и мы часто говорим о погоде. " * (SIZE // 4) + "What do bees do in winter?",
-    "昨天我在图书馆读了一本关于蜜蜂的书，非常有意思。" * (SIZE // 2) + "Write one sentence about honey.",
+    "Мой сосед тоже держит пчёл, и мы часто говорим о погоде. " * SIZE + "What do bees do in winter?",
+    "昨天我在图书馆读了一本关于蜜蜂的书，非常有意思。" * SIZE + "Write one sentence about honey.",
     "Now something else: " + "def weigh(hive):\n    return hive.grams / 1000\n\n" * SIZE + "What does this code do?",
     f"Thank you. These are the weights of last year: {LEDGER}. Which of all these things should I remember?",
 ]
@@ -44,9 +46,10 @@ def chat(*texts: str, max_tokens: int) -> list[list[AgentEvent]]:
     return asyncio.run(run())
 
 
-def test_six_turns_in_a_small_window() -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.exhaustive)])
+def test_turns_in_a_small_window(count: int) -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""
-    turns = chat(*TURNS, max_tokens=4)
+    turns = chat(*TURNS[:count], max_tokens=4)
     assert [turn[-1] for turn in turns if turn[-1] not in (TurnEnded("end"), TurnEnded("length"))] == []
     assert not [each for turn in turns for each in turn if isinstance(each, RequestRefused)]
     asked = [each for turn in turns for each in turn if isinstance(each, RequestSent)]
@@ -68,12 +71,20 @@ def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
     assert WINDOW // 4 < read_usage(reply.usage).input_tokens < WINDOW
 
 
-def test_it_opens_with_every_policy_also_one_that_leaves_the_window_to_the_model(tmp_path: Path) -> None:
-    async def open_one(preset: str) -> int | None:
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(name, marks=() if name in ("default", "digitorn") else pytest.mark.exhaustive)
+        for name in preset_names()
+    ],
+)
+def test_it_opens_with_every_policy_also_one_that_leaves_the_window_to_the_model(preset: str, tmp_path: Path) -> None:
+    async def open_one() -> int | None:
         config = parse_config(f"policy: {preset}", {})
         with DataFolder(tmp_path / "data") as data:
-            async with open_agent(config, data=data, name=f"bees-{preset}", workspace=tmp_path) as agent:
+            async with open_agent(config, data=data, name="bees", workspace=tmp_path) as agent:
                 return agent.window.tokens
 
-    windows = {preset: asyncio.run(open_one(preset)) for preset in preset_names()}
-    assert all(windows.values()), windows
+    window = asyncio.run(open_one())
+    assert window is not None
+    assert window > 0

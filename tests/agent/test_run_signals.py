@@ -18,27 +18,26 @@ def desk(tmp_path: Path) -> Desk:
     return ForkedDesk(tmp_path)
 
 
-def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
+def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk, number: signal.Signals) -> None:
     words = "It is the linker, because of the flags. " * 40
 
     async def act(server: Fake) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            process = await desk.start("run", "Why is it slow?", "--session", "slow")
-            assert process.stdout is not None
-            await process.stdout.readexactly(20)
-            process.send_signal(number)
-            _, err = await process.communicate()
-            assert (process.returncode, err.decode()) == (128 + number, "tidegate: stopped\n")
+        process = await desk.start("run", "Why is it slow?", "--session", "slow")
+        assert process.stdout is not None
+        await process.stdout.readexactly(20)
+        process.send_signal(number)
+        _, err = await process.communicate()
+        assert (process.returncode, err.decode()) == (128 + number, "tidegate: stopped\n")
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0
         assert (await desk.run("doctor")).status == 0
 
-    hanging = Hang(ScriptedAnswer(text=words), 2048)
-    server = desk.serve([hanging, hanging, "I was stopped."], act)
-    assert server.hung_up == 2
+    server = desk.serve([Hang(ScriptedAnswer(text=words), 2048), "I was stopped."], act)
+    assert server.hung_up == 1
     assert server.refused == []
     sent = json.dumps(asked(server)[-1]["messages"])
-    assert sent.count("It is the linker") >= 2
-    assert sent.count("[interrupted]") == 2
+    assert "It is the linker" in sent
+    assert sent.count("[interrupted]") == 1
 
 
 def test_what_a_tool_had_started_ends_with_it(desk: Desk) -> None:

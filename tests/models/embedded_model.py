@@ -13,7 +13,7 @@ ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_
 needs_model = pytest.mark.skipif(
     bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)} (`make setup` installs them)"
 )
-WINDOW = scaled(512, 2048)
+WINDOW = scaled(256, 2048)
 
 
 @cache
