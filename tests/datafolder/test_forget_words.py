@@ -154,7 +154,7 @@ def test_many_blanks_and_backslashes_are_found() -> None:
         words = PhraseRemover(f"ab{gap}cd")
         assert words.remove_from_text(f"<ab{gap}cd>") == f"<{TOMBSTONE}>"
         assert words.matches(json.dumps(json.dumps(f"ab{gap}cd")))
-    assert PhraseRemover("ab cd").remove_from_text("ab" + " " * 1_000_000) == "ab" + " " * 1_000_000
+    assert PhraseRemover("ab cd").remove_from_text("ab" + " " * 200_000) == "ab" + " " * 200_000
 
 
 def test_words_do_not_take_their_neighbours() -> None:

@@ -12,7 +12,7 @@ from tidegate.core.errors import BadInput
 from tidegate.store.open import open_store
 from tidegate.store.sqlite import SqliteStore
 
-PROCESSES, FOLDERS = 4, scaled(15)
+PROCESSES, FOLDERS = 3, scaled(12)
 OPEN_EACH = """
 import sys
 from tidegate.datafolder.data_folder import DataFolder

@@ -91,7 +91,9 @@ def saved(folder: Path, policy: str = "default") -> MemoryLog:
 # --- believed ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["default", "cowagent", "picoclaw"])
+@pytest.mark.parametrize(
+    "policy", ["cowagent", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("default", "picoclaw"))]
+)
 def test_a_session_goes_on_from_its_snapshot_as_from_its_log(tmp_path: Path, policy: str) -> None:
     log = saved(tmp_path, policy)
     talk(session_on(log, policy=policy), 200, 230)  # nobody watched: the snapshot is behind

@@ -161,7 +161,7 @@ def test_whatever_number_is_changed_it_is_refused_by_its_record_or_fits(archive:
     deciding = [place for place in places if place[1][-1:] != (1,) or len(place[1]) < 4]
     tried = iter(range(10**6))
 
-    @settings(max_examples=scaled(25))
+    @settings(max_examples=scaled(15))
     @given(st.one_of(st.sampled_from(places), st.sampled_from(deciding)), st.sampled_from(ABSURD))
     def holds(place: tuple[int, tuple[object, ...]], new: object) -> None:
         folder = tmp_path / str(next(tried))
@@ -346,7 +346,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-USUAL_EDITS = ("a time of 1e300", "tools that are none", "an edit of 2^63 tokens")
+USUAL_EDITS = ("tools that are none", "an edit of 2^63 tokens")
 
 
 def mark_others(edits: Iterable[str]) -> list[Any]:
@@ -437,7 +437,11 @@ def test_the_picker_of_the_chat_lists_all(two: Path, tmp_path: Path) -> None:
     played(play)
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["checksum wrong", "checksum right"])
+@pytest.mark.parametrize(
+    "sealed",
+    [True, pytest.param(False, marks=pytest.mark.exhaustive)],
+    ids=["checksum right", "checksum wrong"],
+)
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -478,8 +482,17 @@ def test_an_absurd_row_is_listed_with_the_others(
 # --- a store that was edited ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [-3_000_000_000, 0, 1, 2**62])
-@pytest.mark.parametrize("snapshot", ["none", "forged"])
+@pytest.mark.parametrize(
+    ("count", "snapshot"),
+    [
+        (-3_000_000_000, "forged"),
+        (0, "none"),
+        (1, "forged"),
+        (2**62, "none"),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0, "forged"), (1, "none"))),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((-3_000_000_000, "none"), (2**62, "forged"))),
+    ],
+)
 def test_counts_of_an_edited_store_send_nothing_over_the_window(
     archive: Path, tmp_path: Path, count: int, snapshot: str
 ) -> None:
@@ -696,7 +709,7 @@ def play_steadily() -> bytes:
     return play_at([NOW])
 
 
-@settings(max_examples=scaled(6))
+@settings(max_examples=scaled(4))
 @given(st.lists(st.sampled_from([0.0, 1.0, NOW, NOW - 1e6, NOW + 1e9, 2.5e11]), min_size=3, max_size=8))
 def test_a_jumping_clock_changes_no_request(times: list[float]) -> None:
     """Under a policy without waiting times."""

@@ -201,7 +201,7 @@ def failures(checks: list[StoreCheck]) -> list[str]:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong.__name__))
 def test_a_wrong_store_is_seen(wrong: type[MemoryStore]) -> None:
-    assert failures(suite(wrong)) != []
+    assert any(failures([check]) for check in suite(wrong))
 
 
 def test_a_look_before_a_removal_is_not_enough() -> None:

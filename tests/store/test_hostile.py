@@ -297,7 +297,7 @@ def test_nul_and_lone_surrogates_go_in_and_come_out_as_valid_text(at_rest: Path)
 
 def test_a_message_of_megabytes_is_kept_and_checked(at_rest: Path, said: dict[str, list[str]]) -> None:
     data = folder(at_rest)
-    huge, large = "0123456789abcdef\n" * 200_000, "0123456789abcdef\n" * 50_000
+    huge, large = "0123456789abcdef\n" * 100_000, "0123456789abcdef\n" * 30_000
     with opened(data, "huge") as session:
         session.add({"role": "user", "content": "read it"})
         session.add({"role": "user", "content": huge})
@@ -359,10 +359,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 EVERY_DAMAGE = [(place, damage) for place in PLACES for damage in DAMAGES]
 SOME_DAMAGES = {
-    *(("snapshot", "flipped"), ("snapshot", "a folder"), ("trace", "cut"), ("trace", "a pipe"), ("index", "rubbish")),
-    *(("index", "a link"), ("note", "emptied"), ("note", "a pipe"), ("file", "flipped"), ("file", "a link")),
+    *(("snapshot", "flipped"), ("snapshot", "a folder"), ("trace", "cut"), ("index", "rubbish")),
+    *(("note", "emptied"), ("note", "a pipe"), ("file", "a link")),
 }
-"""Each place and each damage, and what is no file in most places."""
+"""Each place and each damage."""
 
 
 @pytest.mark.parametrize(

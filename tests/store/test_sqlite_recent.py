@@ -244,8 +244,18 @@ def test_what_was_forgotten_is_not_on_the_disk(last: int, store: SqliteStore, tm
     check_all(store, dict.fromkeys(ROOMS[:4], last))
 
 
-@pytest.mark.parametrize("where", ["session saved", "rows inserted", "recent rows deleted", "packed rows inserted"])
-@pytest.mark.parametrize("then", ["fork", "delete", "rewrite", "append"])
+FAULTS = ("session saved", "rows inserted", "recent rows deleted", "packed rows inserted")
+LATER = ("fork", "delete", "rewrite", "append")
+
+
+@pytest.mark.parametrize(
+    ("where", "then"),
+    [
+        pytest.param(where, then, marks=[pytest.mark.exhaustive] * (place != other))
+        for place, where in enumerate(FAULTS)
+        for other, then in enumerate(LATER)
+    ],
+)
 def test_a_commit_that_fails_leaves_all_as_it_was(where: str, then: str, tmp_path: Path) -> None:
     """What was cached of the sessions is forgotten with it."""
     armed: list[str] = []
