@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, seed, settings
@@ -17,6 +17,7 @@ SEED_OF_MORE = 1
 """The few examples follow from the test's code. More of them must be others."""
 
 Test = Callable[..., None]
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 def sample_settings(sample: str, few: int, more: int) -> settings:
@@ -25,7 +26,7 @@ def sample_settings(sample: str, few: int, more: int) -> settings:
     return chosen if sample == "few" else settings(chosen, derandomize=False)
 
 
-def seeded(sample: str, check: Test) -> Test:
+def seeded(sample: str, check: T) -> T:
     """Make the second sample the same at every run, unless more cases than usual are asked for."""
     return check if sample == "few" or FACTOR > 1 else seed(SEED_OF_MORE)(check)
 

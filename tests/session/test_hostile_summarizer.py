@@ -68,16 +68,21 @@ def noted(session: Session, topic: str) -> list[str]:
     return [each.text for each in payloads if isinstance(each, NoteAdded) and each.topic == topic]
 
 
+def return_value(value: Any) -> Callable[[SummaryRequest], Any]:
+    return lambda _: value
+
+
 @pytest.mark.parametrize("policy", preset_names())
 def test_whatever_it_returns_the_request_is_valid(policy: str) -> None:
     for name, wire in product(RETURNED, ("openai_chat", "anthropic")):
+        summarize = return_value(RETURNED[name])
         session = fill_session(policy, wire)
-        request = session.prepare(lambda _, name=name: RETURNED[name])  # type: ignore[arg-type, return-value]
+        request = session.prepare(summarize)
         assert request.to_bytes().decode("utf-8")
         assert request.tokens <= 3000, (name, wire)
-        session.compact(lambda _, name=name: RETURNED[name])  # type: ignore[arg-type, return-value]
+        session.compact(summarize)
         assert session.render_request().to_bytes().decode("utf-8")
-        assert session.overflowed(lambda _, name=name: RETURNED[name]).to_bytes()  # type: ignore[arg-type, return-value]
+        assert session.overflowed(summarize).to_bytes()
 
 
 @pytest.mark.parametrize("policy", preset_names())
