@@ -85,7 +85,7 @@ def test_killed_at_a_step(every: bool, tmp_path: Path) -> None:
 def test_killed_between_appends(tmp_path: Path) -> None:
     """When it has acknowledged some more of them, wherever it is then."""
     rng = random.Random(11)
-    acknowledged = 0
+    acknowledged = head = 0
     for _ in range(scaled(4)):
         child = start("stream", tmp_path / "data")
         assert child.stdout is not None
