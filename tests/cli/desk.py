@@ -83,10 +83,10 @@ class ForkedDesk(Desk):
 
     async def run(self, *arguments: str, stdin: str = "", folder: Path | None = None) -> Ran:
         done = await asyncio.to_thread(
-            shared_command_server().run, list(arguments), folder or self.folder, self.environment, stdin.encode()
+            shared_command_server().run, arguments, folder or self.folder, self.environment, stdin
         )
-        assert b"Traceback" not in done.out + done.err
-        return Ran(done.status, done.out.decode(), done.err.decode())
+        assert "Traceback" not in done.out + done.err
+        return Ran(*done)
 
 
 def asked(server: Fake) -> list[dict[str, Any]]:
