@@ -165,6 +165,7 @@ def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: L
     check_clean(long_session, gateway)
 
 
+@pytest.mark.exhaustive
 def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Looked, gateway: LiveGateway) -> None:
     page = long_session.page.context.new_page()
     page.route("**/ui/api/session?*", lambda route: None)  # the answer never comes
@@ -196,6 +197,7 @@ def test_opening_a_session_does_not_wait_for_what_it_does_not_need(long_session:
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_the_window_over_time_leads_to_a_request(long_session: Looked) -> None:
     page = long_session.page
     page.focus(".chart")

@@ -226,6 +226,7 @@ def saved(looked: Looked, selector: str) -> str:
     return Path(found.value.path()).read_text("utf-8")
 
 
+@pytest.mark.exhaustive
 def test_everything_can_be_had_as_data(looked: Looked, made: Json) -> None:
     means = list(csv.DictReader(saved(looked, "#frontier a[download]").splitlines()))
     assert len(means) == 2 * len(POLICIES) * len(MEASURES)
