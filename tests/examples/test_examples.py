@@ -108,7 +108,7 @@ def test_mcp_recall(tmp_path: Path) -> None:
 
 def test_tuned_policy_on_sessions_of_the_user(tmp_path: Path) -> None:
     """They are short, so whether it finds something better is a matter of chance."""
-    record(tmp_path / "sessions", 4, 2, turns=2)
+    record(tmp_path / "sessions", 4, 2)
     shown = run_example("tuned_policy.py", tmp_path, str(tmp_path / "sessions"), from_nothing=True)
     tuned = tmp_path / "tuned-policy" / "tuned.yaml"
     found = f"above a pressure of {load(tuned).settings['at']}." if tuned.exists() else "Nothing better was found"
