@@ -196,6 +196,7 @@ def test_hostile_tool_output_leaves_the_screen_intact(size: tuple[int, int], tmp
     played(play)
 
 
+@pytest.mark.exhaustive
 def test_a_line_of_40_megabytes_takes_little_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.tui.long_line", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
