@@ -218,16 +218,21 @@ def test_headers_that_trickle_in_close_the_connection(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_hundred_megabytes_are_refused(tmp_path: Path) -> None:
+def test_a_body_far_beyond_the_limit_is_refused_while_it_is_sent(tmp_path: Path) -> None:
+    assert GatewaySettings().max_body < 100_000_000
+
     async def run() -> None:
-        async with Fake("anthropic", ["one"]) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
+        async with (
+            Fake("anthropic", ["one"]) as fake,
+            run_gateway(tmp_path, upstream_of(fake), max_body=1_000_000) as running,
+        ):
             host, port = running.url.removeprefix("http://").split(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100000000\r\n\r\n")
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10000000\r\n\r\n")
             answered = asyncio.ensure_future(reader.readuntil(b"\r\n"))
             with suppress(ConnectionError):
                 for _ in range(100):
-                    writer.write(b"x" * 1_000_000)
+                    writer.write(b"x" * 100_000)
                     await writer.drain()
             assert b" 413 " in await answered
             writer.close()

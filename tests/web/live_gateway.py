@@ -35,7 +35,7 @@ class LiveGateway:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE)
 
-    def talk(self, steps: int, *, first: str = "Start.", result: str = "", lines: int = 40, **headers: str) -> None:
+    def talk(self, steps: int, *, first: str = "Start.", result: str = "", **headers: str) -> None:
         """A client that makes so many requests, with long results, so that a small window overflows."""
 
         async def run() -> None:
@@ -45,7 +45,7 @@ class LiveGateway:
                 )
                 client.say(first)
                 for number in range(steps):
-                    await client.turn(result or f"line {number} of a result that is long\n" * lines)
+                    await client.turn(result or f"line {number} of a result that is long\n" * 100)
 
         self.call(run())
 
@@ -94,4 +94,4 @@ def fill(gateway: LiveGateway, token: str) -> None:
             "x_claude_code_parent_agent_id": parent,
         }
         gateway.talk(2, first=f"Agent {agent}.", **same, **{name: value for name, value in more.items() if value})
-    gateway.talk(LONG_STEPS, first="The port is 7421. Start.", lines=100, x_claude_code_session_id="long", **same)
+    gateway.talk(LONG_STEPS, first="The port is 7421. Start.", x_claude_code_session_id="long", **same)
