@@ -100,12 +100,14 @@ def test_bot_with_many_sessions_on_postgresql(tmp_path: Path, postgres_url: str)
     assert not (tmp_path / "data" / "tidegate.db").exists()
 
 
+@pytest.mark.exhaustive
 def test_mcp_recall(tmp_path: Path) -> None:
     shown = run_example("mcp_recall.py", tmp_path, from_nothing=True)
     assert "Tools: recall, search, notes, status" in shown
     assert "Step 3: port 8003 is taken." in shown
 
 
+@pytest.mark.exhaustive
 def test_tuned_policy_on_sessions_of_the_user(tmp_path: Path) -> None:
     """They are short, so whether it finds something better is a matter of chance."""
     record(tmp_path / "sessions", 4, 2)

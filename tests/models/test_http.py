@@ -17,7 +17,7 @@ from tidegate.models.provider import collect_reply
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage, read_usage
 
-TURNS = scaled(20)
+TURNS = scaled(14)
 
 # --- answers ------------------------------------------------------------------------------------------------------
 
