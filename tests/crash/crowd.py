@@ -137,7 +137,7 @@ def main(url: str, writers: int, turns: int, seconds: float) -> Crowd:
     pipes, processes = list[Connection](), list[Process]()
     for number in range(writers):
         ours, theirs = context.Pipe()
-        process = context.Process(target=write, args=(url, number, seconds, theirs))
+        process = context.Process(target=write, args=(url, number, seconds, theirs), daemon=True)
         process.start()
         theirs.close()  # before the next is forked: the end of a pipe tells of the end of its process
         pipes.append(ours)
@@ -188,7 +188,7 @@ def _run_turn(living: dict[int, Connection], processes: list[Process], acks: lis
     """Until each of the living has added its turn. One that is killed is removed from them."""
     done: dict[int, Turn] = {}
     dying: set[int] = set()
-    while done.keys() | dying < living.keys() or dying:
+    while dying or living.keys() - done.keys():
         numbers = {pipe: number for number, pipe in living.items()}
         for pipe in wait(list(numbers)):
             assert isinstance(pipe, Connection)

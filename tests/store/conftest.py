@@ -22,8 +22,16 @@ from typing import LiteralString, NamedTuple
 import psycopg
 import pytest
 
+from tests.crash.harness import workplace
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.postgres import PostgresStore
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: the stores sync each append, and a disk that is in use by others takes its time for that."""
+    with workplace() as folder:
+        yield folder
 
 
 class Server(NamedTuple):
