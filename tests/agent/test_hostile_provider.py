@@ -266,7 +266,7 @@ def test_any_refusal_is_one_error_and_the_session_goes_on(body: str, wire: str) 
 def test_odd_times_to_wait_are_not_waited() -> None:
     for wait in ("-5", "nan", "inf", "1e400", "soon", "", "99999999999999999999", "0"):
         refused = refusal("openai_chat", 429, "Rate limit reached.")._replace(headers=(("retry-after", wait),))
-        world = World("openai_chat", lambda _, step=refused: step, retried=3)
+        world = World("openai_chat", [refused] * 9, retried=3)
         (turn,) = world.turns("Look.")
         assert isinstance(turn.error, ProviderError), wait
         assert turn.requests <= 4, wait

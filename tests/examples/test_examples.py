@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_server import shared_command_server
+from tests.cli.command_server import FinishedCommand, shared_command_server
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
 from tests.lab.recordings import record
 from tests.store.conftest import postgres, postgres_data, postgres_url
@@ -27,13 +27,13 @@ def run_example(name: str, folder: Path, *arguments: str, from_nothing: bool = F
     environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **variables}
     if from_nothing:
         command = [sys.executable, str(EXAMPLES / name), *arguments]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        status, out, err = done.returncode, done.stdout, done.stderr
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = FinishedCommand(ran.returncode, ran.stdout, ran.stderr)
     else:
         server = shared_command_server("openai", "anthropic")
-        status, out, err = server.run_program(EXAMPLES / name, arguments, folder, environment)
-    assert status == 0, out[-2000:] + err[-2000:]
-    return out
+        done = server.run_program(EXAMPLES / name, arguments, folder, environment)
+    assert done.status == 0, done.out[-2000:] + done.err[-2000:]
+    return done.out
 
 
 def test_every_program_is_short_and_has_a_test_and_a_line_in_the_list() -> None:
