@@ -82,7 +82,7 @@ def test_the_keys_answer_whatever_has_the_focus(tmp_path: Path) -> None:
         async with on_stage(tmp_path, [step for pair in steps for step in pair]) as stage:
             for at, (key, focused) in enumerate(cases):
                 await stage.say("One?")
-                await stage.sees(f"> greeting{at}")
+                await stage.sees(f"command: echo hello > greeting{at}")
                 stage.app.query_one(focused).focus()
                 await stage.press(key)
                 await stage.sees(f"Done {at}.")

@@ -30,6 +30,7 @@ def test_several_lines_pasted_and_typed(tmp_path: Path) -> None:
             await stage.press("enter")
             await stage.sees("Yes.")
             assert b"one\\nnext\\nnext\\n\\nnextpasted\\nlines red" in provider.requests[0]
+            await stage.idle()
             await stage.type("gone")
             await stage.press("ctrl+c")
             assert stage.app.composer.text == ""
