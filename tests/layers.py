@@ -47,6 +47,11 @@ IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval"
 MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 500, 60, 1
 # What may be read although its name begins with an underscore: documented names, and the one way Textual has.
 OPEN_UNDERSCORES = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_compositor"})
+# To parse all tests takes seconds; few of them have such a text.
+MAYBE_PRIVATE = re.compile(
+    r"(?<!\bself)(?<!\bcls)(?<!super\(\))\._[A-Za-z]|^\s*from tidegate\S* import (\([^)]*|[^\n(]*)\b_[A-Za-z]",
+    re.MULTILINE,
+)
 EMPTY_WORDS = frozenset({"manager", "handler", "helper", "helpers", "util", "utils", "base"})
 
 
@@ -62,9 +67,101 @@ class Import(NamedTuple):
     typing_only: bool
 
 
+class Class(NamedTuple):
+    line: int
+    name: str
+    bases: tuple[str, ...]
+
+
+class Function(NamedTuple):
+    line: int
+    name: str
+    lines: int
+
+
+class Facts(NamedTuple):
+    """What the rules ask about a file. The tree of a file takes fifty times as much memory, so it is not kept."""
+
+    imports: tuple[Import, ...]
+    bound: dict[str, str]
+    """What each imported name stands for, to follow a parent class into the file that holds it."""
+    classes: tuple[Class, ...]
+    functions: tuple[Function, ...]
+    impure: tuple[tuple[int, str], ...]
+    """Where it is async or calls something that a pure room must not."""
+    public_names: frozenset[str]
+    """The names that it defines at its top level, without imports and private names."""
+
+
 @cache
-def tree_of(source: Source) -> ast.Module:
-    return ast.parse(source.text)
+def facts_of(source: Source) -> Facts:
+    """Parse a file once and collect all that the rules ask."""
+    tree = ast.parse(source.text)
+    guarded: set[ast.stmt] = set()
+    imports: list[Import] = []
+    bound: dict[str, str] = {}
+    classes: list[Class] = []
+    functions: list[Function] = []
+    impure: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Load | ast.Attribute | ast.arg | ast.Store | ast.keyword):
+            continue  # most nodes; no rule asks for them
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            guarded.update(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append(Function(node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+        elif isinstance(node, ast.ClassDef):
+            bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+            classes.append(Class(node.lineno, node.name, tuple(map(ast.unparse, bases))))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= bound_names(source, node)
+        imports += [Import(line, target, node in guarded) for line, target in targets_of(source, node)]
+        impure += impurities_of(node)
+    return Facts(
+        tuple(imports), bound, tuple(classes), tuple(functions), tuple(impure), frozenset(public_names_of(tree))
+    )
+
+
+def targets_of(source: Source, node: ast.AST) -> Iterator[tuple[int, str]]:
+    """What a node imports: in a function, under TYPE_CHECKING or by name; all of them are knowledge."""
+    if isinstance(node, ast.Import):
+        yield from ((node.lineno, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from ((node.lineno, f"{absolute(source, node)}.{alias.name}") for alias in node.names)
+    elif isinstance(node, ast.Call):
+        yield from ((node.lineno, name) for name in named_by_string(node))
+    elif isinstance(node, ast.Constant) and source.module == "tidegate" and is_module_path(node.value):
+        yield node.lineno, str(node.value)  # the surface may load its names late, from a table of module paths
+
+
+def is_module_path(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"tidegate(\.\w+)+", value))
+
+
+def bound_names(source: Source, node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    if isinstance(node, ast.Import):
+        return {alias.asname: alias.name for alias in node.names if alias.asname}
+    owner = absolute(source, node)
+    return {alias.asname or alias.name: f"{owner}.{alias.name}" for alias in node.names}
+
+
+def impurities_of(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await):
+        yield node.lineno, "async"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+        yield node.lineno, f"{node.func.id}()"
+
+
+def public_names_of(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        yield from (name for name in names if not name.startswith("_"))
 
 
 def room_of(module: str) -> str:
@@ -88,29 +185,9 @@ def named_by_string(node: ast.Call) -> Iterator[str]:
         yield str(node.args[0].value)
 
 
-def imports_of(source: Source) -> list[Import]:
-    """Every import wherever it stands: in a function, under TYPE_CHECKING or by name; all of them are knowledge."""
-    tree = tree_of(source)
-    guarded = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for inner in node.body
-    }
-    found: list[Import] = []
-    for node in ast.walk(tree):
-        targets: list[str] = []
-        if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            targets = [f"{absolute(source, node)}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call):
-            targets = list(named_by_string(node))
-        elif isinstance(node, ast.Constant) and source.module == "tidegate" and isinstance(node.value, str):
-            # The surface may load its names late, from a table of module paths.
-            targets = [node.value] if re.fullmatch(r"tidegate(\.\w+)+", node.value) else []
-        found += [Import(getattr(node, "lineno", 0), target, node in guarded) for target in targets]
-    return found
+def imports_of(source: Source) -> tuple[Import, ...]:
+    """Every import wherever it stands."""
+    return facts_of(source).imports
 
 
 def arrow_faults(source: Source) -> list[str]:
@@ -142,11 +219,7 @@ def purity_faults(source: Source) -> list[str]:
         top = target.split(".")[0]
         if top != "tidegate" and top not in PURE_MODULES:
             faults.append(f"{source.module}:{line}: {top} is not on the list of pure modules")
-    for node in ast.walk(tree_of(source)):
-        if isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await):
-            faults.append(f"{source.module}:{node.lineno}: async in a pure room")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
-            faults.append(f"{source.module}:{node.lineno}: {node.func.id}() in a pure room")
+    faults += [f"{source.module}:{line}: {what} in a pure room" for line, what in facts_of(source).impure]
     return faults
 
 
@@ -165,11 +238,9 @@ def validator_faults(source: Source) -> list[str]:
 def size_faults(source: Source) -> list[str]:
     lines = len(source.text.splitlines())
     faults = [f"{source.module}: {lines} lines, over {MAX_FILE}"] if lines > MAX_FILE else []
-    for node in ast.walk(tree_of(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > MAX_FUNCTION:
-                faults.append(f"{source.module}:{node.lineno}: {node.name} has {length} lines, over {MAX_FUNCTION}")
+    for line, name, length in facts_of(source).functions:
+        if length > MAX_FUNCTION:
+            faults.append(f"{source.module}:{line}: {name} has {length} lines, over {MAX_FUNCTION}")
     return faults
 
 
@@ -180,26 +251,16 @@ def is_empty_name(name: str) -> bool:
 
 def name_faults(source: Source) -> list[str]:
     names = [(1, source.module.rsplit(".", 1)[-1])]
-    names += [(node.lineno, node.name) for node in ast.walk(tree_of(source)) if isinstance(node, ast.ClassDef)]
+    names += [(line, name) for line, name, _ in facts_of(source).classes]
     return [f"{source.module}:{line}: {name} does not say what it is" for line, name in names if is_empty_name(name)]
-
-
-def bound_names(source: Source) -> dict[str, str]:
-    """What each imported name stands for, to follow a parent class into the file that holds it."""
-    bound: dict[str, str] = {}
-    for node in ast.walk(tree_of(source)):
-        if isinstance(node, ast.ImportFrom):
-            base = absolute(source, node)
-            bound |= {alias.asname or alias.name: f"{base}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            bound |= {alias.asname: alias.name for alias in node.names if alias.asname}
-    return bound
 
 
 def privacy_faults(source: Source) -> list[str]:
     """Private names of the product, or attributes of another object, that a test reads or sets."""
+    if not MAYBE_PRIVATE.search(source.text):
+        return []
     faults = []
-    for node in ast.walk(tree_of(source)):
+    for node in ast.walk(ast.parse(source.text)):
         if isinstance(node, ast.Attribute):
             own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             own |= isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
@@ -215,12 +276,11 @@ def privacy_faults(source: Source) -> list[str]:
 
 def depth_faults(sources: list[Source]) -> list[str]:
     """Classes whose parent has a parent of ours. Parents from outside (Struct, Protocol, Exception) count as none."""
-    bound = {source.module: bound_names(source) for source in sources}
+    bound = {source.module: facts_of(source).bound for source in sources}
     classes = {
-        f"{source.module}.{node.name}": (source.module, node)
+        f"{source.module}.{made.name}": (source.module, made.bases)
         for source in sources
-        for node in ast.walk(tree_of(source))
-        if isinstance(node, ast.ClassDef)
+        for made in facts_of(source).classes
     }
 
     def find(module: str, name: str, child: str, hops: int = 5) -> str | None:
@@ -235,9 +295,8 @@ def depth_faults(sources: list[Source]) -> list[str]:
         return find(owner, last, child, hops - 1) if owner in bound else None
 
     def depth(full: str) -> int:
-        module, node = classes[full]
-        bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-        parents = [find(module, ast.unparse(base), full) for base in bases]
+        module, bases = classes[full]
+        parents = [find(module, base, full) for base in bases]
         return max((1 + depth(parent) for parent in parents if parent), default=0)
 
     return [f"{full}: inherits {depth(full)} deep" for full in classes if depth(full) > MAX_DEPTH]
@@ -253,7 +312,9 @@ def cycle_faults(sources: list[Source]) -> list[str]:
             if held and held != source.module:
                 needs[source.module].add(held)
     # What needs nothing, or is needed by nothing, is on no cycle; take such files away until only cycles are left.
-    while free := {m for m, others in needs.items() if not others or all(m not in more for more in needs.values())}:
+    while free := {module for module, others in needs.items() if not others} | needs.keys() - set().union(
+        *needs.values()
+    ):
         needs = {module: others - free for module, others in needs.items() if module not in free}
     return [f"{module} needs {', '.join(sorted(others))}: a cycle" for module, others in sorted(needs.items())]
 
@@ -269,22 +330,9 @@ def repeated_names(sources: list[Source]) -> dict[str, list[str]]:
     """The public top-level names that more than one module defines, with these modules."""
     defined: dict[str, list[str]] = {}
     for source in sources:
-        for name in sorted(public_names(source)):
+        for name in sorted(facts_of(source).public_names):
             defined.setdefault(name, []).append(source.module)
     return {name: modules for name, modules in defined.items() if len(modules) > 1 and name not in SHARED_NAMES}
-
-
-def public_names(source: Source) -> set[str]:
-    """The names that a module defines at its top level, without imports and private names."""
-    names: set[str] = set()
-    for node in tree_of(source).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return {name for name in names if not name.startswith("_")}
 
 
 def data_faults(room: str, relative: str, text: str) -> list[str]:

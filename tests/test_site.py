@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,12 +24,23 @@ MKDOCS = ROOT / ".envs" / "docs" / "bin" / "mkdocs"
 pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").exists(), reason="the site is not in the distribution")
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("reference")
-    command = [sys.executable, str(ROOT / "docs" / "reference.py"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+WRITE = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import reference
+for name in set(reference.PAGES) - {"errors"}:
+    pathlib.Path(sys.argv[2], f"{name}.md").write_text(reference.PAGES[name](), "utf-8")
+"""
+"""All pages but that of the errors, for which every file of the package is parsed."""
+
+
+def run_python(*arguments: object) -> None:
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def read_pages(folder: Path) -> dict[str, str]:
     return {path.stem: path.read_text("utf-8") for path in folder.glob("*.md")}
 
 
@@ -36,58 +48,81 @@ def headings(page: str) -> set[str]:
     return set(re.findall(r"^## (.+)$", page, re.MULTILINE))
 
 
-def test_every_public_name_has_a_section(reference: dict[str, str]) -> None:
-    assert set(tidegate.__all__) - {"__version__"} <= headings(reference["python"])
-    assert "### Session.prepare_async" in reference["python"]
-    assert "TidegateMiddleware(" in reference["python"]
-
-
-def test_every_command_has_a_section(reference: dict[str, str]) -> None:
-    assert {f"tidegate {name}" for name in list_command_names()} <= headings(reference["command-line"])
-
-
-def test_every_key_of_the_configuration_is_listed(reference: dict[str, str]) -> None:
-    assert "serializable objects" not in reference["configuration"], "the docstring of msgspec instead of ours"
-    for key in (*FileSettings.__struct_fields__, "allow_commands", "on_store_failure", "context_pressure"):
-        assert re.search(rf"`(?:type: )?{key}`", reference["configuration"]), key
-
-
-def test_stages_policies_metrics_and_tools_are_listed(reference: dict[str, str]) -> None:
-    assert headings(reference["stages"]) == set(STAGES)
+def test_the_reference_has_all_of_the_code(tmp_path: Path) -> None:
+    run_python("-c", WRITE, ROOT / "docs", tmp_path)
+    pages = read_pages(tmp_path)
+    check_pages(pages)
+    assert set(tidegate.__all__) - {"__version__"} <= headings(pages["python"])
+    assert "### Session.prepare_async" in pages["python"]
+    assert "TidegateMiddleware(" in pages["python"]
+    assert {f"tidegate {name}" for name in list_command_names()} <= headings(pages["command-line"])
+    assert headings(pages["stages"]) == set(STAGES)
     for name in (*POLICY_KEYS, *METRICS, *MOMENTS):
-        assert f"| `{name}` |" in reference["policies"]
+        assert f"| `{name}` |" in pages["policies"]
     for name in re.findall(r"^# TYPE (\S+)", Metrics().render(), re.MULTILINE):
-        assert f"| `{name}` |" in reference["metrics"]
-    assert headings(reference["mcp"]) == {"recall", "search", "notes", "status", "write_note"}
+        assert f"| `{name}` |" in pages["metrics"]
+    assert headings(pages["mcp"]) == {"recall", "search", "notes", "status", "write_note"}
+    check_configuration(pages["configuration"])
 
 
-def test_every_error_is_listed_with_remedies(reference: dict[str, str]) -> None:
-    names = {name for name in tidegate.__all__ if name.startswith("Bad")}
-    assert names | {"NotKept", "SessionNotFound", "DamagedData"} <= headings(reference["errors"])
-    remedies = re.findall(r"^\| .+ \| (.+) \|$", reference["errors"], re.MULTILINE)
-    assert len(remedies) > 100
-
-
-def test_the_reference_is_the_same_on_every_machine(reference: dict[str, str]) -> None:
-    for name, page in reference.items():
+def check_pages(pages: dict[str, str]) -> None:
+    """They are the same on every machine."""
+    for name, page in pages.items():
         assert str(Path.home()) not in page, name
         assert not re.search(r"0x[0-9a-f]{6,}", page), name
 
 
-@pytest.mark.skipif(not MKDOCS.exists(), reason="no mkdocs: run `make docs` once")
-def test_the_site_builds_without_a_warning(tmp_path: Path, reference: dict[str, str]) -> None:
-    """Strict: a broken link or a page outside the menu is an error, as is anything loaded from another host."""
+def check_configuration(page: str) -> None:
+    assert "serializable objects" not in page, "the docstring of msgspec instead of ours"
+    for key in (*FileSettings.__struct_fields__, "allow_commands", "on_store_failure", "context_pressure"):
+        assert re.search(rf"`(?:type: )?{key}`", page), key
+
+
+def test_an_error_is_listed_with_its_remedies(tmp_path: Path) -> None:
+    """The page of the errors of a package called tidegate that has three files."""
+    package = tmp_path / "tidegate"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    shutil.copyfile(ROOT / "src" / "tidegate" / "core" / "errors.py", package / "errors.py")
+    (package / "reader.py").write_text('raise BadInput(f"{path.name} is too large.", "Split the file.")\n', "utf-8")
+    write = "import reference_errors; print(reference_errors.write_error_page())"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'docs'}"}
+    command = [sys.executable, "-c", write]
+    page = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True).stdout
+    assert {name for name in tidegate.__all__ if name.startswith("Bad")} <= headings(page)
+    assert "| {name} is too large. | Split the file. |" in page.splitlines()
+
+
+@pytest.fixture(scope="module")
+def reference() -> Path:
+    """The whole reference, where mkdocs looks for it."""
     folder = ROOT / "build" / "reference"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, page in reference.items():
-        (folder / f"{name}.md").write_text(page, "utf-8")
+    run_python(ROOT / "docs" / "reference.py", folder)
+    return folder
+
+
+@pytest.mark.exhaustive
+def test_every_error_of_the_package_is_listed(reference: Path) -> None:
+    pages = read_pages(reference)
+    check_pages(pages)
+    names = {name for name in tidegate.__all__ if name.startswith("Bad")}
+    assert names | {"NotKept", "SessionNotFound", "DamagedData"} <= headings(pages["errors"])
+    remedies = re.findall(r"^\| .+ \| (.+) \|$", pages["errors"], re.MULTILINE)
+    assert len(remedies) > 100
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("reference")
+@pytest.mark.skipif(not MKDOCS.exists(), reason="no mkdocs: run `make docs` once")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """Strict: a broken link or a page outside the menu is an error, as is anything loaded from another host."""
     done = subprocess.run(
         [str(MKDOCS), "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

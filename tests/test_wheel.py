@@ -4,6 +4,7 @@ No index is asked: the dependencies are linked from the environment that runs th
 so an import of something that merely happens to be installed for development fails here.
 """
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -23,10 +24,19 @@ PACKAGE = ROOT / "src" / "tidegate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def succeed(command: Sequence[str], folder: Path) -> str:
+def succeed(command: Sequence[str], folder: Path, **environment: str) -> str:
     """Far from the checkout and with an empty environment, nothing of ours can slip in by a path."""
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=bare, capture_output=True, text=True, check=False, timeout=120)
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=bare,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -100,67 +110,76 @@ def test_command_tells_its_version(installed: Installed) -> None:
     assert __version__ in installed.run("tidegate", "--version").split()
 
 
-def test_plugins_are_listed_without_an_extra(installed: Installed) -> None:
-    assert installed.run("tidegate", "plugins") == "No installed package offers a plugin.\n"
-
-
 PRESETS = sorted(path.stem for path in (PACKAGE / "presets").glob("*.yaml"))
 RECORDING = """\
 {"role": "system", "content": "Be brief."}
 {"role": "user", "content": "What is the tide?"}
 {"role": "assistant", "content": "Rising."}
 """
+CALLS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from tidegate.cli.main import main
+
+found = []
+for arguments in json.loads(sys.argv[1]):
+    raw = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(each, "utf-8", write_through=True) for each in raw)
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(arguments)
+    found.append([status, raw[0].getvalue().decode(), raw[1].getvalue().decode()])
+print(json.dumps(found))
+"""
+"""Commands, one after the other in one process of the installed package: each start takes half a second."""
 
 
-def test_there_are_presets() -> None:
-    assert "default" in PRESETS
+class Done(NamedTuple):
+    status: int
+    printed: str
+    errors: str
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_preset_is_found_in_the_installed_package(installed: Installed, preset: str) -> None:
-    """By way of the command, as a user would: a preset that the wheel forgot or cannot read stops the replay."""
-    recording = installed.folder / "recording.jsonl"
-    recording.write_text(RECORDING, "utf-8")
-    arguments = ["replay", str(recording), "--policy", preset, "--window", "32000", "--json"]
-    assert installed.run("tidegate", *arguments).strip()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "extra"),
-    [
-        (["chat"], "agent"),
-        (["run", "Hello."], "agent"),
-        (["demo", "--generated"], "chat"),
-        (["tune", "recording.jsonl", "--window", "4000"], "tune"),
-        (["import", "recording.jsonl", "--store", "postgresql://localhost/none"], "postgres"),
-    ],
-)
-def test_a_command_without_its_extra_names_it(installed: Installed, arguments: list[str], extra: str) -> None:
+def call_installed(installed: Installed, calls: Sequence[Sequence[str]], **environment: str) -> list[Done]:
     (installed.folder / "recording.jsonl").write_text(RECORDING, "utf-8")
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(installed.folder), "OPENAI_API_KEY": "none"}
-    command = [str(installed.bin / "tidegate"), *arguments]
-    done = subprocess.run(
-        command,
-        cwd=installed.folder,
-        env=bare,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 2, done.stderr
-    assert f"pip install 'tidegate[{extra}]'" in done.stderr
+    command = [str(installed.bin / "python"), "-c", CALLS, json.dumps(calls)]
+    return [Done(*found) for found in json.loads(succeed(command, installed.folder, **environment))]
 
 
+def test_every_preset_is_found_in_the_installed_package(installed: Installed) -> None:
+    """By way of the command, as a user would: a preset that the wheel forgot or cannot read stops the replay."""
+    assert "default" in PRESETS
+    replay = ["replay", "recording.jsonl", "--window", "32000", "--json", "--policy"]
+    plugins, *replays = call_installed(installed, [["plugins"], *([*replay, preset] for preset in PRESETS)])
+    assert plugins == (0, "No installed package offers a plugin.\n", "")
+    for preset, done in zip(PRESETS, replays, strict=True):
+        assert done.status == 0, f"{preset}: {done.errors}"
+        assert done.printed.strip(), preset
+
+
+NEEDING_AN_EXTRA = (
+    ("agent", ["chat"]),
+    ("agent", ["run", "Hello."]),
+    ("chat", ["demo", "--generated"]),
+    ("tune", ["tune", "recording.jsonl", "--window", "4000"]),
+    ("postgres", ["import", "recording.jsonl", "--store", "postgresql://localhost/none"]),
+)
+
+
+def test_a_command_without_its_extra_names_it(installed: Installed) -> None:
+    found = call_installed(installed, [arguments for _, arguments in NEEDING_AN_EXTRA], OPENAI_API_KEY="none")
+    for (extra, arguments), done in zip(NEEDING_AN_EXTRA, found, strict=True):
+        assert done.status == 2, (arguments, done.errors)
+        assert f"pip install 'tidegate[{extra}]'" in done.errors, arguments
+
+
+@pytest.mark.exhaustive
 def test_the_extra_is_all_that_is_missing(installed: Installed, tmp_path: Path) -> None:
     """With the packages of the extra beside it, the command runs."""
     (extra,) = PROJECT["optional-dependencies"]["agent"]
     for dependency in needed([extra]).values():
         link(dependency, tmp_path)
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    command = [str(installed.bin / "tidegate"), "run", "Hello.", "--model", "no-such-provider/model"]
-    done = subprocess.run(command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 2
-    assert "pip install" not in done.stderr
-    assert "no-such-provider" in done.stderr
+    arguments = ["run", "Hello.", "--model", "no-such-provider/model"]
+    (done,) = call_installed(installed, [arguments], PYTHONPATH=str(tmp_path))
+    assert done.status == 2
+    assert "pip install" not in done.errors
+    assert "no-such-provider" in done.errors

@@ -115,7 +115,12 @@ class Talk:
         return server, agent
 
 
-PAIRS = [(one, other) for one in MODELS for other in MODELS if one != other]
+PAIRS = [
+    pytest.param(one, other, marks=() if (at + 1) % len(MODELS) == place else pytest.mark.exhaustive)
+    for at, one in enumerate(MODELS)
+    for place, other in enumerate(MODELS)
+    if one != other
+]
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -160,14 +165,14 @@ def test_a_switch_to_a_smaller_window_fits_at_once(tmp_path: Path) -> None:
 
 def test_tools_of_mcp_servers_come_with_the_configuration(tmp_path: Path) -> None:
     """One of two servers does not start: that costs its own tools and nothing else."""
-    child = str(Path(__file__).parent / "tools" / "mcp_child.py")
+    child = str(Path(__file__).parent / "tools" / "plain_mcp_server.py")
     config = f"""
 mcp:
   w: {{command: {sys.executable}, args: ["{child}"]}}
   none: {{command: no-such-program-here}}
 capabilities: {{tools: {{w__add: allow}}}}
 """
-    add = ScriptedAnswer(calls=(Call("c1", "w__add", '{"a": 2, "b": 3}'), Call("c2", "w__shape", "{}")))
+    add = ScriptedAnswer(calls=(Call("c1", "w__add", '{"a": 2, "b": 3}'), Call("c2", "w__slow", "{}")))
     (turn,) = talk([add, "Five."], "Add.", config=config)
     results = {each.call.id: each.result for each in turn if isinstance(each, ToolFinished)}
     assert results["c1"].text == "5"

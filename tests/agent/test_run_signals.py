@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_run import CONFIG, Desk, asked
+from tests.cli.desk import CONFIG, Desk, ForkedDesk, asked
 from tests.fake.server import Fake, Hang
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer
@@ -15,30 +15,29 @@ from tidegate.models.scripted_provider import ScriptedAnswer
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+    return ForkedDesk(tmp_path)
 
 
-def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
+def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk, number: signal.Signals) -> None:
     words = "It is the linker, because of the flags. " * 40
 
     async def act(server: Fake) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            process = await desk.start("run", "Why is it slow?", "--session", "slow")
-            assert process.stdout is not None
-            await asyncio.wait_for(process.stdout.readexactly(20), 60)
-            process.send_signal(number)
-            _, err = await asyncio.wait_for(process.communicate(), 60)
-            assert (process.returncode, err.decode()) == (128 + number, "tidegate: stopped\n")
+        process = await desk.start("run", "Why is it slow?", "--session", "slow")
+        assert process.stdout is not None
+        await process.stdout.readexactly(20)
+        process.send_signal(number)
+        _, err = await process.communicate()
+        assert (process.returncode, err.decode()) == (128 + number, "tidegate: stopped\n")
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0
         assert (await desk.run("doctor")).status == 0
 
-    hanging = Hang(ScriptedAnswer(text=words), 2048)
-    server = desk.serve([hanging, hanging, "I was stopped."], act)
-    assert server.hung_up == 2
+    server = desk.serve([Hang(ScriptedAnswer(text=words), 2048), "I was stopped."], act)
+    assert server.hung_up == 1
     assert server.refused == []
     sent = json.dumps(asked(server)[-1]["messages"])
-    assert sent.count("It is the linker") >= 2
-    assert sent.count("[interrupted]") == 2
+    assert "It is the linker" in sent
+    assert sent.count("[interrupted]") == 1
 
 
 def test_what_a_tool_had_started_ends_with_it(desk: Desk) -> None:
@@ -48,14 +47,13 @@ def test_what_a_tool_had_started_ends_with_it(desk: Desk) -> None:
     async def act(server: Fake) -> None:
         process = await desk.start("run", "Wait.", "--session", "slow", "--json")
         pid = desk.folder / "pid"
-        for _ in range(3000):
-            if pid.is_file() and pid.read_text().strip():
-                break
+        while not (pid.is_file() and pid.read_text().strip()):
+            assert process.returncode is None
             await asyncio.sleep(0.02)
         child = Path("/proc") / pid.read_text().strip()
         assert child.exists()
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), 60)
+        await process.communicate()
         assert process.returncode == 143
         assert not child.exists()
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0

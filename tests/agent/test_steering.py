@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.pairs import parametrize_pairs
 from tests.agent.test_loop import WIRES, an_agent, called, reading
 from tidegate import BadInput
 from tidegate.agent.hooks.runner import HookReport, HookRunner
@@ -197,8 +198,7 @@ def test_a_turn_that_fails_does_not_lose_what_was_said_in_it() -> None:
     assert [text.split(": ")[1] for text in told(agent)] == [NEWS, "Again.", "Here."]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("kind", [RequestSent, Delta, Reply, ToolStarted, ToolFinished])
+@parametrize_pairs(("wire", "kind"), WIRES, [RequestSent, Delta, Reply, ToolStarted, ToolFinished])
 def test_a_hard_steer_leaves_a_valid_session(wire: str, kind: type[AgentEvent]) -> None:
     """Interrupted and told something else: whatever was open is answered, nothing is run again."""
     ran: list[str] = []

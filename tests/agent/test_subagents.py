@@ -247,7 +247,7 @@ def test_calls_made_together_run_together_and_stand_in_their_order() -> None:
 
     async def slow(request: bytes) -> str:
         number = next(n for n in range(3) if f"part {n}" in request.decode())
-        await asyncio.wait_for(gates[number].wait(), 5)
+        await gates[number].wait()
         if number:
             gates[number - 1].set()
         return f"Answer {number}."
@@ -262,12 +262,12 @@ def test_calls_made_together_run_together_and_stand_in_their_order() -> None:
 
 
 def test_no_more_run_at_once_than_may() -> None:
-    running, most = 0, 0
+    running, most, together = 0, 0, asyncio.Barrier(3)
 
     async def step(request: bytes) -> str:
         nonlocal running, most
         running, most = running + 1, max(most, running + 1)
-        await asyncio.sleep(0.01)
+        await together.wait()
         running -= 1
         return "Done."
 
@@ -300,7 +300,7 @@ def test_stopping_the_parent_stops_it_and_both_sessions_go_on() -> None:
                 pass
 
         task = asyncio.create_task(read())
-        await asyncio.wait_for(begun.wait(), 20)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -320,7 +320,7 @@ def test_questions_of_many_reach_a_person_one_by_one() -> None:
     async def person(question: ApprovalQuestion) -> bool:
         nonlocal asked, most
         asked, most = asked + 1, max(most, asked + 1)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         asked -= 1
         return question.tool == "read"
 

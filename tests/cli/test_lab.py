@@ -17,7 +17,7 @@ from tests.cli.calling import run_command
 from tests.lab.recordings import record
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.lab.scoring.measures import MEASURES
-from tidegate.presets import load
+from tidegate.presets import load, preset_names
 
 Json = dict[str, Any]
 WINDOW = "2000"
@@ -158,6 +158,7 @@ def test_a_changed_policy_file_is_another_policy(recordings: Path, tmp_path: Pat
     assert shown[0] != shown[1]
 
 
+@pytest.mark.exhaustive
 def test_two_processes_and_the_cache_give_the_same_to_the_last_digit(recordings: Path, tmp_path: Path) -> None:
     files = [str(recordings / f"session-{number}.jsonl") for number in range(3)]
     found = []
@@ -175,34 +176,44 @@ def test_two_processes_and_the_cache_give_the_same_to_the_last_digit(recordings:
     assert json.dumps(alone) == json.dumps(together)
 
 
-def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Path, tmp_path: Path) -> None:
-    words = ["lab", str(recordings), "--window", WINDOW, "--cache", str(tmp_path / "cache"), "--jobs", "1"]
-    words += ["--json", str(tmp_path / "out.json")]
+def stop_in_the_middle(sessions: Path, cache: Path, result: Path) -> tuple[int, str, str]:
+    """Interrupt a comparison of all policies when the first session is measured; return its status and its output."""
+    words = ["lab", sessions, "--window", WINDOW, "--cache", cache, "--jobs", "1", "--json", result]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidegate", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "tidegate", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list((tmp_path / "cache").rglob("*.mp"))) < 14:
+    scanned = len(list(sessions.iterdir())) + 1
+    while process.poll() is None and len(list(cache.rglob("*.mp"))) <= scanned + len(preset_names()):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
-    assert process.returncode == 130, error
-    assert b"stopped; finished results are kept" in error
-    assert b"Traceback" not in error
-    assert b"not measured yet" in out
-    partial = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    out, error = process.communicate()
+    return process.returncode, out, error
+
+
+def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Path, tmp_path: Path) -> None:
+    sessions, folder, result, count = recordings, tmp_path, tmp_path / "out.json", 6
+    status, out, error = stop_in_the_middle(sessions, folder / "cache", result)
+    while status == 0:  # the interrupt came after its end: compare more sessions
+        count, folder = 4 * count, folder / "again"
+        sessions = folder / "sessions"
+        record(sessions, count, 5)
+        status, out, error = stop_in_the_middle(sessions, folder / "cache", result)
+    assert status == 130, error
+    assert "stopped; finished results are kept" in error
+    assert "Traceback" not in error
+    assert "not measured yet" in out
+    partial = json.loads(result.read_text("utf-8"))
     done = {(row["policy"], row["session"]): row["values"] for row in partial["windows"][0]["rows"]}
-    assert 0 < len(done) < 36
-    assert partial["unfinished"] == 36 - len(done)
-    again = [str(recordings), "--window", WINDOW, "--policy", "default", "--json", str(tmp_path / "out.json")]
-    assert lab(tmp_path, *again) == 0
-    whole = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    cells = count * len(preset_names())
+    assert 0 < len(done) < cells
+    assert partial["unfinished"] == cells - len(done)
+    again = [str(sessions), "--window", WINDOW, "--policy", "default", "--json", str(result)]
+    assert lab(folder, *again) == 0
+    whole = json.loads(result.read_text("utf-8"))
     rest = {(row["policy"], row["session"]): row["values"] for row in whole["windows"][0]["rows"]}
-    assert (len(rest), whole["unfinished"]) == (6, 0)
+    assert (len(rest), whole["unfinished"]) == (count, 0)
     before = {key: values for key, values in done.items() if key[0] == "default"}
-    assert 0 < len(before) < 6
+    assert before
     assert {key: rest[key] for key in before} == before, "the very same, the pause too: they were not measured again"
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.calling import run_command
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
-from tests.models.test_embedded import needs_model
+from tests.models.embedded_model import needs_model
 from tidegate import BadInput
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer
@@ -135,11 +135,12 @@ def test_a_session_without_questions_is_refused(tmp_path: Path) -> None:
 
 
 @needs_model
+@pytest.mark.exhaustive
 def test_the_embedded_model_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What it answers is its own affair; every question is asked and answered, without a price."""
-    recording(tmp_path / "session.jsonl", 8)
+    recording(tmp_path / "session.jsonl", 3)
     status = run_command(
-        "lab", tmp_path / "session.jsonl", "--window", "400", "--probe", "--model", "embedded/",
+        "lab", tmp_path / "session.jsonl", "--window", "200", "--probe", "--model", "embedded/",
         "--policy", "default", "--cache", tmp_path / "cache", "--jobs", "1", "--json", "-",
     )  # fmt: skip
     assert status == 0

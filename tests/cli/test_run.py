@@ -2,96 +2,26 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
-import sys
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cli.calling import called
+from tests.cli.desk import CONFIG, TIDEGATE, Desk, ForkedDesk, Ran, asked
 from tests.fake.server import KEY, Fake, Hang, Step
 from tests.fake.words import refusal
 from tidegate import DataFolder
-from tidegate.agent.config.files import locate_config_files
-from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer
 
-TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
-CONFIG = """\
-window: 16000
-agents:
-  - id: main
-    brain: {provider: openai, model: gpt-4o}
-  - id: other
-    brain: {provider: openai, model: gpt-4o-mini, config: {api_key: "sk-live-Zx81kqPw02LmnB7r"}}
-"""
-
-
-class Ran(NamedTuple):
-    status: int | None
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-class Desk:
-    """A folder to work in, with a configuration and an environment that leads to one server."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder / "home"),
-            "XDG_CONFIG_HOME": str(folder / "home"),
-            "TIDEGATE_DATA": str(folder / "data"),
-            "OPENAI_API_KEY": KEY,
-            "NO_PROXY": "127.0.0.1",
-        }
-        self.configure(CONFIG)
-
-    def configure(self, text: str, folder: Path | None = None) -> None:
-        folder = folder or self.folder
-        (folder / "tidegate.yaml").write_text(text)
-        trust_project_file(locate_config_files(folder, self.environment))
-
-    async def start(
-        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, folder: Path | None = None
-    ) -> asyncio.subprocess.Process:
-        pipe, folder = asyncio.subprocess.PIPE, folder or self.folder
-        return await asyncio.create_subprocess_exec(
-            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=folder, env=self.environment
-        )
-
-    async def run(self, *arguments: str, stdin: str = "", folder: Path | None = None) -> Ran:
-        process = await self.start(*arguments, folder=folder)
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
-        assert b"Traceback" not in out + err
-        return Ran(process.returncode, out.decode(), err.decode())
-
-    def serve(self, steps: list[Step], act: Callable[[Fake], Awaitable[None]]) -> Fake:
-        async def serving() -> Fake:
-            async with Fake("openai_chat", steps, window=16_000) as server:
-                self.environment["TIDEGATE_OPENAI_BASE_URL"] = server.url
-                await act(server)
-                return server
-
-        return asyncio.run(serving())
+__all__ = ["CONFIG", "TIDEGATE", "Desk", "asked"]  # for the tests of other folders
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
-
-
-def asked(server: Fake) -> list[dict[str, Any]]:
-    return [seen.body for seen in server.seen if seen.raw]
+    return ForkedDesk(tmp_path)
 
 
 @pytest.mark.seed("COW-02", fixed="the command line reads the file, whatever the preset")
@@ -254,45 +184,36 @@ def test_a_turn_that_did_not_end_is_a_failure(desk: Desk) -> None:
     desk.serve([read], act)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["  "], "The task is empty"),
-        (["x", "--agent", "mian"], "main"),
-        (["x", "--policy", "defualt"], "default"),
-        (["x", "--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["x", "--bad"], "--bad"),
-    ],
-)
-def test_a_wrong_call_is_status_2(desk: Desk, arguments: list[str], says: str) -> None:
+WRONG_CALLS = [
+    (["  "], "The task is empty"),
+    (["x", "--agent", "mian"], "main"),
+    (["x", "--policy", "defualt"], "default"),
+    (["x", "--config", "nowhere.yaml"], "nowhere.yaml"),
+    (["x", "--bad"], "--bad"),
+]
+
+
+def test_a_wrong_call_is_status_2(desk: Desk) -> None:
     async def act(server: Fake) -> None:
-        ran = await desk.run("run", *arguments)
-        assert (ran.status, ran.out) == (2, "")
-        assert says in ran.err
-        assert "remedy: " in ran.err
+        for arguments, says in WRONG_CALLS:
+            ran = await desk.run("run", *arguments)
+            assert (ran.status, ran.out) == (2, ""), arguments
+            assert says in ran.err, arguments
+            assert "remedy: " in ran.err, arguments
 
     server = desk.serve([], act)
     assert asked(server) == []
 
 
-@pytest.fixture
-def heeding() -> Iterator[None]:
-    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that: not these."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeding")
 def test_ctrl_c_leaves_a_session_that_goes_on(desk: Desk) -> None:
     words = "It is the linker, because of the flags. " * 40
 
     async def act(server: Fake) -> None:
         process = await desk.start("run", "Why is it slow?", "--session", "slow")
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readexactly(20), 60)
+        await process.stdout.readexactly(20)
         process.send_signal(signal.SIGINT)
-        _, err = await asyncio.wait_for(process.communicate(), 60)
+        _, err = await process.communicate()
         assert (process.returncode, err.decode()) == (130, "tidegate: stopped\n")
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0
         assert (await desk.run("doctor")).status == 0
@@ -337,13 +258,10 @@ def test_a_model_is_chosen_on_the_command_line(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "config"])
-def test_help_has_examples(desk: Desk, command: str) -> None:
-    async def act(server: Fake) -> None:
-        ran = await desk.run(command, "--help")
-        assert ran.status == 0
-        assert f"examples:\n  tidegate {command}" in ran.out
-
-    desk.serve([], act)
+def test_help_has_examples(command: str) -> None:
+    done = called(command, "--help")
+    assert done.returncode == 0
+    assert f"examples:\n  tidegate {command}" in done.stdout
 
 
 def test_what_a_project_says_of_servers_and_keys_wants_the_word_of_the_user(desk: Desk) -> None:

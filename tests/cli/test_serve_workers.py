@@ -26,14 +26,13 @@ def test_workers_share_a_port_and_are_replaced(tmp_path: Path) -> None:
             before = find_workers(gateway.pid)
             assert len(before) == 2
             os.kill(before[0], signal.SIGKILL)
-            async with asyncio.timeout(60):
-                while len(now := find_workers(gateway.pid)) < 2 or before[0] in now:
-                    await asyncio.sleep(0.05)
+            while len(now := find_workers(gateway.pid)) < 2 or before[0] in now:
+                await asyncio.sleep(0.05)
             client = ScriptedClient("anthropic", f"http://127.0.0.1:{port}", http, {"x-tidegate-session": "s"})
             client.say("start")
             await ask_streamed(client)
             gateway.terminate()
-            assert await asyncio.wait_for(gateway.wait(), 60) == 0
+            assert await gateway.wait() == 0
             assert not any(Path(f"/proc/{worker}").exists() for worker in now)
 
     asyncio.run(run())

@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tidegate import BadInput, DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import MAX_ANSWER_CHARS, Command, CommandAnswer, CommandContext, CommandRegistry
@@ -88,6 +89,7 @@ def test_no_two_commands_share_a_name() -> None:
         CommandRegistry([Command("echo", "", _echo, aliases=("e",)), Command("e", "", _echo)])
 
 
+@settings(max_examples=scaled(40))
 @given(st.text(max_size=200))
 def test_nothing_a_terminal_obeys_comes_out(text: str) -> None:
     shown = answer(f"/echo \x1b[31m\x9b2J\u202e{text}").text + answer(f"/{text}").text + answer(text).text

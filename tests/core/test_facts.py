@@ -1,11 +1,10 @@
 """What is a hard fact and what is not."""
 
-import time
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tidegate.core.text.facts import (
     Fact,
     find_error_lines,
@@ -16,40 +15,39 @@ from tidegate.core.text.facts import (
     split_sentences,
 )
 
-
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
-        ("see src/app/main.py.", "path", "src/app/main.py"),
-        ("in (/etc/nginx/nginx.conf),", "path", "/etc/nginx/nginx.conf"),
-        ("run ./build.sh now", "path", "./build.sh"),
-        ("put it in ~/notes/a.md", "path", "~/notes/a.md"),
-        ("at src/a.py:42:7", "path", "src/a.py:42:7"),
-        (r"open C:\Users\bob\x.txt", "path", r"C:\Users\bob\x.txt"),
-        ("文件src/核心.py在这里 src/core.py。", "path", "src/core.py"),
-        ("edit package.json first", "file", "package.json"),
-        ("the .github/workflows folder", "path", ".github/workflows"),
-        ("отчёт.pdf лежит там", "file", "отчёт.pdf"),
-        ("go to https://example.com/a?b=1.", "url", "https://example.com/a?b=1"),
-        ("mail bob.smith@example.co.uk!", "email", "bob.smith@example.co.uk"),
-        ("id 123e4567-e89b-12d3-a456-426614174000", "uuid", "123e4567-e89b-12d3-a456-426614174000"),
-        ("commit 9f3a1bc22d", "hash", "9f3a1bc22d"),
-        ("ticket JIRA-1234 is open", "id", "JIRA-1234"),
-        ("host=pg-7731.internal:5433", "id", "pg-7731.internal:5433"),
-        ("upgrade to v2.14.1", "version", "v2.14.1"),
-        ("port 8443 is taken", "number", "8443"),
-        ("it costs $1,250.50 a month", "number", "$1,250.50"),
-        ("set timeout=30s", "number", "30s"),
-        ("call getUserName()", "name", "getUserName"),
-        ("os.path.join is used", "name", "os.path.join"),
-        ("DATABASE_URL is unset", "name", "DATABASE_URL"),
-        ('the "Magic Button" is gone', "quoted", "Magic Button"),
-        ("run `make test` twice", "quoted", "make test"),
-        ("「設定画面」を開く", "quoted", "設定画面"),
-    ],
+FOUND = (
+    ("see src/app/main.py.", "path", "src/app/main.py"),
+    ("in (/etc/nginx/nginx.conf),", "path", "/etc/nginx/nginx.conf"),
+    ("run ./build.sh now", "path", "./build.sh"),
+    ("put it in ~/notes/a.md", "path", "~/notes/a.md"),
+    ("at src/a.py:42:7", "path", "src/a.py:42:7"),
+    (r"open C:\Users\bob\x.txt", "path", r"C:\Users\bob\x.txt"),
+    ("文件src/核心.py在这里 src/core.py。", "path", "src/core.py"),
+    ("edit package.json first", "file", "package.json"),
+    ("the .github/workflows folder", "path", ".github/workflows"),
+    ("отчёт.pdf лежит там", "file", "отчёт.pdf"),
+    ("go to https://example.com/a?b=1.", "url", "https://example.com/a?b=1"),
+    ("mail bob.smith@example.co.uk!", "email", "bob.smith@example.co.uk"),
+    ("id 123e4567-e89b-12d3-a456-426614174000", "uuid", "123e4567-e89b-12d3-a456-426614174000"),
+    ("commit 9f3a1bc22d", "hash", "9f3a1bc22d"),
+    ("ticket JIRA-1234 is open", "id", "JIRA-1234"),
+    ("host=pg-7731.internal:5433", "id", "pg-7731.internal:5433"),
+    ("upgrade to v2.14.1", "version", "v2.14.1"),
+    ("port 8443 is taken", "number", "8443"),
+    ("it costs $1,250.50 a month", "number", "$1,250.50"),
+    ("set timeout=30s", "number", "30s"),
+    ("call getUserName()", "name", "getUserName"),
+    ("os.path.join is used", "name", "os.path.join"),
+    ("DATABASE_URL is unset", "name", "DATABASE_URL"),
+    ('the "Magic Button" is gone', "quoted", "Magic Button"),
+    ("run `make test` twice", "quoted", "make test"),
+    ("「設定画面」を開く", "quoted", "設定画面"),
 )
-def test_found(text: str, kind: str, value: str) -> None:
-    assert (kind, value) in [(fact.kind, fact.value) for fact in find_facts(text)]
+
+
+def test_found() -> None:
+    for text, kind, value in FOUND:
+        assert (kind, value) in [(fact.kind, fact.value) for fact in find_facts(text)], text
 
 
 @pytest.mark.parametrize(
@@ -112,6 +110,7 @@ def test_a_long_text_is_read_at_both_ends() -> None:
     assert head_and_tail("short", 1000) == "short"
 
 
+@settings(max_examples=scaled(60))
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_never_raises(text: str) -> None:
     for fact in find_facts(text):
@@ -121,24 +120,22 @@ def test_never_raises(text: str) -> None:
     find_error_lines(text)
 
 
-@pytest.mark.parametrize(
-    "unit", ["a", "/", "a/", "1.", '"', "a-", "@", ".a", "1,", "=", "a=", ":", "a:", "\\", "é", "中", "- "]
-)
-def test_linear_time_on_hostile_texts(unit: str) -> None:
-    text = unit * (400_000 // len(unit))
-    start = time.process_time()
-    find_facts(text, len(text))
-    find_rule_sentences(text, len(text))
-    find_error_lines(text, len(text))
-    assert time.process_time() - start < 5
+@pytest.mark.timeout(120)  # a second if the time is linear; a pattern that goes back over 400,000 characters gets there
+def test_linear_time_on_hostile_texts() -> None:
+    for unit in ("a", "/", "a/", "1.", '"', "a-", "@", ".a", "1,", "=", "a=", ":", "a:", "\\", "é", "中", "- "):
+        text = unit * (400_000 // len(unit))
+        find_facts(text, len(text))
+        find_rule_sentences(text, len(text))
+        find_error_lines(text, len(text))
 
 
 def test_what_was_read_before_changes_nothing() -> None:
     """What runs were found to be is remembered, within bounds: forgetting it must not show."""
     text = 'at line 4711 of src/a.py:\nport 8443 "in quotes"\nport 9000 and "src/b.py"\nsrc/b.py 0xfeedbeef'
     before = find_facts(text)
-    for first in range(0, 70_000, 10_000):
-        find_facts(" ".join(f"n{number}" for number in range(first, first + 10_000)), 100_000)
+    letters = str.maketrans("0123456789", "abcdefghij")
+    for first in range(0, 70_000, 10_000):  # 65,536 runs are remembered
+        find_facts(" ".join(str(number).translate(letters) for number in range(first, first + 10_000)), 100_000)
         assert find_facts(text) == before
     assert [fact.value for fact in before][:4] == ["4711", "src/a.py", "8443", "9000"]
     assert [fact.context for fact in before if fact.kind == "number"] == ["at line", "port", "port"]

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.scale import spread
 from tidegate import Session, presets
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import (
@@ -87,15 +88,14 @@ def rules_said(text: str) -> list[str]:
     return rules_of(user_message(text, typed=True))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_is_recognised_word_for_word(rule: str) -> None:
-    assert rules_said(rule) == [rule]
-    assert rules_said(f"Thanks for the file.\n- {rule}\nNow go on.") == [rule]
+def test_a_rule_is_recognised_word_for_word() -> None:
+    for rule in RULES:
+        assert rules_said(rule) == [rule]
+        assert rules_said(f"Thanks for the file.\n- {rule}\nNow go on.") == [rule]
 
 
-@pytest.mark.parametrize("talk", TALK)
-def test_talk_is_no_rule(talk: str) -> None:
-    assert rules_said(talk) == []
+def test_talk_is_no_rule() -> None:
+    assert [talk for talk in TALK if rules_said(talk)] == []
 
 
 def test_items_under_a_heading_are_rules_and_pasted_text_is_not() -> None:
@@ -483,14 +483,14 @@ def test_what_a_shell_tool_prints_around_an_output_is_no_value_and_no_outcome() 
     ]
 
 
-@pytest.mark.parametrize("window", range(300, 900, 20))
-def test_a_pin_outlives_every_compaction_of_a_small_window(window: int) -> None:
-    session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
-    session.rules.add("Never restart db7 before 18:00.")
-    for turn in range(12):
-        session.add(user_message(f"Page {turn} of my notes. " + "The workers read jobs from a queue. " * 6))
-        assert "Never restart db7 before 18:00." in session.prepare().to_bytes().decode(), turn
-        session.add(Message("assistant", (Text(f"Read page {turn}."),)))
+def test_a_pin_outlives_every_compaction_of_a_small_window() -> None:
+    for window in spread(range(300, 900, 20), 15):
+        session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
+        session.rules.add("Never restart db7 before 18:00.")
+        for turn in range(12):
+            session.add(user_message(f"Page {turn} of my notes. " + "The workers read jobs from a queue. " * 6))
+            assert "Never restart db7 before 18:00." in session.prepare().to_bytes().decode(), (window, turn)
+            session.add(Message("assistant", (Text(f"Read page {turn}."),)))
 
 
 def run_and_print(command: str, *printed: str) -> list[LedgerLine]:

@@ -4,11 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example
 from hypothesis import strategies as st
 
-from tests.laws.conversations import Answer, Say, Stray, law
+from tests.laws.conversations import Answer, Say, Stray
 from tests.laws.happenings import STEPS, Happening, Step, played
+from tests.laws.sampled_law import sampled_law
 from tests.laws.tape import meter
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
@@ -58,8 +59,7 @@ def folded(view: View, events: list[Event], start: int) -> View:
     return view
 
 
-@law(400)
-@given(STEPS, st.integers(0, 1_000))
+@sampled_law(60, 300, STEPS, st.integers(0, 1_000))
 @example(MUCH, 5)
 @example(MUCH, 8)
 @example(MUCH, 10)

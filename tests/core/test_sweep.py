@@ -264,12 +264,12 @@ def test_equal_calls_of_a_group_are_one_line_of_a_note() -> None:
     assert make_range_line([line, "- m7..m8 Edit src/b.py -> done"], "") == "- m2..m8 earlier work, such as Edit ×5"
 
 
-@pytest.mark.parametrize("count", [1, 8, 12])
+@pytest.mark.parametrize("count", [1, pytest.param(8, marks=pytest.mark.exhaustive), 12])
 def test_every_gap_has_a_note(count: int) -> None:
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Build everything."))
     step = 0
-    while len(sweeps(session)) < count:
+    while session.edit_counts["sweep"] < count:
         step += 1
         is_short = step % 7 in (0, 3)
         command = f"make part-{step} " + "x" * (20 if is_short else 900)
@@ -721,7 +721,7 @@ def test_of_a_long_output_the_line_with_a_name_stays_unless_it_is_named_again_la
     """A later line may name the file by another path, as a search does for a line around a match."""
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Find out which jobs are slow."))
-    for step in range(60):
+    for step in range(40):
         lines = [f"step {n * 31} of run {step} took its time in a worker of its own" for n in range(60)]
         lines[30] = f"cmd/jobs/job_{step}.go has the reason"
         if named_again and step:
@@ -739,7 +739,7 @@ def test_of_a_long_output_the_line_with_a_name_stays_unless_it_is_named_again_la
 def test_how_a_command_ended_stays_with_its_call() -> None:
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Test every part."))
-    for part in range(60):
+    for part in range(30):
         for name, arguments in (("bash", {"command": f"make test-{part}"}), ("write_stdin", {"session_id": part})):
             call = Call(f"{name}{part}", name, json.dumps(arguments))
             steps = [f"part {part}: step {n * 31} took {n * part} ms in its own worker" for n in range(60)]
@@ -776,14 +776,14 @@ def test_a_very_long_line_keeps_its_beginning_and_does_not_push_everything_else_
     assert max(map(len, shortened)) < 1_000
 
 
-def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full() -> None:
-    for window in (8_000, 32_000):
-        session = a_session(window // 100, window=window)
-        room = session.budget.room
-        assert len(sweeps(session)) > 1
-        for made in sweeps(session):
-            assert made.tokens_before > room
-            assert made.tokens_after <= 0.66 * room
+@pytest.mark.parametrize("window", [8_000, pytest.param(32_000, marks=pytest.mark.exhaustive)])
+def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full(window: int) -> None:
+    session = a_session(window // 100, window=window)
+    room = session.budget.room
+    assert len(sweeps(session)) > 1
+    for made in sweeps(session):
+        assert made.tokens_before > room
+        assert made.tokens_after <= 0.66 * room
 
 
 def test_with_thrift_a_sweep_comes_earlier() -> None:
@@ -816,9 +816,9 @@ def test_a_sweep_of_what_is_new_leaves_the_older_part_as_it_is() -> None:
     )
     stayed = 0
     for turn in range(90):
-        before, made = [item.message for item in session.view.items], len(sweeps(session))
+        before, made = [item.message for item in session.view.items], session.edit_counts["sweep"]
         one_turn(session, turn)
-        if len(sweeps(session)) > made and "what came since" in sweeps(session)[-1].why:
+        if session.edit_counts["sweep"] > made and "what came since" in sweeps(session)[-1].why:
             after = [item.message for item in session.view.items]
             ledger = max(place for place, message in enumerate(before) if message.kind == LEDGER)
             assert after[: ledger + 1] == before[: ledger + 1]
@@ -826,7 +826,7 @@ def test_a_sweep_of_what_is_new_leaves_the_older_part_as_it_is() -> None:
     assert stayed
 
 
-@pytest.mark.parametrize("lines", [60, 180, 300])
+@pytest.mark.parametrize("lines", [60, pytest.param(180, marks=pytest.mark.exhaustive), 300])
 def test_a_file_that_the_agent_has_just_written_stays_even_if_older_work_must_be_swept_again_for_it(lines: int) -> None:
     policy = presets.load("default", {"tail": 0.14})  # with more, the file is among the newest groups
     session = Session(policy=policy, window=16_000, count="chars/4", clock=lambda: 0.0)
@@ -1005,13 +1005,13 @@ def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
     stayed = rewritten = 0
     for turn in range(90):
-        before, made = heads(session), len(sweeps(session))
+        before, made = heads(session), session.edit_counts["sweep"]
         one_turn(session, turn)
         session.add(user_message(f"And src/part_{turn // 2}.go?"))
         session.prepare()
         session.add(Message("assistant", (Text("Yes."),)))
         after = heads(session)
-        if len(sweeps(session)) == made:
+        if session.edit_counts["sweep"] == made:
             assert after.startswith(before)
             stayed += before != ""
         else:

@@ -68,10 +68,9 @@ def test_an_unknown_window_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("op", COMPARISONS)
-def test_every_metric_and_comparison_reads_as_a_sentence(tmp_path: Path, metric: str, op: str) -> None:
-    said = explain(tmp_path, f'{{{metric}: "{op} 1"}}')
-    assert re.fullmatch(r"(The|There|It) [^<>=_]+\.", said), said
+def test_every_metric_and_comparison_reads_as_a_sentence(tmp_path: Path, metric: str) -> None:
+    said = [explain(tmp_path, f'{{{metric}: "{op} 1"}}') for op in COMPARISONS]
+    assert [each for each in said if not re.fullmatch(r"(The|There|It) [^<>=_]+\.", each)] == []
 
 
 def test_clauses_become_one_sentence() -> None:

@@ -2,6 +2,7 @@
 
     python -m tests.crash.crowd URL WRITERS TURNS SECONDS
 
+They begin each turn together, however fast each of them is, and add further turns until several of them have compacted.
 It prints what each was told and saw, as one JSON object.
 """
 
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess as Process
 from pathlib import Path
@@ -30,6 +32,9 @@ from tidegate.store.session_log import KeptLog
 WINDOW = 4_000
 VICTIMS = {2: 3, 5: 6}
 """These writers are killed when they have been told of so many messages."""
+COMPACTING, SUMMARIES = 3, 2
+"""So many writers must have compacted, and so many summaries must be there, before the writers stop."""
+MAX_TURNS = 100
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(tidegate.__file__).parents[1]
 
@@ -69,8 +74,18 @@ class Writer(msgspec.Struct):
     edits: int = 0
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """A writer has added a turn. So many edits are its own by now."""
+
+    edits: int
+    summaries: int
+
+
 class Crowd(msgspec.Struct):
+    """`turns`: how many turns each writer has added that was not killed."""
+
     writers: list[Writer]
+    turns: int
 
 
 def run_crowd(url: str, writers: int, turns: int, seconds: float) -> Crowd:
@@ -81,7 +96,7 @@ def run_crowd(url: str, writers: int, turns: int, seconds: float) -> Crowd:
     return msgspec.json.decode(done.stdout, type=Crowd)
 
 
-def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -> None:
+def write(url: str, number: int, seconds: float, pipe: Connection) -> None:
     store = open_store(url)
     policy = parse_policy(POLICY, source="crowd", stages=STAGES)
     log = KeptLog(store, NAME)
@@ -93,12 +108,14 @@ def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -
         return f"Writer {number} summed up {len(request.messages)} messages."
 
     pipe.send("ready")
-    pipe.recv()
-    for place in range(turns):
+    for place in count():
+        if pipe.recv() == "stop":
+            break
         for message in turn(number * 1000 + place, result=800):
             (ident,) = session.add(message)
             pipe.send(Ack(ident, str(message["content"]).split()[0]))
             session.prepare(slow)
+        pipe.send(Turn(session.edit_counts.total(), session.edit_counts["summarise"]))
     told.edits = sum(session.edit_counts.values())
     _show(session, told, pipe)
     store.close()
@@ -120,16 +137,15 @@ def main(url: str, writers: int, turns: int, seconds: float) -> Crowd:
     pipes, processes = list[Connection](), list[Process]()
     for number in range(writers):
         ours, theirs = context.Pipe()
-        process = context.Process(target=write, args=(url, number, turns, seconds, theirs))
+        process = context.Process(target=write, args=(url, number, seconds, theirs), daemon=True)
         process.start()
         theirs.close()  # before the next is forked: the end of a pipe tells of the end of its process
         pipes.append(ours)
         processes.append(process)
     for pipe in pipes:
         assert pipe.recv() == "ready"
-    for pipe in pipes:
-        pipe.send("go")
-    told = [Writer(acks) for acks in _gather(pipes, processes)]
+    acks, rounds = _gather(pipes, processes, turns)
+    told = [Writer(each) for each in acks]
     living = [number for number in range(writers) if number not in VICTIMS]
     for word in ("look", "prepare", "look"):
         for number in living:
@@ -141,29 +157,58 @@ def main(url: str, writers: int, turns: int, seconds: float) -> Crowd:
         told[number].looks, told[number].edits = seen.looks, seen.edits
     for process in processes:
         process.join()
-    return Crowd(told)
+    return Crowd(told, rounds)
 
 
-def _gather(pipes: list[Connection], processes: list[Process]) -> list[list[Ack]]:
-    """What each was told, until it has written all, or is dead. The victims are killed in the midst of it."""
+def _gather(pipes: list[Connection], processes: list[Process], turns: int) -> tuple[list[list[Ack]], int]:
+    """What each was told, until all have written enough, and how many turns that were. The victims are killed in the
+    midst of it."""
     acks: list[list[Ack]] = [[] for _ in pipes]
-    numbers = {pipe: number for number, pipe in enumerate(pipes)}
-    while numbers:
+    living = dict(enumerate(pipes))
+    done: dict[int, Turn] = {}
+    rounds = 0
+    while rounds < turns or not _is_enough(done):
+        assert rounds < MAX_TURNS, f"hardly anybody compacts: {done}"
+        rounds += 1
+        for pipe in living.values():
+            pipe.send("go")
+        done = _run_turn(living, processes, acks)
+    for number, pipe in living.items():
+        pipe.send("stop")
+        assert pipe.recv() == "written", f"writer {number}"
+    return acks, rounds
+
+
+def _is_enough(done: dict[int, Turn]) -> bool:
+    compacting = sum(turn.edits > 0 for turn in done.values())
+    return compacting >= COMPACTING and sum(turn.summaries for turn in done.values()) >= SUMMARIES
+
+
+def _run_turn(living: dict[int, Connection], processes: list[Process], acks: list[list[Ack]]) -> dict[int, Turn]:
+    """Until each of the living has added its turn. One that is killed is removed from them."""
+    done: dict[int, Turn] = {}
+    dying: set[int] = set()
+    while dying or living.keys() - done.keys():
+        numbers = {pipe: number for number, pipe in living.items()}
         for pipe in wait(list(numbers)):
             assert isinstance(pipe, Connection)
             number = numbers[pipe]
             try:
                 word = pipe.recv()
             except EOFError:
-                word = "dead"
-            if not isinstance(word, Ack):
-                assert word == ("dead" if number in VICTIMS else "written"), f"writer {number}: {word}"
-                del numbers[pipe]
+                assert number in dying, f"writer {number} is dead"
+                del living[number]
+                dying.remove(number)
                 continue
+            if isinstance(word, Turn):
+                done[number] = word
+                continue
+            assert isinstance(word, Ack), f"writer {number}: {word}"
             acks[number].append(word)
             if len(acks[number]) == VICTIMS.get(number):
                 processes[number].kill()
-    return acks
+                dying.add(number)
+    return {number: turn for number, turn in done.items() if number in living}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,11 +85,15 @@ def every_cut(counts: Counts, *, seed: int = 0, times: int = 20, powers: int = 6
         yield from (Cut(kind, n, "refuse") for n in range(1, getattr(counts, kind) + 1))
 
 
+ROOM = 1 << 30
+"""Bytes that must be free in memory; a container may have very little of it."""
+
+
 @contextmanager
 def workplace() -> Iterator[Path]:
     """In memory, if that can be had: a kill loses nothing that was written, so no real disk is needed."""
     memory = Path("/dev/shm")
-    home = memory if os.access(memory, os.W_OK) else None
+    home = memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM else None
     with tempfile.TemporaryDirectory(dir=home, prefix="tidegate-crash-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 

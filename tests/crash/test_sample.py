@@ -12,8 +12,12 @@ from tests.crash.powercut import Call, Disk
 from tests.crash.scenes import SCENES
 
 KINDS = ("step", "time", *SHIM_KINDS, "refused", "power")
-SAMPLE = [(scene, KINDS[(place + 2 * more) % len(KINDS)]) for place, scene in enumerate(SCENES) for more in range(4)]
-"""Four kinds in each scene, each kind in many scenes."""
+SAMPLE = [
+    pytest.param(scene, KINDS[(place + 2 * more) % len(KINDS)], marks=[pytest.mark.exhaustive] * bool(more))
+    for place, scene in enumerate(SCENES)
+    for more in range(4)
+]
+"""Four kinds in each scene, each kind in many scenes. Usually one in each scene is tried, and each kind in some."""
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def kill_round(root: Path, act: str, dice: random.Random) -> None:
                 children = [child for child in children if child not in dead]
                 raise AssertionError(f"{len(dead)} of nine processes ended by themselves")
             time.sleep(0.01)
-        time.sleep(dice.uniform(0, 0.5))
+        time.sleep(dice.uniform(0, 0.2))
         dice.shuffle(children)
         for child in children:
             os.kill(child, signal.SIGKILL)

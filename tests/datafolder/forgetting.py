@@ -4,11 +4,14 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tidegate import load
 from tidegate.datafolder.data_folder import DataFolder
@@ -23,6 +26,12 @@ def mark_of(name: str) -> str:
 
 
 SECRET = mark_of("secret")
+
+
+def mark_all_but(steps: Iterable[str], *usual: str) -> list[ParameterSet | str]:
+    """These steps as parameters of a test. All but the usual ones are tried by the exhaustive tests only."""
+    assert set(usual) <= set(steps)
+    return [step if step in usual else pytest.param(step, marks=pytest.mark.exhaustive) for step in steps]
 
 
 def remains(folder: Path, word: str) -> list[str]:
@@ -51,8 +60,8 @@ def unpacked(data: bytes) -> Iterator[bytes]:
 
 
 def opened(data: DataFolder, name: str = "s", **more: Any) -> Session:
-    policy = load("jutul", {"evict_tokens": 2_000})
-    return data.open(name, "claude-sonnet-4-5", policy=policy, window=24_000, count="chars/4", **more)
+    policy = load("jutul", {"evict_tokens": 700})
+    return data.open(name, "claude-sonnet-4-5", policy=policy, window=8_000, count="chars/4", **more)
 
 
 def lived(data: DataFolder, name: str = "s") -> dict[str, str]:
@@ -83,9 +92,9 @@ def lived(data: DataFolder, name: str = "s") -> dict[str, str]:
         session.prepare()
         session.add({"role": "assistant", "content": "The valve opens at four bar."})
         for number in range(1, 9):
-            session.add({"role": "user", "content": f"ask {number}. {WORDS * 60}"})
+            session.add({"role": "user", "content": f"ask {number}. {WORDS * 20}"})
             session.prepare(lambda request: "The valve was looked at.")
-            session.add({"role": "assistant", "content": f"reply {number}. {WORDS * 60}"})
+            session.add({"role": "assistant", "content": f"reply {number}. {WORDS * 20}"})
     data.open_search().refresh()
     return ids
 
@@ -126,7 +135,7 @@ def leaked(data: DataFolder, secret: str) -> None:
                 {
                     "role": "user",
                     "content": [
-                        {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{where}\n" + WORDS * 400}
+                        {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{where}\n" + WORDS * 100}
                     ],
                 },
             )

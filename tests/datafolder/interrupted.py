@@ -1,7 +1,10 @@
-"""Kill a process inside a change of a data folder, at each of its file operations: python interrupted.py FOLDER ACT.
+"""Kill a process inside changes of a data folder, at file operations of theirs:
 
-Prints one JSON line for each kill: the operation, what the doctor says then, whether opening another session completed
-the change, and what the doctor says after that.
+    python -m tests.datafolder.interrupted FOLDER MOST ACT...
+
+MOST is how many operations of each act are tried, from all over it; 0 means all of them. Prints one JSON line for each
+kill: the act, the operation, what the doctor says then, whether opening another session completed the change, and what
+the doctor says after that.
 """
 
 import json
@@ -10,9 +13,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
+from tests.scale import spread
 from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
@@ -58,7 +61,8 @@ def act_on(data: DataFolder, act: str, root: Path) -> None:
 
 
 def kill_in(run: Callable[[], None], number: int) -> str:
-    """Run this in a child that kills itself before its file operation of this number. Empty if it has fewer."""
+    """Run this in a child that kills itself before its file operation of this number, and return which one that was. If
+    it has fewer, return how many it has."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -67,19 +71,20 @@ def kill_in(run: Callable[[], None], number: int) -> str:
             operation = said.read()
         os.waitpid(child, 0)
         return operation
-    left = number
+    passed = 0
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal left
+        nonlocal passed
         writes = event != "open" or (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR))
         if event in WATCHED and writes:
-            left -= 1
-            if not left:
+            passed += 1
+            if passed == number:
                 os.write(writer, f"{event} {arguments[0]}".encode())
                 os._exit(KILLED)
 
     sys.addaudithook(watch)
     run()
+    os.write(writer, str(passed).encode())
     os._exit(0)
 
 
@@ -94,40 +99,42 @@ def has_secret(root: Path) -> list[str]:
     return [str(path) for path in root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
-def main(folder: str, act: str) -> None:
+def try_act(folder: Path, act: str, most: int) -> None:
+    copy = folder / "copy"
+
+    def run() -> None:
+        act_on(DataFolder(copy), act, folder)
+
+    def run_copy(number: int) -> str:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder / "data", copy)
+        return kill_in(run, number)
+
+    numbers = range(1, int(run_copy(0)) + 1)
+    for number in spread(numbers, most) if most else numbers:
+        (folder / "written").unlink(missing_ok=True)
+        operation = run_copy(number)
+        print(json.dumps({"act": act, "operation": operation, **look_at(folder, copy)}), flush=True)
+
+
+def look_at(folder: Path, copy: Path) -> dict[str, object]:
+    killed = examine(copy)
+    data = DataFolder(copy)
+    data.open("another").close()
+    sessions = sorted(info.name for info in data.store.sessions())
+    data.close()
+    if (folder / "written").exists():
+        imported = DataFolder(folder / "imported")
+        import_session(imported, folder / "written")
+        imported.close()
+        shutil.rmtree(folder / "imported")
+    return {"killed": killed, "opened": examine(copy), "sessions": sessions, "secret": has_secret(copy)}
+
+
+def main(folder: str, most: str, *acts: str) -> None:
     prepare(Path(folder))
-    for number in count(1):
-        root = Path(folder) / "data"
-        copy = Path(folder) / "copy"
-        shutil.copytree(root, copy)
-
-        def run(copy: Path = copy) -> None:
-            act_on(DataFolder(copy), act, Path(folder))
-
-        operation = kill_in(run, number)
-        if not operation:
-            return
-        killed = examine(copy)
-        data = DataFolder(copy)
-        data.open("another").close()
-        sessions = sorted(info.name for info in data.store.sessions())
-        data.close()
-        written = Path(folder) / "written"
-        if written.exists():
-            imported = DataFolder(Path(folder) / "imported")
-            import_session(imported, written)
-            imported.close()
-            shutil.rmtree(Path(folder) / "imported")
-            written.unlink()
-        row = {
-            "operation": operation,
-            "killed": killed,
-            "opened": examine(copy),
-            "sessions": sessions,
-            "secret": has_secret(copy) if act == "forget words" else [],
-        }
-        print(json.dumps(row), flush=True)
-        shutil.rmtree(copy)
+    for act in acts:
+        try_act(Path(folder), act, int(most))
 
 
 if __name__ == "__main__":

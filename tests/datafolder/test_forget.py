@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.datafolder.forgetting import SECRET, WORDS, alive, lived, mark_of, opened, remains, rooms
+from tests.datafolder.forgetting import (
+    SECRET,
+    WORDS,
+    alive,
+    lived,
+    mark_all_but,
+    mark_of,
+    opened,
+    remains,
+    rooms,
+)
 from tests.datafolder.test_retention import Killed, killing
 from tidegate import load
 from tidegate.core.edits import Insert
@@ -21,6 +31,7 @@ from tidegate.datafolder.trace.writer import read_trace
 from tidegate.session.recall import recall_message
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import MemoryStore
+from tidegate.store.sqlite import SqliteStore
 
 MESSAGE_STEPS = (
     *("snapshot removed", "files cleaned", "notes cleaned", "log rewritten", "forgetting noted", "blobs claimed"),
@@ -133,7 +144,7 @@ def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_pat
     alive(data).close()
 
 
-@pytest.mark.parametrize("at", MESSAGE_STEPS)
+@pytest.mark.parametrize("at", mark_all_but(MESSAGE_STEPS, "files cleaned", "log rewritten", "trace made again"))
 def test_a_kill_at_any_step_leaves_a_valid_log_and_a_rerun_finishes(at: str, tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     ids = lived(data)
@@ -175,7 +186,7 @@ SHARED = {"tidegate.db", "tidegate.db-wal", "search.db", "search.db-wal", "blobs
 
 def test_a_session_that_could_not_leave_the_disk_is_not_called_forgotten(tmp_path: Path) -> None:
     """Its records are gone from the log, but pages of the file may still hold them: it is said, and done again."""
-    data = DataFolder(tmp_path, secrets=[])
+    data = DataFolder(tmp_path, store=SqliteStore(tmp_path, timeout=0.1), secrets=[])
     lived(data)
     with closing(sqlite3.connect(tmp_path / "tidegate.db", isolation_level=None)) as other:
 

@@ -45,7 +45,7 @@ def goes_on(session: Session, events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("preset", presets.preset_names())
-@law(12)
+@law(6)
 @given(whole_conversations(huge=3_000, size=10), st.sampled_from(WIRES), SEED)
 def test_messages_may_be_forgotten(preset: str, messages: list[Message], wire: str, dice: random.Random) -> None:
     session = lived(preset, messages, wire)
@@ -60,7 +60,7 @@ def test_messages_may_be_forgotten(preset: str, messages: list[Message], wire: s
 
 
 @pytest.mark.parametrize("preset", presets.preset_names())
-@law(12)
+@law(6)
 @given(whole_conversations(huge=3_000, size=10), st.sampled_from(WIRES), SEED)
 def test_words_may_be_forgotten(preset: str, messages: list[Message], wire: str, dice: random.Random) -> None:
     session = lived(preset, messages, wire)

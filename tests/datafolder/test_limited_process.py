@@ -12,23 +12,23 @@ from tidegate.datafolder.data_folder import DataFolder
 
 OPEN_MANY = """
 import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from tidegate.datafolder.data_folder import DataFolder
 data = DataFolder(sys.argv[1])
-sessions = [data.open(f"s{number}") for number in range(2000)]
+sessions = [data.open(f"s{number}") for number in range(500)]
 for session in sessions:
     session.add({"role": "user", "content": "hello"})
 for session in sessions[::100]:
     session.prepare()
-print(data.locks.is_in_use("s1999"), data.locks.is_in_use("none"), flush=True)
+print(data.locks.is_in_use("s499"), data.locks.is_in_use("none"), flush=True)
 sys.stdin.read()
 for session in sessions[1:]:
     session.close()
-print(data.locks.is_in_use("s0"), data.locks.is_in_use("s1999"))
+print(data.locks.is_in_use("s0"), data.locks.is_in_use("s499"))
 """
 
 
-def test_two_thousand_sessions_are_open_with_a_limit_of_1024_files(tmp_path: Path) -> None:
+def test_five_hundred_sessions_are_open_with_a_limit_of_256_files(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OPEN_MANY, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as opener:
@@ -36,11 +36,11 @@ def test_two_thousand_sessions_are_open_with_a_limit_of_1024_files(tmp_path: Pat
         assert opener.stdout.readline() == "True False\n"
         data = DataFolder(tmp_path)
         assert data.locks.is_in_use("s7"), "another process sees it"
-        assert data.trace_path("s1999").read_text().count("\n") > 1
+        assert data.trace_path("s499").read_text().count("\n") > 1
         assert opener.communicate()[0] == "True False\n"
     assert opener.returncode == 0
     assert not data.locks.is_in_use("s0")
-    assert len(data.store.sessions()) == 2000
+    assert len(data.store.sessions()) == 500
     data.close()
 
 
@@ -57,7 +57,7 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("left_open", [False, True])
+@pytest.mark.parametrize("left_open", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_folder_that_cannot_be_written_is_listed_and_read(tmp_path: Path, left_open: bool) -> None:
     root = tmp_path / "data"
     data = DataFolder(root)
@@ -94,7 +94,7 @@ with open("/proc/self/statm") as file:
     size = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[2]) * 1024 * 1024, resource.RLIM_INFINITY))
 failures = 0
-for length in [1_000, 3_000_000, 10_000_000, 30_000_000, 10, 20_000_000, 5_000_000, 100] * 2:
+for length in [1_000, 3_000_000, 10_000_000, 30_000_000, 10, 5_000_000, 100]:
     try:
         (ident,) = session.add({"role": "user", "content": "word " * (length // 5)})
     except MemoryError:
@@ -106,7 +106,7 @@ assert failures, "there was memory enough"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the size of the process is read from /proc")
-@pytest.mark.parametrize("megabytes", [60, 120])
+@pytest.mark.parametrize("megabytes", [60, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_a_lack_of_memory_loses_nothing_that_was_acknowledged(tmp_path: Path, megabytes: int) -> None:
     """The encoder of events used to crash the interpreter when its buffer could not grow."""
     command = [sys.executable, "-c", ADD_UNDER_A_MEMORY_LIMIT, str(tmp_path), str(megabytes)]

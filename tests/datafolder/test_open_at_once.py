@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.scale import scaled
 from tidegate.core.errors import BadInput
 from tidegate.store.open import open_store
 from tidegate.store.sqlite import SqliteStore
 
-PROCESSES, FOLDERS = 6, 40
+PROCESSES, FOLDERS = 3, scaled(12)
 OPEN_EACH = """
 import sys
 from tidegate.datafolder.data_folder import DataFolder

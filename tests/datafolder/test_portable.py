@@ -67,7 +67,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) -> None:
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     with opened(source, "a") as session:
-        talk(session)
+        talk(session, turns=6)
         assert session.history.undo()
         session.add({"role": "user", "content": "x" * 700_000})  # large: in a blob
         session.add({"role": "assistant", "content": "fine"})
@@ -100,9 +100,9 @@ def test_the_same_session_gives_the_same_file(tmp_path: Path) -> None:
 
 def test_a_long_session_is_never_in_memory(tmp_path: Path) -> None:
     data = folder(tmp_path / "data")
-    events = 3_000
-    for start in range(0, events, 1000):
-        notes = [Event(start + n, 1.0, NoteAdded("t", f"line {n} of a long story, " * 100)) for n in range(1, 1001)]
+    events = 2_700
+    for start in range(0, events, 100):
+        notes = [Event(start + n, 1.0, NoteAdded("t", f"{n} " + "." * 2_500)) for n in range(1, 101)]
         data.store.append("long", start, [encode_event(note) for note in notes])
     tracemalloc.start()
     try:

@@ -244,7 +244,7 @@ def test_the_provider_is_told_from_the_name_or_not_at_all(model: str, provider: 
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     return done.stdout + done.stderr
 
 

@@ -95,7 +95,7 @@ def test_processes_at_once_write_each_event_once(tmp_path: Path, path: Path) -> 
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.close()
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.wait(600) for writer in writers] == [0, 0]
     kept = open_store(store)
     assert seqs(path) == list(range(1, kept.head("s") + 1))
     assert len(seqs(path)) >= 60
@@ -104,7 +104,7 @@ def test_processes_at_once_write_each_event_once(tmp_path: Path, path: Path) -> 
 
 
 def test_one_that_hangs_with_the_lock_does_not_hold_up_the_session(path: Path) -> None:
-    session = traced(path, 1)
+    session = traced(path, 1, patience=0.02)
     trace = Trace(path, "s", patience=0.02)
     trace.append_missing(session.log)
     session.history.observe(trace)

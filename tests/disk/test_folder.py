@@ -31,10 +31,10 @@ def test_a_plain_name_is_its_own_key(name: str) -> None:
 ODD = ["", ".", "..", ".lock", "a/b", "../x", "Build", "a b", "a~b", "a" * 81, "-x", "x\n", "阀门", "\ud800", "a\0"]
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_any_other_name_gets_one(name: str) -> None:
-    assert "~" in session_file_key(name)
-    assert session_file_key(name) != session_file_key(name + "x")
+def test_any_other_name_gets_one() -> None:
+    for name in ODD:
+        assert "~" in session_file_key(name), name
+        assert session_file_key(name) != session_file_key(name + "x"), name
 
 
 def test_a_key_can_be_read() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command_server import FinishedCommand, shared_command_server
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
+from tests.lab.recordings import record
 from tests.store.conftest import postgres, postgres_data, postgres_url
 from tidegate import DataFolder, load
 
@@ -20,18 +22,18 @@ WINDOW = 16_000
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="the examples are not in the source distribution")
 
 
-def run_example(name: str, folder: Path, *arguments: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **variables},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
+def run_example(name: str, folder: Path, *arguments: str, from_nothing: bool = False, **variables: str) -> str:
+    """Run a program, in a process that has loaded the SDKs, or in one that starts `from_nothing`."""
+    environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **variables}
+    if from_nothing:
+        command = [sys.executable, str(EXAMPLES / name), *arguments]
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = FinishedCommand(ran.returncode, ran.stdout, ran.stderr)
+    else:
+        server = shared_command_server("openai", "anthropic")
+        done = server.run_program(EXAMPLES / name, arguments, folder, environment)
+    assert done.status == 0, done.out[-2000:] + done.err[-2000:]
+    return done.out
 
 
 def test_every_program_is_short_and_has_a_test_and_a_line_in_the_list() -> None:
@@ -73,7 +75,7 @@ def test_streaming_and_async_twice_in_one_conversation(tmp_path: Path) -> None:
 
 
 def test_custom_stage(tmp_path: Path) -> None:
-    shown = run_example("custom_stage.py", tmp_path)
+    shown = run_example("custom_stage.py", tmp_path, from_nothing=True)
     assert shown.startswith("step 0 took 4.2 s\nstep 1 took 4.2 s\nstep 2 took 4.2 s\n[497 lines cut; recall m3]")
 
 
@@ -98,15 +100,29 @@ def test_bot_with_many_sessions_on_postgresql(tmp_path: Path, postgres_url: str)
     assert not (tmp_path / "data" / "tidegate.db").exists()
 
 
+@pytest.mark.exhaustive
 def test_mcp_recall(tmp_path: Path) -> None:
-    shown = run_example("mcp_recall.py", tmp_path)
+    shown = run_example("mcp_recall.py", tmp_path, from_nothing=True)
     assert "Tools: recall, search, notes, status" in shown
     assert "Step 3: port 8003 is taken." in shown
 
 
+@pytest.mark.exhaustive
+def test_tuned_policy_on_sessions_of_the_user(tmp_path: Path) -> None:
+    """They are short, so whether it finds something better is a matter of chance."""
+    record(tmp_path / "sessions", 4, 2)
+    shown = run_example("tuned_policy.py", tmp_path, str(tmp_path / "sessions"), from_nothing=True)
+    tuned = tmp_path / "tuned-policy" / "tuned.yaml"
+    found = f"above a pressure of {load(tuned).settings['at']}." if tuned.exists() else "Nothing better was found"
+    assert found in shown
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+@pytest.mark.exhaustive
 def test_tuned_policy(tmp_path: Path) -> None:
-    run_example("tuned_policy.py", tmp_path)
-    shown = run_example("tuned_policy.py", tmp_path)  # it can be run again in the same folder
+    (tmp_path / "tuned-policy").mkdir()
+    (tmp_path / "tuned-policy" / "tuned.yaml").write_text("name: old\n")  # it can be run again in the same folder
+    shown = run_example("tuned_policy.py", tmp_path, from_nothing=True)
     found = load(tmp_path / "tuned-policy" / "tuned.yaml").settings["at"]
     assert f"above a pressure of {found}." in shown
     assert found != load(tmp_path / "tuned-policy" / "untuned.yaml").settings["at"]

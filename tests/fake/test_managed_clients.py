@@ -15,7 +15,9 @@ import pytest
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
 from tests.fake.words import busy
+from tests.gateway.serving import DEADLINE
 from tests.integrations.examples import EXAMPLES, check_example
+from tests.scale import scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
 from tidegate.core.messages import text_of
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
 WIRES = ["openai_chat", "openai_responses", "anthropic"]
 GUIDE = Path(__file__).parents[2] / "docs" / "integrations.md"
-STEPS, PARALLEL = 25, 8
-"""200 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
-PAGE = "The tide table of the harbor lists high water and low water for each day. " * 20
+EXAMPLE = "sdk_client_loop.py"
+STEPS, PARALLEL = scaled(8, 25), 8
+"""64 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
+PAGE = "The tide table of the harbor lists high water and low water for each day. " * 60
 
 
 def run_with(server: Fake, use: Callable[[str], Awaitable[None]]) -> Fake:
@@ -323,7 +326,7 @@ def test_another_process_resumes_the_session(tmp_path: Path) -> None:
         with managed(make_client("openai_chat", url), tmp_path, session="work", window=16_000) as client:
             client.chat.completions.create(model="gpt-4o", messages=HELLO)
         command = [sys.executable, "-c", RESUMED, url, str(tmp_path), KEY]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE)
         assert done.stdout == "Two.\n"
 
     run_sync(Fake("openai_chat", ["One.", "Two."]), use)
@@ -333,12 +336,15 @@ def test_another_process_resumes_the_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not GUIDE.exists(), reason="the documentation is not in the source distribution")
-def test_the_example_runs(tmp_path: Path) -> None:
-    """The program in docs/integrations.md."""
-    name = "sdk_client_loop.py"
-    program = (EXAMPLES / name).read_text("utf-8").partition('"""\n\n')[2]
+def test_the_example_is_the_program_of_the_guide() -> None:
+    program = (EXAMPLES / EXAMPLE).read_text("utf-8").partition('"""\n\n')[2]
     assert f"```python\n{program}```" in GUIDE.read_text("utf-8")
-    check_example(name, "openai_chat", tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not EXAMPLES.exists(), reason="the examples are not in the source distribution")
+def test_the_example_runs(tmp_path: Path) -> None:
+    check_example(EXAMPLE, "openai_chat", tmp_path)
 
 
 @pytest.mark.parametrize("wire", WIRES)

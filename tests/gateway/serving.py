@@ -1,7 +1,7 @@
 """A gateway on a free port, between a test and the strict fake server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,18 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+DEADLINE = 300
+"""Seconds after which a test that waits has failed. Nothing is measured with it: it only ends a test that hangs."""
+
+
 def open_http() -> httpx.AsyncClient:
-    """Patient: loading a vocabulary takes seconds on a busy machine."""
-    return httpx.AsyncClient(timeout=60)
+    return httpx.AsyncClient(timeout=DEADLINE)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not holds():
+            await asyncio.sleep(0.005)
 
 
 PAGE_TOKEN = "the-page-token-of-the-tests"
@@ -93,11 +102,29 @@ async def run_gateway(
     while not server.started:
         if task.done():
             await task
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.002)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield Running(f"http://127.0.0.1:{port}", gateway, data, lines, server)
     finally:
+        await stop_server(server, task)
+        data.close()
+
+
+async def stop_server(server: uvicorn.Server, task: "asyncio.Future[None]") -> None:
+    """Stop the server. If it has nothing left to do, uvicorn's two pauses of 0.1 seconds are skipped."""
+    for _ in range(100):
+        if not server.server_state.tasks:
+            break
+        await asyncio.sleep(0)  # requests of a client that has just left
+    if server.should_exit or server.server_state.tasks:
         server.should_exit = True
         await task
-        data.close()
+        return
+    task.cancel()
+    await asyncio.wait([task])
+    for each in server.servers:
+        each.close()
+    for connection in list(server.server_state.connections):
+        connection.shutdown()
+    await server.lifespan.shutdown()

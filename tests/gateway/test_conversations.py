@@ -14,7 +14,8 @@ import pytest
 from tests.fake.server import Bytes, CutAt, Fake, Hang
 from tests.fake.words import refusal, too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, until, upstream_of
+from tests.scale import scaled
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.datafolder.session_names import read_session_title
@@ -47,30 +48,38 @@ def test_an_unedited_request_is_forwarded_byte_for_byte(wire: str, tmp_path: Pat
     asyncio.run(run())
 
 
-@each_wire
-@pytest.mark.parametrize("thinking", [False, True])
-def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_path: Path) -> None:
+LONG_RUNS = [*((wire, False) for wire in PATHS), ("anthropic", True)]
+"""Dialects, and whether the answers have thinking. Only Anthropic binds thinking to what is before it."""
+
+
+def check_long_run(wire: str, thinking: bool, folder: Path, *, steps: int, lines: int) -> None:
     """Every request is judged by the validators, weighed against the window, and bound to its signed thinking."""
-    if thinking and wire != "anthropic":
-        pytest.skip("only Anthropic binds thinking to what is before it")
 
     async def run() -> None:
-        answers = (step_answer(number, thinking) for number in range(1000))
+        answers = (step_answer(number, thinking) for number in range(steps))
         async with Fake(wire, answers, window=32_000, bound=True) as fake:
-            async with (
-                run_gateway(tmp_path, upstream_of(fake), window=32_000) as running,
-                open_http() as http,
-            ):
+            async with run_gateway(folder, upstream_of(fake), window=32_000) as running, open_http() as http:
                 client = ScriptedClient(wire, running.url, http, thinking=thinking)
                 client.say("Start. Always answer in French.")
-                for number in range(120):
-                    await client.turn(f"line {number} of a result that is long\n" * 60)
+                for number in range(steps):
+                    await client.turn(f"line {number} of a result that is long\n" * lines)
                 assert fake.refused == []
                 assert "defect" not in "".join(running.lines)
                 assert max(len(seen.raw) for seen in fake.seen) < len(client.sent[-1])
                 assert len(session_names(running)) == 1
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("wire", "thinking"), LONG_RUNS)
+def test_a_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_path: Path) -> None:
+    check_long_run(wire, thinking, tmp_path, steps=40, lines=180)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("wire", "thinking"), LONG_RUNS)
+def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_path: Path) -> None:
+    check_long_run(wire, thinking, tmp_path, steps=scaled(120), lines=60)
 
 
 @each_wire
@@ -239,15 +248,11 @@ def test_the_same_first_request_twice_at_the_same_time_is_two_sessions(tmp_path:
                 for client in clients:
                     client.say("the same first message")
                 waiting = asyncio.create_task(clients[0].ask(stream=True))
-                async with asyncio.timeout(10):
-                    while not fake.seen:
-                        await asyncio.sleep(0.01)
+                await until(lambda: fake.seen)
                 await clients[1].turn("result")
                 assert len(session_names(running)) == 2
                 waiting.cancel()
-                async with asyncio.timeout(10):
-                    while not fake.hung_up:
-                        await asyncio.sleep(0.01)
+                await until(lambda: fake.hung_up)
                 for _ in range(2):
                     for client in clients:
                         await client.turn("result")
@@ -403,7 +408,7 @@ def test_what_comes_before_the_last_event_does_not_wait_for_the_log(wire: str, t
     def watch(event: Event) -> None:
         what = event.payload
         if isinstance(what, MessageAdded) and what.message.role == "assistant":
-            waited.append(begun.wait(30))
+            waited.append(begun.wait(DEADLINE))
 
     async def run() -> None:
         answer = encode_sse(wire, encode_frames(wire, ScriptedAnswer(text="The first words. " * 20)))
@@ -426,22 +431,6 @@ def test_what_comes_before_the_last_event_does_not_wait_for_the_log(wire: str, t
     assert waited == [True]
 
 
-def test_the_first_event_is_passed_on_before_the_rest_of_its_piece(tmp_path: Path) -> None:
-    async def run() -> None:
-        answer = encode_sse("anthropic", encode_frames("anthropic", ScriptedAnswer(text="some words")))
-        async with Fake("anthropic", [Bytes(answer)]) as fake:
-            async with run_gateway(tmp_path, upstream_of(fake)) as running, open_http() as http:
-                client = ScriptedClient("anthropic", running.url, http)
-                client.say("start")
-                body, path = client.body() | {"stream": True}, PATHS["anthropic"]
-                async with http.stream("POST", running.url + path, json=body, headers=client.headers) as response:
-                    pieces = [piece async for piece in response.aiter_raw()]
-                assert pieces[0] == answer.partition(b"\n\n")[0] + b"\n\n"
-                assert b"".join(pieces) == answer
-
-    asyncio.run(run())
-
-
 def test_a_client_that_hangs_up_cancels_the_upstream(tmp_path: Path) -> None:
     async def run() -> None:
         spoken = ScriptedAnswer(text="These words arrived before the end. " * 30)
@@ -454,13 +443,13 @@ def test_a_client_that_hangs_up_cancels_the_upstream(tmp_path: Path) -> None:
                 async with http.stream("POST", running.url + "/v1/messages", content=raw, headers=own) as response:
                     async for _ in response.aiter_raw():
                         break
-                async with asyncio.timeout(10):
-                    while not fake.hung_up:
-                        await asyncio.sleep(0.01)
-                    while "These words" not in text_of(
-                        [e.message for e in events_of(running, "s") if isinstance(e, MessageAdded)][-1]
-                    ):
-                        await asyncio.sleep(0.01)
+                await until(lambda: fake.hung_up)
+
+                def is_kept() -> bool:
+                    said = [e.message for e in events_of(running, "s") if isinstance(e, MessageAdded)]
+                    return "These words" in text_of(said[-1])
+
+                await until(is_kept)
 
     asyncio.run(run())
 

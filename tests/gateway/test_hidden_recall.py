@@ -16,7 +16,7 @@ import pytest
 from tests.fake.server import KEY, Fake, Hang, Step
 from tests.fake.words import busy
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import open_http, run_gateway, upstream_of
+from tests.gateway.serving import open_http, run_gateway, until, upstream_of
 from tests.gateway.test_sdks import gemini_client
 from tidegate.core.messages import Call
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -441,9 +441,7 @@ def test_a_client_that_hangs_up_while_an_answer_is_continued(tmp_path: Path) -> 
                     async for piece in response.aiter_raw():
                         if b"The rest" in piece:
                             break
-                async with asyncio.timeout(20):
-                    while not fake.hung_up:
-                        await asyncio.sleep(0.01)
+                await until(lambda: fake.hung_up)
                 assert await client.turn() == []
                 client.say("Go on.")
                 assert await client.turn() == []

@@ -8,20 +8,23 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.fake.server import KEY, Fake, Json, Step
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import open_http
+from tests.gateway.serving import DEADLINE, open_http
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import calls_of, text_of
 from tidegate.datafolder.data_folder import DataFolder
 
 KILLS = int(os.environ.get("TIDEGATE_GATEWAY_KILLS", "4"))
+MOMENTS = ("seen", "bytes", "soon")
+"""When the gateway is killed: when the provider has the request, after some bytes of the answer, at any time."""
 
 
 def find_free_port() -> int:
@@ -36,7 +39,7 @@ async def start_gateway(folder: Path, port: int, *more: str) -> Process:
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stderr=asyncio.subprocess.DEVNULL, cwd=folder
     )
-    async with asyncio.timeout(60), open_http() as http:
+    async with asyncio.timeout(DEADLINE), open_http() as http:
         while True:
             with suppress(httpx.HTTPError):
                 if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
@@ -82,9 +85,8 @@ class KilledRuns:
     async def start(self) -> Process:
         return await start_gateway(self.folder, self.port, *self.options)
 
-    async def run_until_killed(self, kill_when_seen: list[Callable[[], None]]) -> None:
+    async def run_until_killed(self, moment: str, kill_when_seen: list[Callable[[], None]]) -> None:
         process = await self.start()
-        moment = self._chance.choice(("seen", "bytes", "soon"))
         limit, delay = self._chance.randint(1, 900), self._chance.uniform(0, 0.05)
 
         def kill() -> None:
@@ -124,7 +126,9 @@ def find_differing_repeats(fake: Fake) -> list[int]:
     return [step for step, bodies in sent.items() if len(bodies) > 1]
 
 
-def test_a_killed_gateway_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+def check_killed_runs(folder: Path, moments: Sequence[str]) -> None:
+    """Kill the gateway at these moments, one after the other."""
+
     async def run() -> list[int]:
         kill_when_seen: list[Callable[[], None]] = []
 
@@ -134,9 +138,9 @@ def test_a_killed_gateway_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
             return next_step(body)
 
         async with Fake("anthropic", answer, window=16_000) as fake, open_http() as http:
-            runs = KilledRuns(tmp_path, fake, http)
-            for _ in range(KILLS):
-                await runs.run_until_killed(kill_when_seen)
+            runs = KilledRuns(folder, fake, http)
+            for moment in moments:
+                await runs.run_until_killed(moment, kill_when_seen)
             process = await runs.start()
             await runs.take_turn(id)
             process.terminate()
@@ -146,9 +150,18 @@ def test_a_killed_gateway_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
         return runs.acknowledged
 
     acknowledged = asyncio.run(run())
-    data = DataFolder(tmp_path)
+    data = DataFolder(folder)
     said = [event.payload.message for event in data.open_log("s").read() if isinstance(event.payload, MessageAdded)]
     data.close()
     assert set(acknowledged) <= {int(call.id.removeprefix("call")) for message in said for call in calls_of(message)}
     assert any(text_of(message) == "start" for message in said)
     assert KEY not in str(said)
+
+
+def test_a_killed_gateway_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    check_killed_runs(tmp_path, ("seen", "bytes"))
+
+
+@pytest.mark.exhaustive
+def test_a_gateway_that_is_killed_at_random_times_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    check_killed_runs(tmp_path, random.Random(7).choices(MOMENTS, k=KILLS))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import ViewEdited
 from tidegate.gateway.settings import scope_of_token
 from tidegate.web.live.login import Logins, TooManyFailures
@@ -173,7 +173,7 @@ def test_an_open_page_does_not_hold_up_the_shutdown(tmp_path: Path) -> None:
                     running.server.should_exit = True
                     assert [piece async for piece in pieces if b"data" in piece] == []
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), DEADLINE))
 
 
 def test_looking_writes_nothing_to_the_log(tmp_path: Path) -> None:

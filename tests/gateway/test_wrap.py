@@ -36,7 +36,7 @@ if sys.argv[1] == "wait":
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(40 + number))
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 elif sys.argv[1] == "die":
     os.kill(os.getpid(), signal.SIGKILL)
 elif sys.argv[1] == "say":
@@ -133,38 +133,33 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
 
 
 def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
+    """Its name reaches the terminal without escape codes."""
     machine = Machine(tmp_path)
 
     async def run() -> tuple[Finished, Finished, Finished]:
         async with Fake("anthropic", [step_answer(0)]) as fake:
-            first = await machine.wrap("claude", "--session", "work", "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
+            named = ("claude", "--session", "a\x1b[31mb")
+            first = await machine.wrap(*named, "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
             last = await machine.wrap("claude", "--last", "--", "say", "--verbose")
             resumed = await machine.wrap("codex", "--session", "codex-17", "--quiet")
         return first, last, resumed
 
     first, last, resumed = asyncio.run(run())
-    assert "tidegate: session work, 1 request\n" in first.errors
+    assert "tidegate: session a_31mb, 1 request\n" in first.errors
+    assert "\x1b" not in first.errors
     assert "  left the view  nothing: " in first.errors
     said = json.loads(last.printed)
-    assert said["env"]["ANTHROPIC_BASE_URL"].endswith("/s/work")
+    assert said["env"]["ANTHROPIC_BASE_URL"].endswith("/s/a_31mb")
     assert said["argv"] == ["--verbose"]
     assert "Claude Code sent no conversation through the gateway" in last.errors
     assert "invalid literal for int() with base 10: '-c'" in resumed.errors, "its own arguments come first"
     assert "tidegate:" not in resumed.errors
 
 
-def test_the_name_of_a_session_reaches_the_terminal_without_escape_codes(tmp_path: Path) -> None:
-    async def run() -> Finished:
-        machine = Machine(tmp_path)
-        async with Fake("anthropic", [step_answer(0)]) as fake:
-            return await machine.wrap("claude", "--session", "a\x1b[31mb", "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
-
-    done = asyncio.run(run())
-    assert "\x1b" not in done.errors
-    assert "session a_31mb, 1 request\n" in done.errors
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Signals, tmp_path: Path) -> None:
     async def run() -> int | None:
         process = await Machine(tmp_path).start("claude", "--", "wait")
@@ -181,10 +176,13 @@ def test_a_client_that_a_signal_ended(tmp_path: Path) -> None:
     assert asyncio.run(Machine(tmp_path).wrap("claude", "--", "die")).status == 128 + signal.SIGKILL
 
 
-def test_a_missing_client_says_how_to_install_it(tmp_path: Path) -> None:
-    found = asyncio.run(Machine(tmp_path).wrap("qwen", PATH=str(tmp_path)))
-    assert found.status == 2
-    assert "npm install -g @qwen-code/qwen-code" in found.errors
+def test_a_missing_client_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**Machine(tmp_path).environment, "PATH": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    found = called("wrap", "qwen")
+    assert found.returncode == 2
+    assert "npm install -g @qwen-code/qwen-code" in found.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -198,13 +196,12 @@ def test_arguments_of_the_client_need_two_hyphens() -> None:
 URL = "http://127.0.0.1:9"
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-def test_every_client_is_pointed_at_the_gateway(name: str, tmp_path: Path) -> None:
-    setup = make_client_setup(CLIENTS[name], URL, {"HOME": str(tmp_path)}, tmp_path)
-    assert URL in str(setup)
-    assert "{" not in "".join(setup.arguments).replace("={name=", "")
-    printed = called("serve", "--env", name, "--port", "9").stdout
-    assert URL in printed
+def test_every_client_is_pointed_at_the_gateway(tmp_path: Path) -> None:
+    for name, client in CLIENTS.items():
+        setup = make_client_setup(client, URL, {"HOME": str(tmp_path)}, tmp_path)
+        assert URL in str(setup), name
+        assert "{" not in "".join(setup.arguments).replace("={name=", ""), name
+        assert URL in called("serve", "--env", name, "--port", "9").stdout, name
 
 
 def test_codex_uses_its_login_or_the_key_in_the_environment(tmp_path: Path) -> None:
@@ -224,7 +221,7 @@ print(json.dumps([(home / "settings.json").read_text(), (home / "GEMINI.md").rea
     ("own", "shown"),
     [
         ({"theme": "x"}, {"theme": "x", "security": {"auth": {"selectedType": "gemini-api-key"}}}),
-        ({"security": {"auth": {"selectedType": "oauth-personal"}}},) * 2,
+        pytest.param(*({"security": {"auth": {"selectedType": "oauth-personal"}}},) * 2, marks=pytest.mark.exhaustive),
     ],
 )
 def test_gemini_uses_the_key_if_the_user_chose_nothing_else(own: object, shown: object, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 __all__ = ["FINAL_ANSWER", "KEY", "LongTask", "read_page", "run_provider"]
 
 FINAL_ANSWER = "All pages are read."
+DEADLINE = 300
+"""Seconds after which a server that is waited for has failed. It only ends a test that hangs."""
 Script = Callable[[dict[str, Any]], Step]
 
 
@@ -59,10 +61,10 @@ def run_provider(wire: str, script: Script, window: int | None = None, *, altern
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(fake.__aenter__(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(fake.__aenter__(), loop).result(DEADLINE)
         yield fake
     finally:
-        asyncio.run_coroutine_threadsafe(fake.__aexit__(None, None, None), loop).result(30)
+        asyncio.run_coroutine_threadsafe(fake.__aexit__(None, None, None), loop).result(DEADLINE)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
+        thread.join(DEADLINE)
         loop.close()

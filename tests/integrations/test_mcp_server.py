@@ -1,4 +1,4 @@
-"""`tidegate mcp`, driven by the official client SDK over both transports."""
+"""`tidegate mcp`, driven by the official client SDK: over both transports, and in this process for the rest."""
 
 import asyncio
 import os
@@ -6,17 +6,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+import httpx
 from mcp import Client, StdioServerParameters
 
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.integrations.mcp_server import create_mcp_server
 
 KEY = "sk-verysecretkey0123456789"
+DEADLINE = 300
+"""Seconds after which a server that is waited for has failed. It only ends a test that hangs."""
 
 
 def make_folder(folder: Path) -> DataFolder:
@@ -33,6 +36,14 @@ def make_folder(folder: Path) -> DataFolder:
 def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
     command = ["-m", "tidegate", "mcp", "--data", str(folder), *arguments]
     return StdioServerParameters(command=sys.executable, args=command, env={**os.environ, "OPENAI_API_KEY": KEY})
+
+
+@asynccontextmanager
+async def connect(folder: Path, session: str = "", *, allow_writes: bool = False) -> AsyncIterator[Client]:
+    """A client of a server in this process, over the sessions of `make_folder`."""
+    with make_folder(folder) as data:
+        async with Client(create_mcp_server(data, session, allow_writes=allow_writes)) as client:
+            yield client
 
 
 async def call(client: Client, tool: str, /, **arguments: Any) -> str:
@@ -59,31 +70,20 @@ def test_the_tools_over_standard_streams(tmp_path: Path) -> None:
             listed = await call(client, "status")
             assert listed.count("records") == 2
             assert "messages in the view" in await call(client, "status", session="holiday")
-
-    asyncio.run(run())
-
-
-def test_secrets_are_masked(tmp_path: Path) -> None:
-    make_folder(tmp_path).close()
-
-    async def run() -> None:
-        async with Client(stdio(tmp_path)) as client:
             for text in (
                 await call(client, "recall", what="m2..m4", session="build-fix"),
                 await call(client, "recall", what="This is about", session="build-fix"),
                 await call(client, "search", words="about key"),
             ):
                 assert "about build-fix" in text
-                assert KEY not in text
+                assert KEY not in text  # it is in the environment of the server
 
     asyncio.run(run())
 
 
 def test_sessions_are_resources(tmp_path: Path) -> None:
-    make_folder(tmp_path).close()
-
     async def run() -> None:
-        async with Client(stdio(tmp_path)) as client:
+        async with connect(tmp_path) as client:
             listed = (await client.list_resources()).resources
             assert {resource.name for resource in listed} == {"build-fix", "holiday"}
             chosen = next(resource for resource in listed if resource.name == "holiday")
@@ -94,10 +94,8 @@ def test_sessions_are_resources(tmp_path: Path) -> None:
 
 
 def test_one_session_hides_the_others(tmp_path: Path) -> None:
-    make_folder(tmp_path).close()
-
     async def run() -> None:
-        async with Client(stdio(tmp_path, "--session", "holiday")) as client:
+        async with connect(tmp_path, "holiday") as client:
             assert "Step 3 of holiday" in await call(client, "recall", what="Step 3")
             assert "no session" in await call(client, "recall", what="m3", session="build-fix")
             assert "build-fix" not in await call(client, "search", words="port 8011")
@@ -107,14 +105,23 @@ def test_one_session_hides_the_others(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_notes_are_written_only_if_it_is_allowed(tmp_path: Path) -> None:
+def test_the_options_reach_the_server(tmp_path: Path) -> None:
     make_folder(tmp_path).close()
 
     async def run() -> None:
-        async with Client(stdio(tmp_path)) as client:
+        async with Client(stdio(tmp_path, "--session", "holiday", "--allow-writes")) as client:
+            assert "write_note" in [tool.name for tool in (await client.list_tools()).tools]
+            assert [each.name for each in (await client.list_resources()).resources] == ["holiday"]
+
+    asyncio.run(run())
+
+
+def test_notes_are_written_only_if_it_is_allowed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with connect(tmp_path / "read") as client:
             result = await client.call_tool("write_note", {"text": "x", "name": "x.md"})
             assert result.is_error
-        async with Client(stdio(tmp_path, "--allow-writes")) as client:
+        async with connect(tmp_path / "written", allow_writes=True) as client:
             assert await call(client, "write_note", text="Use port 9000.", name="use.md") == "Written to use.md."
             assert "Use port 9000." in await call(client, "notes", name="use.md")
             assert (await call(client, "write_note", text="The build is green.")).startswith("Noted in ")
@@ -123,7 +130,7 @@ def test_notes_are_written_only_if_it_is_allowed(tmp_path: Path) -> None:
             assert "outside" in outside
 
     asyncio.run(run())
-    assert not (tmp_path / "outside.md").exists()
+    assert not list(tmp_path.rglob("outside.md"))
     assert not (tmp_path.parent / "outside.md").exists()
 
 
@@ -141,10 +148,8 @@ HOSTILE: list[dict[str, Any]] = [
 
 
 def test_hostile_arguments_get_a_bounded_text(tmp_path: Path) -> None:
-    make_folder(tmp_path).close()
-
     async def run() -> None:
-        async with Client(stdio(tmp_path)) as client:
+        async with connect(tmp_path) as client:
             for arguments in HOSTILE:
                 text = await call(client, "recall", **{"session": "build-fix", **arguments})
                 assert text
@@ -164,7 +169,7 @@ def test_a_long_answer_goes_on_where_it_ended(tmp_path: Path) -> None:
 
     async def run() -> str:
         found, what = "", "m2"
-        async with Client(stdio(tmp_path, "--session", "long")) as client:
+        async with connect(tmp_path, "long") as client:
             while what:
                 text = await call(client, "recall", what=what)
                 found += text
@@ -185,19 +190,23 @@ def serve_http(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "tidegate", "mcp", "--data", str(folder), "--port", str(port)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None
-            time.sleep(0.1)
+        deadline = time.monotonic() + DEADLINE
+        while not is_listening(port):
+            assert server.poll() is None, "the server did not start"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(DEADLINE)
 
 
-def test_concurrent_clients_over_http_while_the_session_grows(tmp_path: Path) -> None:
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_concurrent_clients_over_http_while_the_session_grows_and_no_other_host_name(tmp_path: Path) -> None:
     data = make_folder(tmp_path)
 
     async def ask(url: str, number: int) -> str:
@@ -212,21 +221,18 @@ def test_concurrent_clients_over_http_while_the_session_grows(tmp_path: Path) ->
             assert f"port {8000 + number} is free" in text
         session.add({"role": "user", "content": "Is port 9999 free?"})
         assert "9999" in asyncio.run(ask(url, 1999))
+        check_host_names(url)
     data.close()
 
 
-def test_another_host_name_is_refused(tmp_path: Path) -> None:
+def check_host_names(url: str) -> None:
     """A web page must not reach the server through a name that it points at 127.0.0.1."""
-    import httpx
-
-    make_folder(tmp_path).close()
-    with serve_http(tmp_path) as url:
-        headers = {"host": "evil.example", "accept": "application/json, text/event-stream"}
-        answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers, timeout=30)
-        assert answer.status_code in (403, 421)
+    headers = {"host": "evil.example", "accept": "application/json, text/event-stream"}
+    answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers, timeout=DEADLINE)
+    assert answer.status_code in (403, 421)
 
 
-def test_without_the_package_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_command_says_what_to_install() -> None:
     program = "import sys; sys.modules['mcp'] = None; from tidegate.cli.main import main; sys.exit(main(['mcp']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -8,7 +8,6 @@ hold what histories really arrive with: interruptions, late results, missing res
 Texts are small; a huge one is a small one repeated, so that drawing it costs nothing.
 """
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.scale import FACTOR, scaled
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Thinking
-
-FACTOR = int(os.environ.get("TIDEGATE_LAWS", "1"))
-"""How many times more examples than usual. From 2 on the examples are new ones at every run."""
 
 HUGE = 200_000
 WORDS = ("read the file", "done", "", " ", "\n\t ", "ok\n", "x", "Zażółć gęślą jaźń", "price: 1,234.50 €")
@@ -63,9 +60,9 @@ ORIGINS = ("", "openai_chat", "anthropic", "openai_responses", "gemini")
 
 
 def law(examples: int) -> settings:
-    """Settings of a law: the same examples at every run, unless more of them are asked for."""
+    """Settings of a law: the same examples at every run, unless `TIDEGATE_CASES` asks for more; then new ones."""
     return settings(
-        max_examples=examples * FACTOR,
+        max_examples=scaled(examples),
         deadline=None,
         derandomize=FACTOR == 1,
         database=None,

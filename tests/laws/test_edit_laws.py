@@ -1,11 +1,11 @@
 """What `check` refuses, and what turns and groups are."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.conversations import conversations, law
+from tests.laws.conversations import conversations
 from tests.laws.happenings import STEPS, Step, played, smaller
+from tests.laws.sampled_law import sampled_law
 from tests.laws.tape import Tape, shown
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
@@ -26,8 +26,7 @@ def refused(view: View, *edits: Edit) -> None:
     assert caught.value.remedy
 
 
-@law(100)
-@given(STEPS, st.data())
+@sampled_law(30, 100, STEPS, st.data())
 def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> None:
     tape = played(steps)
     view = tape.view
@@ -55,8 +54,7 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
         check_edits(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
 
 
-@law(100)
-@given(ANY, st.data())
+@sampled_law(30, 100, ANY, st.data())
 def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message], data: st.DataObject) -> None:
     tape = Tape()
     for message in messages:
@@ -83,8 +81,7 @@ def can_answer(view: View, ident: str, call_id: str) -> bool:
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-@law(80)
-@given(STEPS)
+@sampled_law(25, 80, STEPS)
 def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     view = played(steps).view
     groups, turns = split_groups(view), split_turns(view)
@@ -97,8 +94,7 @@ def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     assert len(turns) == view.visible_turns
 
 
-@law(100)
-@given(ANY, st.integers(0, 20), st.integers(0, 20), st.sampled_from((-1, 0, 1)))
+@sampled_law(30, 100, ANY, st.integers(0, 20), st.integers(0, 20), st.sampled_from((-1, 0, 1)))
 def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], most: int, last: int, step: int) -> None:
     """By messages the group that crosses the count is kept, by tokens it is not; one group is always kept."""
     tape = Tape()

@@ -1,15 +1,30 @@
-"""For one rich history: every window and every cut, not samples. Off-by-ones hide at single values."""
+"""For one rich history: windows and cuts of every size, those first where behaviour changes.
 
-from collections.abc import Callable
+Off-by-ones hide at single values. `TIDEGATE_CASES=20` tries every window and every cut.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 
 import msgspec
 import pytest
 
 from tests.laws.rich import NEWEST, RICH
-from tests.laws.sessions import WIRES, a_session, chat_texts, check_renderings, fresh_rendering, strings, words
+from tests.laws.sampled_law import SAMPLES
+from tests.laws.sessions import (
+    WIRES,
+    a_session,
+    chat_texts,
+    check_renderings,
+    edits,
+    fresh_rendering,
+    strings,
+    words,
+)
 from tests.laws.tape import Tape, check_view, shown
-from tidegate import presets
+from tests.scale import spread
+from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget, make_budget
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Edit, Insert
@@ -23,7 +38,8 @@ from tidegate.core.view import View
 from tidegate.store.log import MemoryLog
 
 SMALLEST = 1
-LARGEST = 3_000
+LARGEST = 3_001
+WINDOWS = range(SMALLEST, LARGEST + 1)
 HUGE = (3_500, 4_000, 5_000, 6_000, 8_000, 16_000, 200_000)
 
 
@@ -36,15 +52,17 @@ def recorded() -> tuple[bytes, ...]:
     return session.log.records()
 
 
-_valid: set[bytes] = set()
+class JudgedViews:
+    """The views that were found valid for all wires. A view that many windows share is judged once."""
 
+    def __init__(self) -> None:
+        self._valid: set[bytes] = set()
 
-def check_all_wires(view: View) -> None:
-    """Valid for all wires; what was judged before is not judged again."""
-    key = msgspec.msgpack.encode([(item.message, item.signed) for item in view.items])
-    if key not in _valid:
-        check_renderings(view)
-        _valid.add(key)
+    def check(self, view: View) -> None:
+        key = msgspec.msgpack.encode([(item.message, item.signed) for item in view.items])
+        if key not in self._valid:
+            check_renderings(view)
+            self._valid.add(key)
 
 
 def brief(request: SummaryRequest) -> str:
@@ -52,13 +70,20 @@ def brief(request: SummaryRequest) -> str:
     return f"{len(request.messages)} messages were said before."
 
 
-def check_window(preset: str, window: int) -> bool:
-    """Whether the history could be fitted; if not, the refusal must be right."""
+def prepared(preset: str, window: int) -> tuple[Session, Request | TooSmall]:
+    """The session of the history in a window, and its request or the refusal."""
     session = a_session(preset, window=window, wire="openai_chat", log=MemoryLog(recorded()))
     try:
-        request = session.prepare(None if window % 10 == 0 else brief)
+        return session, session.prepare(None if window % 10 == 0 else brief)
     except TooSmall as refusal:
-        check_refusal(refusal, session.view, window)
+        return session, refusal
+
+
+def check_window(preset: str, window: int, judged: JudgedViews) -> bool:
+    """Whether the history could be fitted; if not, the refusal must be right."""
+    session, request = prepared(preset, window)
+    if isinstance(request, TooSmall):
+        check_refusal(request, session.view, window)
         return False
     budget = session.budget
     assert request.tokens <= budget.capacity <= window
@@ -66,7 +91,7 @@ def check_window(preset: str, window: int) -> bool:
     check_view(session.view)
     assert not session.view.unanswered
     assert not session.view.orphans
-    check_all_wires(session.view)
+    judged.check(session.view)
     assert any(NEWEST in text for text in strings(request.messages)), "the newest request is not whole"
     assert all(session.recall(f"m{place}") for place in said_places())
     return True
@@ -83,20 +108,58 @@ def said_places() -> tuple[int, ...]:
     return tuple(range(first, first + len(RICH)))
 
 
-def test_every_window_for_the_default_policy() -> None:
-    fitted = [check_window("default", window) for window in (*range(SMALLEST, LARGEST + 1), *HUGE)]
+# --- every window -----------------------------------------------------------------------------------------------------
+
+
+def borders(preset: str) -> set[int]:
+    """The windows in which other stages act than in the window ten tokens smaller, and where the first request fits.
+
+    They are found by halving: the windows between two that are fifty tokens apart are alike if the two are.
+    """
+
+    @cache
+    def behaviour(window: int) -> tuple[str, ...]:
+        session, request = prepared(preset, window)
+        return ("refused",) if isinstance(request, TooSmall) else tuple(edited.stage for edited in edits(session))
+
+    found = set()
+    ranges = [(low, low + 50) for low in range(SMALLEST, LARGEST, 50)]
+    while ranges:
+        low, high = ranges.pop()
+        if behaviour(low) == behaviour(high):
+            continue
+        if high - low == 10:
+            found.add(high)
+            continue
+        middle = (low + high) // 20 * 10 + 1
+        ranges += [(low, middle), (middle, high)]
+    return found
+
+
+def near_borders(preset: str) -> list[int]:
+    """Every window within a step of the halving of a border."""
+    return sorted({window for border in borders(preset) for window in range(border - 10, border + 1)})
+
+
+@pytest.mark.parametrize("preset", presets.preset_names())
+def test_windows_where_behaviour_changes(preset: str) -> None:
+    """Every integer around the windows in which another stage begins to act, and some between them."""
+    check_windows(preset, sorted({*near_borders(preset), *spread(WINDOWS, 10), *HUGE}))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("preset", presets.preset_names())
+def test_every_window(preset: str) -> None:
+    """Windows of every size; all of them with `TIDEGATE_CASES=20`."""
+    check_windows(preset, spread(WINDOWS, 250))
+
+
+def check_windows(preset: str, windows: Sequence[int]) -> None:
+    judged = JudgedViews()
+    fitted = [check_window(preset, window, judged) for window in windows]
     first = fitted.index(True)
-    assert first > 100, "nothing was refused"
+    assert windows[first] > 100, "nothing was refused"
     assert all(fitted[first:]), "a larger window was refused"
-
-
-@pytest.mark.parametrize("preset", [name for name in presets.preset_names() if name != "default"])
-def test_windows_for_every_preset(preset: str) -> None:
-    """Every integer around the smallest window that can be, then every seventeenth."""
-    windows = (*range(140, 260), *range(260, LARGEST + 1, 19), *HUGE)
-    fitted = [check_window(preset, window) for window in windows]
-    assert not fitted[0]
-    assert all(fitted[fitted.index(True) :])
 
 
 # --- every cut --------------------------------------------------------------------------------------------------------
@@ -138,7 +201,12 @@ def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, Vie
     return tape.view, other.view
 
 
-def check_cut(before: View, after: View) -> None:
+def lengths(sample: str) -> list[int]:
+    """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=2` takes all."""
+    return spread(range(len(RICH) + 1), 7 if sample == "few" else 30)
+
+
+def check_cut(before: View, after: View, judged: JudgedViews) -> None:
     check_view(after)
     assert not after.unanswered
     assert not after.orphans
@@ -147,7 +215,7 @@ def check_cut(before: View, after: View) -> None:
     for item in after.items:
         if item.message.id == before.newest_request:
             assert item.message == kept[item.message.id]
-    check_all_wires(after)
+    judged.check(after)
 
 
 def tail_of(view: View, ids: list[str]) -> list[str]:
@@ -167,21 +235,25 @@ BY_MESSAGES: tuple[Callable[[int], tuple[str, dict[str, object]]], ...] = (
 )
 
 
+@SAMPLES
 @pytest.mark.parametrize("make", BY_MESSAGES, ids=["keep_recent", "summarise"])
-def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object]]]) -> None:
+def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object]]], sample: str) -> None:
     """For every prefix and every number of messages to keep: a whole suffix stays, of at least so many messages."""
-    for length in range(len(RICH) + 1):
+    judged = JudgedViews()
+    for length in lengths(sample):
         for keep in range(length + 2):
             before, after = cut(length, *make(keep))
-            check_cut(before, after)
+            check_cut(before, after, judged)
             assert is_suffix(before, after)
             left = len(tail_of(after, shown(before)))
             assert left >= min(keep, before.message_count) - 1, "fewer were kept than asked for"
 
 
-def test_every_cut_by_tokens() -> None:
+@SAMPLES
+def test_every_cut_by_tokens(sample: str) -> None:
     """For every prefix and every place where one group more fits, at it and right below."""
-    for length in range(len(RICH) + 1):
+    judged = JudgedViews()
+    for length in lengths(sample):
         view = prefix(length).view
         sums, total = {0, 1}, 0
         for item in reversed(view.items):
@@ -189,46 +261,51 @@ def test_every_cut_by_tokens() -> None:
             sums |= {total - 1, total}
         for tokens in sums:
             before, after = cut(length, "keep_recent", {"tokens": tokens})
-            check_cut(before, after)
+            check_cut(before, after, judged)
             assert is_suffix(before, after)
 
 
-def test_every_cut_by_turns() -> None:
-    for length in range(len(RICH) + 1):
+@SAMPLES
+def test_every_cut_by_turns(sample: str) -> None:
+    judged = JudgedViews()
+    for length in lengths(sample):
         turns = prefix(length).view.visible_turns
         for keep in range(turns + 2):
             before, after = cut(length, "drop_turns", {"keep": keep})
-            check_cut(before, after)
+            check_cut(before, after, judged)
             assert after.visible_turns == min(turns, max(1, keep))
             before, after = cut(length, "summarise", {"keep_turns": keep, "max_tokens": 100})
-            check_cut(before, after)
+            check_cut(before, after, judged)
             assert after.visible_turns == min(turns, max(1, keep))
 
 
-def test_every_share_of_the_oldest() -> None:
-    for length in range(len(RICH) + 1):
+@SAMPLES
+def test_every_share_of_the_oldest(sample: str) -> None:
+    judged = JudgedViews()
+    for length in lengths(sample):
         for percent in range(0, 101, 10):
             before, after = cut(length, "drop_oldest", {"share": percent / 100})
-            check_cut(before, after)
+            check_cut(before, after, judged)
             assert is_suffix(before, after)
 
 
+@SAMPLES
 @pytest.mark.parametrize("stage", ["clear_results", "archive_results"])
-def test_every_number_of_results_to_keep(stage: str) -> None:
-    for length in range(len(RICH) + 1):
+def test_every_number_of_results_to_keep(stage: str, sample: str) -> None:
+    judged = JudgedViews()
+    for length in lengths(sample):
         results = prefix(length).view.tool_result_count
         for keep in range(results + 2):
             settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
             before, after = cut(length, stage, settings)
-            check_cut(before, after)
+            check_cut(before, after, judged)
             if stage == "clear_results":
                 assert shown(after) == shown(before), "clearing results dropped a message"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_every_prefix_is_valid_and_holds_every_word(wire: str) -> None:
-    """A window nobody could fill: the history goes out as it is, mended, at every point of it."""
-    for length in range(len(RICH) + 1):
+def test_every_prefix_is_valid_and_holds_every_word() -> None:
+    """A window nobody could fill: the history goes out as it is, mended, at every point of it, for every wire."""
+    for length, wire in product(range(len(RICH) + 1), WIRES):
         view = prefix(length).view
         rendering = fresh_rendering(view, wire)
         assert rendering.faults() == []

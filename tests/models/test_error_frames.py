@@ -36,11 +36,11 @@ FRAMES: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "frame", "kind"), FRAMES, ids=lambda value: str(value)[:50])
-def test_frames_that_tell_of_a_failure(dialect: str, frame: str, kind: str) -> None:
-    fault = classify_frame(msgspec.json.decode(frame))
-    assert fault is not None
-    assert fault.kind == kind
+def test_frames_that_tell_of_a_failure() -> None:
+    for dialect, frame, kind in FRAMES:
+        fault = classify_frame(msgspec.json.decode(frame))
+        assert fault is not None, (dialect, frame)
+        assert fault.kind == kind, (dialect, frame)
 
 
 @pytest.mark.parametrize(

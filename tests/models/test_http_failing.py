@@ -121,9 +121,8 @@ def left(leave: Callable[[HttpProvider, bytes], Any]) -> None:
             gc.disable()  # it is closed at once, not when the garbage is collected
             try:
                 await leave(provider, session_of("openai_chat").prepare().to_bytes())
-                async with asyncio.timeout(20):
-                    while not server.hung_up:
-                        await asyncio.sleep(0.01)
+                while not server.hung_up:
+                    await asyncio.sleep(0.01)
             finally:
                 gc.enable()
             await provider.close()

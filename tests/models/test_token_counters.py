@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.token_texts import texts
+from tests.models.vocabulary_checks import find_faults
+from tests.scale import scaled
 from tidegate.core.errors import BadPolicy
 from tidegate.models.token_counters import (
     MAX_PIECE_CHARS,
@@ -19,61 +21,57 @@ from tidegate.models.token_counters import (
     load_text_counter,
 )
 
-BUNDLED = [
-    "cl100k_base", "codellama", "deepseek_v3", "gemma2", "gemma4", "glm4", "kimi_k2", "kimi_k3", "llama2", "llama3",
-    "mistral_v2", "mistral_v3", "o200k_base", "olmo2", "phi4", "qwen3",
-]  # fmt: skip
 O200K = Vocabulary("o200k_base")
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ("gpt-4o", O200K),
-        ("openai/gpt-4o-mini", O200K),
-        ("openrouter/openai/gpt-4.1:free", O200K),
-        ("gpt-5.4", O200K),
-        ("gpt-6.1-sol", O200K),
-        ("o3", O200K),
-        ("azure/o4-mini", O200K),
-        ("chatgpt-4o-latest", O200K),
-        ("ft:gpt-4o-mini:org::id", O200K),
-        ("gpt-oss:20b", O200K),
-        ("gpt-4", Vocabulary("cl100k_base")),
-        ("gpt-4-turbo-2024-04-09", Vocabulary("cl100k_base")),
-        ("gpt-3.5-turbo", Vocabulary("cl100k_base")),
-        ("gpt-35-turbo", Vocabulary("cl100k_base")),
-        ("ollama/qwen2.5:14b", Vocabulary("qwen3")),
-        ("Qwen/Qwen3-Coder-30B", Vocabulary("qwen3")),
-        ("llama-3.3-70b-versatile", Vocabulary("llama3")),
-        ("meta.llama3-3-70b-instruct-v1:0", Vocabulary("llama3")),
-        ("accounts/fireworks/models/llama-v3p1-8b-instruct", Vocabulary("llama3")),
-        ("deepseek-r1-distill-llama-70b", Vocabulary("llama3")),
-        ("deepseek-r1-distill-qwen-32b", Vocabulary("qwen3")),
-        ("deepseek-chat", Vocabulary("deepseek_v3")),
-        ("mistral-large-latest", Vocabulary("mistral_v3")),
-        ("mistral:7b", Vocabulary("mistral_v2")),
-        ("open-mixtral-8x7b", Vocabulary("mistral_v2")),
-        ("google/gemma-3-27b-it", Vocabulary("gemma4")),
-        ("models/gemini-2.5-pro", Vocabulary("gemma4")),
-        ("gemma2:9b", Vocabulary("gemma2")),
-        ("phi4", Vocabulary("phi4")),
-        ("zai/glm-4.6", Vocabulary("glm4")),
-        ("moonshotai/kimi-k2-instruct", Vocabulary("kimi_k2")),
-        ("claude-opus-4-8", Vocabulary("o200k_base", 1.75)),
-        ("claude-fable-5", Vocabulary("o200k_base", 1.75)),
-        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", Vocabulary("o200k_base", 1.35)),
-        ("claude-sonnet-4-20250514", Vocabulary("o200k_base", 1.35)),
-        ("claude-3-opus@20240229", Vocabulary("o200k_base", 1.35)),
-        ("glm-5", None),
-        ("qwen3.5-plus", None),
-        ("grok-4", None),
-        ("turbo1", None),
-        ("", None),
-    ],
-)
-def test_vocabulary_of_a_model(model: str, expected: Vocabulary | None) -> None:
-    assert find_vocabulary(model) == expected
+VOCABULARIES: list[tuple[str, Vocabulary | None]] = [
+    ("gpt-4o", O200K),
+    ("openai/gpt-4o-mini", O200K),
+    ("openrouter/openai/gpt-4.1:free", O200K),
+    ("gpt-5.4", O200K),
+    ("gpt-6.1-sol", O200K),
+    ("o3", O200K),
+    ("azure/o4-mini", O200K),
+    ("chatgpt-4o-latest", O200K),
+    ("ft:gpt-4o-mini:org::id", O200K),
+    ("gpt-oss:20b", O200K),
+    ("gpt-4", Vocabulary("cl100k_base")),
+    ("gpt-4-turbo-2024-04-09", Vocabulary("cl100k_base")),
+    ("gpt-3.5-turbo", Vocabulary("cl100k_base")),
+    ("gpt-35-turbo", Vocabulary("cl100k_base")),
+    ("ollama/qwen2.5:14b", Vocabulary("qwen3")),
+    ("Qwen/Qwen3-Coder-30B", Vocabulary("qwen3")),
+    ("llama-3.3-70b-versatile", Vocabulary("llama3")),
+    ("meta.llama3-3-70b-instruct-v1:0", Vocabulary("llama3")),
+    ("accounts/fireworks/models/llama-v3p1-8b-instruct", Vocabulary("llama3")),
+    ("deepseek-r1-distill-llama-70b", Vocabulary("llama3")),
+    ("deepseek-r1-distill-qwen-32b", Vocabulary("qwen3")),
+    ("deepseek-chat", Vocabulary("deepseek_v3")),
+    ("mistral-large-latest", Vocabulary("mistral_v3")),
+    ("mistral:7b", Vocabulary("mistral_v2")),
+    ("open-mixtral-8x7b", Vocabulary("mistral_v2")),
+    ("google/gemma-3-27b-it", Vocabulary("gemma4")),
+    ("models/gemini-2.5-pro", Vocabulary("gemma4")),
+    ("gemma2:9b", Vocabulary("gemma2")),
+    ("phi4", Vocabulary("phi4")),
+    ("zai/glm-4.6", Vocabulary("glm4")),
+    ("moonshotai/kimi-k2-instruct", Vocabulary("kimi_k2")),
+    ("claude-opus-4-8", Vocabulary("o200k_base", 1.75)),
+    ("claude-fable-5", Vocabulary("o200k_base", 1.75)),
+    ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", Vocabulary("o200k_base", 1.35)),
+    ("claude-sonnet-4-20250514", Vocabulary("o200k_base", 1.35)),
+    ("claude-3-opus@20240229", Vocabulary("o200k_base", 1.35)),
+    ("glm-5", None),
+    ("qwen3.5-plus", None),
+    ("grok-4", None),
+    ("turbo1", None),
+    ("", None),
+]
+
+
+def test_vocabulary_of_a_model() -> None:
+    wrong = [(model, found) for model, expected in VOCABULARIES if (found := find_vocabulary(model)) != expected]
+    assert wrong == []
 
 
 def test_ways_to_count() -> None:
@@ -90,21 +88,17 @@ def test_ways_to_count() -> None:
         create_counter("gpt-4o", "guess")
 
 
-@pytest.mark.parametrize("vocabulary", BUNDLED)
-def test_every_vocabulary_counts_every_kind_of_text(vocabulary: str) -> None:
-    counter = ExactCounter(vocabulary)
-    assert counter.count_text("") == 0
-    for kind, text in texts(1).items():
-        assert len(text) / 12 < counter.count_text(text) <= len(text.encode()) + 1, kind
-
-
-@pytest.mark.parametrize("vocabulary", BUNDLED)
-def test_special_tokens_are_counted_as_the_text_they_are(vocabulary: str) -> None:
+def test_every_kind_of_text_is_counted_and_control_tokens_are_text() -> None:
     """Somebody else's text may spell a control token: it must not be taken for one, nor counted as one."""
-    counter = ExactCounter(vocabulary)
-    for text in ("<|endoftext|>", "<|im_start|>system", "<|eot_id|>", "[INST]", "<tool_call>", "<｜User｜>"):
-        assert counter.count_text(f"one {text} two") > counter.count_text("one  two")
+    assert list(find_faults("o200k_base")) == []
     assert ExactCounter("o200k_base").count_text("<|endoftext|>") == 7
+
+
+@pytest.mark.exhaustive
+def test_every_vocabulary_counts_every_kind_of_text() -> None:
+    program = Path(__file__).with_name("vocabulary_checks.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
 
 
 def test_fast_and_careful_call_agree() -> None:
@@ -116,9 +110,10 @@ def test_fast_and_careful_call_agree() -> None:
         assert counter.count_text(text) <= careful <= counter.count_text(text) + counter.count_text(mark) + 1
 
 
+@settings(max_examples=scaled(50))
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_raises(text: str) -> None:
-    for model in ("gpt-4o", "gpt-4", "claude-opus-5", "gemini-3-flash"):
+    for model in ("gpt-4o", "gpt-4", "claude-opus-5"):
         assert create_counter(model).count_text(text) >= 0
 
 
@@ -137,12 +132,12 @@ def test_pieces_add_up(kind: str) -> None:
     assert whole <= counter.count_text(text) <= whole + 8
 
 
+@pytest.mark.timeout(120)
 def test_huge_and_pathological_texts_are_bounded() -> None:
+    """Without pieces, any of these would take hours."""
     counter = ExactCounter("o200k_base")
-    for text in ("A" * 3_000_000, " " * 3_000_000, "\n" * 3_000_000, "中" * 1_500_000, "=-" * 1_500_000):
-        start = time.process_time()
+    for text in ("A" * 400_000, " " * 400_000, "\n" * 400_000, "中" * 200_000, "=-" * 200_000):
         assert counter.count_text(text) > 0
-        assert time.process_time() - start < 20
 
 
 TOGETHER = """

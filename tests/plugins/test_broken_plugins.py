@@ -1,10 +1,11 @@
 """Broken plugins: the error names the package, and everything else goes on."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.plugins.environments import EXAMPLE, Environment, build_environment, write_package
+from tests.plugins.environments import EXAMPLE, Environment, lay_out_environment, write_package
 
 pytestmark = pytest.mark.skipif(not EXAMPLE.exists(), reason="the examples are not in the source distribution")
 
@@ -130,14 +131,12 @@ CHAT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    folder = tmp_path_factory.mktemp("broken")
-    leaves = write_package(folder, "tidegate-leaves", "import sys\nsys.exit(3)\n", {})
-    broken = write_package(folder, "tidegate-broken", SOURCE, ENTRY_POINTS)
-    made = build_environment(folder, EXAMPLE, broken, leaves)
-    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    damaged = site / "damaged-1.0.dist-info"
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    leaves = write_package(tmp_path, "tidegate-leaves", "import sys\nsys.exit(3)\n", {})
+    broken = write_package(tmp_path, "tidegate-broken", SOURCE, ENTRY_POINTS)
+    made = lay_out_environment(tmp_path, EXAMPLE, broken, leaves)
+    damaged = Path(made.site) / "damaged-1.0.dist-info"
     damaged.mkdir()
     (damaged / "METADATA").write_text("Metadata-Version: 2.1\nName: damaged\nVersion: 1.0\n")
     (damaged / "entry_points.txt").write_text("[tidegate.stages]\nno equals sign\n")
@@ -184,7 +183,7 @@ def test_a_stage_that_cannot_be_loaded_is_an_error_of_the_policy_file(environmen
         "    try: load(path)\n"
         "    except BadPolicy as bad: print(bad)\n"
     )
-    shown = environment.run_python("-c", code, *policies).out.splitlines()
+    shown = environment.run_code(code, *policies).out.splitlines()
     assert len(shown) == len(expected)
     for line, (name, said) in zip(shown, expected.items(), strict=True):
         assert f'{name}.yaml:3: The stage "{name}" of {BROKEN} {said}' in line
@@ -202,7 +201,7 @@ def test_a_name_that_two_packages_offer_is_an_error(environment: Environment) ->
 def test_a_plugin_does_not_replace_a_built_in_stage(environment: Environment) -> None:
     policy = environment.write("own.yaml", "moments: {before_call: [{stage: sweep}]}\n")
     code = "import sys, tidegate; print(tidegate.load(sys.argv[1]).moments['before_call'][0].run.__module__)"
-    assert environment.run_python("-c", code, policy).out.strip() == "tidegate.core.stages.sweep"
+    assert environment.run_code(code, policy).out.strip() == "tidegate.core.stages.sweep"
 
 
 RUN_STAGE = """\
@@ -230,7 +229,7 @@ print(json.dumps([request.messages, str(session.explain()), len(list(session.log
 def test_a_stage_that_fails_changes_nothing(environment: Environment, name: str, said: str) -> None:
     text = f"moments:\n  before_call:\n    - stage: {name}\n    - {{stage: cap_results, chars: 5, scope: all}}\n"
     policy = environment.write("failing.yaml", text)
-    messages, explained, _ = json.loads(environment.run_python("-c", RUN_STAGE, policy, json.dumps(CHAT)).out)
+    messages, explained, _ = json.loads(environment.run_code(RUN_STAGE, policy, json.dumps(CHAT)).out)
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
     assert said in explained
     assert "before_call/cap_results" in explained  # the rules after it still run
@@ -270,7 +269,7 @@ for name, arguments in zip(names, ("{}", "{}", '{"text": "a b"}')):
     result = asyncio.run(box.run_call(Call("c", name, arguments), context))
     print(result.is_error, result.text)
 """
-    raising, garbage, good = environment.run_python("-c", code).out.splitlines()
+    raising, garbage, good = environment.run_code(code).out.splitlines()
     assert raising == "True It failed: LookupError: no such thing"
     assert garbage == f'True The tool "garbage_tool" of {BROKEN} returned a int, not a ToolResult with a text.'
     assert good == "False 2 words"
@@ -306,7 +305,7 @@ def test_a_broken_importer_does_not_keep_others_from_reading(environment: Enviro
     chat = environment.write("chat.jsonl", "".join(json.dumps(line) + "\n" for line in CHAT))
     interview = environment.write("ann.jsonl", '{"speaker": "interviewer", "says": "Why?"}\n')
     unknown = environment.write("unknown.jsonl", '{"nothing": "known"}\n')
-    shown = environment.run_python("-c", code, chat, interview, unknown).out.splitlines()
+    shown = environment.run_code(code, chat, interview, unknown).out.splitlines()
     assert shown[:2] == ["5", "1"]
     assert "not a known format" in shown[2]
     assert f'The importer "broken" of {BROKEN} failed on' in shown[2]
@@ -320,6 +319,7 @@ def test_a_broken_importer_does_not_keep_others_from_reading(environment: Enviro
     ],
 )
 def test_a_broken_store_is_an_error_without_the_password(environment: Environment, url: str, said: str) -> None:
+    (environment.folder / "data").mkdir()
     failed = environment.run("sessions", "--store", url, expect=None)
     assert failed.status == 2
     assert f"of {BROKEN} {said}" in failed.err

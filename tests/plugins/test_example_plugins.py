@@ -1,10 +1,11 @@
 """The example package of docs/extending.md, built, installed and used through the command line and the library."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.plugins.environments import EXAMPLE, Environment, build_environment
+from tests.plugins.environments import EXAMPLE, Environment, build_environment, lay_out_environment
 
 pytestmark = pytest.mark.skipif(not EXAMPLE.exists(), reason="the examples are not in the source distribution")
 
@@ -32,12 +33,15 @@ def chat_lines() -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return build_environment(tmp_path_factory.mktemp("example"), EXAMPLE)
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return lay_out_environment(tmp_path, EXAMPLE)
 
 
-def test_every_plugin_is_listed_and_works(environment: Environment) -> None:
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "laid out"])
+def test_every_plugin_is_listed_and_works(is_installed: bool, tmp_path: Path) -> None:
+    """The other tests lay the package out; here it is also built and installed from its wheel."""
+    environment = (build_environment if is_installed else lay_out_environment)(tmp_path, EXAMPLE)
     shown = environment.run("plugins").out.splitlines()
     assert [line.split()[:2] for line in shown] == [
         ["importer", "interview"],
@@ -59,7 +63,7 @@ def test_stage_is_used_from_a_policy_file(environment: Environment) -> None:
         "import json; [s.add(json.loads(line)) for line in open(sys.argv[2]).read().splitlines()];"
         "print(json.dumps(s.prepare().messages))"
     )
-    messages = json.loads(environment.run_python("-c", code, policy, recording).out)
+    messages = json.loads(environment.run_code(code, policy, recording).out)
     texts = [message["content"] for message in messages if message["role"] == "tool"]
     assert texts == ["[the same text as in m5, which is still shown]", REPEATED]
 
@@ -99,7 +103,7 @@ async def main():
 
 asyncio.run(main())
 """
-    tools, model, result = environment.run_python("-c", code).out.splitlines()
+    tools, model, result = environment.run_code(code).out.splitlines()
     assert "'count_words'" in tools
     assert "'read'" in tools
     assert (model, result) == ("echo-1", "3 words")
@@ -120,7 +124,7 @@ def test_importer_reads_its_format_and_leaves_others_alone(environment: Environm
         " for path in sys.argv[1:] for r in read_recordings(Path(path))]"
     )
     chat = environment.write("chat.jsonl", chat_lines())
-    shown = environment.run_python("-c", code, interview, chat).out.splitlines()
+    shown = environment.run_code(code, interview, chat).out.splitlines()
     assert shown[0] == "interview ['user', 'assistant']"
     assert "interview" not in shown[1]
     assert environment.run("import", interview).status == 0
@@ -155,7 +159,7 @@ for check in checks:
     check.run()
 print(len(checks))
 """
-    assert int(environment.run_python("-c", code, environment.folder).out) > 10
+    assert int(environment.run_code(code, environment.folder).out) > 10
 
 
 def test_nothing_is_searched_until_a_plugin_is_needed(environment: Environment) -> None:
@@ -172,5 +176,5 @@ def test_a_module_needs_no_package(environment: Environment) -> None:
     environment.write("own_stages.py", "from tidegate_example.stage import shorten_repeats as mine\n")
     policy = environment.write("own.yaml", 'moments: {before_call: [{stage: "own_stages:mine"}]}\n')
     code = "import sys, tidegate; print(tidegate.load(sys.argv[1]).moments['before_call'][0].stage)"
-    shown = environment.run_python("-c", code, policy, PYTHONPATH=str(environment.folder))
+    shown = environment._replace(site=f"{environment.site}:{environment.folder}").run_code(code, policy)
     assert shown.out.strip() == "own_stages:mine"

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.tui.stage import screen_lines
+from tests.cli.calling import called
+from tests.cli.command_server import FinishedCommand, shared_command_server
+from tests.models.embedded_model import ABSENT, needs_model
+from tests.tui.stage import Stage
 from tests.tui.tmux import Terminal
 from tidegate import DataFolder
 from tidegate.agent.config.launch import LaunchOptions
-from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 from tidegate.proof.chat_proof import ChatObserver, prove_chat
@@ -25,11 +26,9 @@ from tidegate.proof.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo
 from tidegate.proof.demo.guided_app import TAKEOVER_HINT, GuidedApp
 from tidegate.proof.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput, make_demo_script
 from tidegate.tui.agent_thread import AgentOpened, EventLogged
-from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.plain.plain_chat import PlainChat
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
-ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
 TALKED = [step for step in DEMO_SCRIPT if not step.message.startswith("/")]
 
 
@@ -67,7 +66,7 @@ def play(place: Place) -> int:
             provider_for=place.provider_for,
             listen=place.seen.observe,
         )
-        return await asyncio.wait_for(plain.run(), 60)
+        return await plain.run()
 
     return asyncio.run(played())
 
@@ -160,43 +159,35 @@ def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
     async def watched() -> None:
         app = guided(place, reading=0.01)
         async with app.run_test(size=(80, 24)) as pilot:
-            for _ in range(600):
-                if TAKEOVER_TEXT.split(". ")[0] in "\n".join(screen_lines(app)):
-                    break
-                await pilot.pause(0.05)
+            stage = Stage(app, pilot)
+            await stage.sees(TAKEOVER_TEXT.split(". ")[0])
             assert len(place.seen.answers) == len(TALKED)
-            assert "Never restart db7 before 18:00.  (pinned by you in" in "\n".join(screen_lines(app))
+            assert "Never restart db7 before 18:00.  (pinned by you in" in stage.text()
 
     asyncio.run(watched())
     assert prove_chat(place.seen, place.folder / "data").holds
 
 
-@pytest.mark.parametrize("key", ["x", "f2", "escape", "enter"])
+@pytest.mark.parametrize(
+    "key", ["x", "f2", *(pytest.param(key, marks=pytest.mark.exhaustive) for key in ("escape", "enter"))]
+)
 def test_any_key_takes_over(place: Place, key: str) -> None:
     async def watched() -> None:
-        app = guided(place, reading=30.0)
+        app = guided(place, reading=3600.0)
         async with app.run_test(size=(80, 24)) as pilot:
-            for _ in range(200):
-                if "Any key ends the script" in "\n".join(screen_lines(app)):
-                    break
-                await pilot.pause(0.02)
-            assert TAKEOVER_HINT.split(",")[0] in "\n".join(screen_lines(app))
-            await pilot.press(key)
-            await pilot.pause(0.1)
+            stage = Stage(app, pilot)
+            await stage.sees("Any key ends the script")
+            assert TAKEOVER_HINT.split(",")[0] in stage.text()
+            await stage.press(key)
             if key == "x":
-                assert app.composer.text == "x", "the key is the user's first"
-                await pilot.press("backspace")
+                await stage.until(lambda: app.composer.text == "x", "the key is the user's first")
+                await stage.press("backspace")
             if key == "f2":
-                await pilot.press("escape")
-            await pilot.pause(0.1)
-            assert "The chat is yours." in "\n".join(screen_lines(app))
+                await stage.press("escape")
+            await stage.sees("The chat is yours.")
             assert place.seen.answers == []
-            app.composer.replace_text(MessageDraft("Hello."))
-            await pilot.press("enter")
-            for _ in range(200):
-                if place.seen.answers:
-                    break
-                await pilot.pause(0.02)
+            await stage.say("Hello.")
+            await stage.until(lambda: bool(place.seen.answers), "an answer")
             assert place.seen.answers == ["Yes, I see 0."]
 
     asyncio.run(watched())
@@ -206,19 +197,12 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
 # --- as a command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def heeding() -> Iterator[None]:
-    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that: not these."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
+@needs_model
+@pytest.mark.exhaustive
 def test_it_plays_with_the_embedded_model_and_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     command = [*TIDEGATE, "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -244,49 +228,46 @@ def test_in_a_real_terminal_any_key_takes_over(tmp_path: Path) -> None:
         terminal.close()
 
 
+def demo(*arguments: object, **variables: str) -> FinishedCommand:
+    """Run the command in a process of its own: it hides the environment of its process."""
+    return shared_command_server().run(["demo", *arguments], Path.cwd(), {**os.environ, **variables})
+
+
 def test_without_a_model_it_says_what_to_do(tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "TIDEGATE_GGUF": str(tmp_path / "none.gguf")}
-    command = [*TIDEGATE, "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "tidegate demo --generated" in done.stderr
-
-
-def tidegate(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [*TIDEGATE, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = demo(TMPDIR=str(tmp_path), TIDEGATE_GGUF=str(tmp_path / "none.gguf"))
+    assert (done.status, done.out) == (2, "")
+    assert "tidegate demo --generated" in done.err
 
 
 def test_the_made_up_one_shows_the_fall_and_the_proof() -> None:
-    done = tidegate("demo", "--generated", "--turns", 12, "--window", 8000)
-    assert done.returncode == 0, done.stdout
-    assert "\x1b[" not in done.stdout, "no colours where there is no terminal"
-    assert " -> " in done.stdout
-    assert "what each stage did" in done.stdout
-    assert "nothing was lost" in done.stdout
-    assert "0 over the window" in done.stdout
-    assert done.stdout.count("\n  yes  ") == 4
+    done = demo("--generated", "--turns", 12, "--window", 8000)
+    assert done.status == 0, done.out
+    assert "\x1b[" not in done.out, "no colours where there is no terminal"
+    assert " -> " in done.out
+    assert "what each stage did" in done.out
+    assert "nothing was lost" in done.out
+    assert "0 over the window" in done.out
+    assert done.out.count("\n  yes  ") == 4
 
 
 def test_a_generated_session_can_be_saved_as_a_recording_for_the_lab(tmp_path: Path) -> None:
     saved = tmp_path / "recordings" / "five.jsonl"
-    done = tidegate("demo", "--generated", "--turns", 5, "--seed", 5, "--fast", "--save", saved)
-    assert done.returncode == 0, done.stderr
-    requests = re.search(r"(\d+) requests", done.stdout)
+    done = demo("--generated", "--turns", 5, "--seed", 5, "--fast", "--save", saved)
+    assert done.status == 0, done.err
+    requests = re.search(r"(\d+) requests", done.out)
     assert requests is not None
-    replayed = tidegate("replay", saved.parent, "--window", 16_000)
+    replayed = called("replay", saved.parent, "--window", 16_000, "--jobs", 1)
     assert replayed.returncode == 0, replayed.stderr
     assert f"sessions: 1, calls: {requests[1]}, requests: {requests[1]}" in replayed.stdout
 
 
 def test_only_a_generated_session_can_be_saved(tmp_path: Path) -> None:
-    done = tidegate("demo", "--save", tmp_path / "a.jsonl")
+    done = called("demo", "--save", tmp_path / "a.jsonl")
     assert done.returncode == 2
     assert "Add --generated" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("heeding")
 def test_the_made_up_one_can_be_stopped() -> None:
     process = subprocess.Popen(
         [*TIDEGATE, "demo", "--generated", "--turns", "100000"],
@@ -297,7 +278,7 @@ def test_the_made_up_one_can_be_stopped() -> None:
     assert process.stdout is not None
     assert "turns of a coding agent" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate()
     assert process.returncode == 130
     assert "nothing was lost" in printed
     assert errors == ""

@@ -47,16 +47,17 @@ class Modes:
 def keep_sessions(modes: Modes, secret: str) -> None:
     data = DataFolder(modes.home / "data")
     for policy in ("jutul", "cowagent", "default"):
-        with data.open(policy, "gpt-4o", policy=policy, window=8000, count="estimate") as session:
-            for message in generate_session(12, seed=3):
+        with data.open(policy, "gpt-4o", policy=policy, window=4000, count="estimate") as session:
+            for message in generate_session(4, seed=3):
                 if message["role"] == "system":
                     session.set_system(str(message["content"]))
                     continue
                 session.add(message)
                 if message["role"] != "assistant":
                     session.prepare()
-            session.add({"role": "user", "content": secret + " and a very long line " * 20_000})
-            session.prepare()
+            if policy == "default":
+                session.add({"role": "user", "content": secret + " and a very long line " * 12_000})
+                session.prepare()
             data.notes.add_entry("something to remember", source=policy)
             data.notes.write("own.md", "a note of its own", about="own")
             data.open_search().search("something")
@@ -70,7 +71,7 @@ def run_commands(home: Path) -> None:
         each.mkdir()
     for place in range(2):
         recording = recordings / f"r{place}.jsonl"
-        recording.write_text("\n".join(json.dumps(message) for message in generate_session(4, seed=place)))
+        recording.write_text("\n".join(json.dumps(message) for message in generate_session(2, seed=place)))
         recording.chmod(0o600)
     lab = ["--window", "2000", "--policy", "ai", "--jobs", "1", "--cache", str(home / "cache")]
     reports = [f"--json={out}/a.json", f"--csv={out}/a.csv", f"--html={out}/a.html", f"--save={out}/kept.json"]

@@ -8,6 +8,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -110,10 +111,24 @@ def _windows(planted: Planted) -> Iterator[bytes]:
         yield from (hidden[at : at + SHORTEST].encode() for at in range(max(1, len(hidden) - SHORTEST + 1)))
 
 
+@cache
+def _pieces(kind: str) -> tuple[list[bytes], list[bytes]]:
+    """Of a kind: halves of pieces, one of which is in each of its pieces, and all pieces. In small letters."""
+    half = SHORTEST // 2
+    hidden = [each.lower().encode() for each in PLANTED[kind].hidden]
+    halves = [each[at : at + half] for each in hidden for at in range(0, max(1, len(each) - half + 1), half)]
+    return halves, [piece.lower() for piece in _windows(PLANTED[kind])]
+
+
 def seen_in(data: bytes) -> set[str]:
     """The kinds of planted secrets of which a piece is in these bytes, in any case of letters."""
     lower = data.lower()
-    return {kind for kind, planted in PLANTED.items() if any(piece.lower() in lower for piece in _windows(planted))}
+    found: set[str] = set()
+    for kind in PLANTED:
+        halves, pieces = _pieces(kind)
+        if any(half in lower for half in halves) and any(piece in lower for piece in pieces):
+            found.add(kind)
+    return found
 
 
 def _unpacked(path: Path) -> Iterator[bytes]:

@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, chdir, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.cli.calling import called
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions, LoadedConfig
@@ -20,6 +21,24 @@ from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, 
 
 AGENT = "agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\n"
 KEY = "sk-proj-" + "c4D5" * 10
+
+
+DEADLINE = 300
+"""Seconds after which a process that is waited for has failed. It only ends a test that hangs."""
+
+
+@contextmanager
+def surroundings(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """This process in a folder and with these environment variables alone, as a command would be started."""
+    before = dict(os.environ)
+    with chdir(folder):
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 class Talk(NamedTuple):
@@ -92,10 +111,18 @@ class Project:
         return asyncio.run(run())
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the project's folder."""
-        command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
+        """Run a command in the project's folder. `run` is a process: it starts itself again to hide its environment."""
+        if arguments[0] != "run":
+            with surroundings(self.folder, self.environment):
+                return called(*arguments)
         return subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-m", "tidegate.cli.main", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
         )
 
     def shown(self) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake.asking import asked, provider_of, session_of
+from tests.fake.asking import asked, faulted, provider_of, session_of
 from tests.fake.server import KEY, Bytes, Fake, Step
 from tests.fake.words import Refusal
 from tidegate.agent.config.files import parse_config
@@ -33,10 +33,13 @@ WIRES = {
     "gemini": "gemini-3-pro-preview",
 }
 LIMITS = ProviderLimits()
+SMALL = ProviderLimits(max_answer_bytes=4_000_000, content=200_000, max_line_bytes=1_000_000)
 Turn = list[AgentEvent | UserNotice]
 
 
-def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) -> list[Turn | ProviderError]:
+def turns_of(
+    wire: str, steps: list[Step], workspace: Path, texts: list[str], limits: ProviderLimits = LIMITS
+) -> list[Turn | ProviderError]:
     """What an agent made of each text, with a provider on this machine that plays the steps."""
     config = parse_config("window: 200000\ncapabilities: {default_policy: allow}\n", {})
 
@@ -49,7 +52,7 @@ def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) ->
     async def act() -> list[Turn | ProviderError]:
         async with Fake(wire, steps) as server:
             retries = RetrySettings(max_retries=0)
-            provider = HttpProvider(wire, WIRES[wire], base_url=server.url, key=KEY, retries=retries)
+            provider = HttpProvider(wire, WIRES[wire], base_url=server.url, key=KEY, retries=retries, limits=limits)
             try:
                 async with open_agent(config, data=None, name="s", workspace=workspace, provider=provider) as agent:
                     return [await turn(agent, text) for text in texts]
@@ -102,51 +105,59 @@ def packed(size: int) -> Refusal:
     return Refusal(200, body, "text/event-stream", (("content-encoding", "gzip"),))
 
 
-NESTED = {"name": "read", "arguments": '{"path": [' + "[]," * 1_000_000 + "0]}"}
-"""A text in the answer, so that its values count only where it is read as JSON itself."""
+def make_nested_call(limits: ProviderLimits) -> dict[str, object]:
+    """A call with a text in it whose values count only where it is read as JSON itself."""
+    values = "[]," * (limits.max_line_bytes // 8)
+    return {"index": 0, "id": "c", "function": {"name": "read", "arguments": f'{{"path": [{values}0]}}'}}
+
+
 HARD = b'{"error": {"message": "prompt ' + b"sk-" * 100_000
 """Cut in the middle, so that it is read as text: words and signs in turn, which a pattern can divide in many ways."""
 
-FLOODS: dict[str, tuple[Callable[[], Step], str]] = {
+FLOODS: dict[str, tuple[Callable[[ProviderLimits], Step], str]] = {
     "values": (
-        lambda: stream(chunk({"content": "x"}, "stop", more=[[]] * 1_000_000)),
+        lambda limits: stream(chunk({"content": "x"}, "stop", more=[[]] * (limits.max_line_bytes // 8))),
         f"A frame of the stream holds more than {MAX_JSON_VALUES:,} values",
     ),
     "values in arguments": (
-        lambda: stream(chunk({"tool_calls": [{"index": 0, "id": "c", "function": NESTED}]}, "tool_calls")),
+        lambda limits: stream(chunk({"tool_calls": [make_nested_call(limits)]}, "tool_calls")),
         "",
     ),
     "line": (
-        lambda: Bytes(b"data: " + b"x" * (LIMITS.max_line_bytes + 1)),
-        f"A line or frame of the stream is longer than {LIMITS.max_line_bytes:,} bytes",
+        lambda limits: Bytes(b"data: " + b"x" * (limits.max_line_bytes + 1)),
+        "A line or frame of the stream is longer than {0.max_line_bytes:,} bytes",
     ),
     "content": (
-        lambda: stream(*[chunk({"content": "high tide " * 1_000})] * (LIMITS.content // 10_000 + 1)),
-        f"The answer holds more than {LIMITS.content:,} bytes of content",
+        lambda limits: stream(*[chunk({"content": "high tide " * 1_000})] * (limits.content // 10_000 + 1)),
+        "The answer holds more than {0.content:,} bytes of content",
     ),
     "details": (
-        lambda: stream(*[chunk({"reasoning_details": [{"type": "t", "index": n}]}) for n in range(MAX_PARTS + 1)]),
+        lambda _: stream(*[chunk({"reasoning_details": [{"type": "t", "index": n}]}) for n in range(MAX_PARTS + 1)]),
         f"The answer holds more than {MAX_PARTS:,} parts",
     ),
     "one body": (
-        lambda: Bytes(b'{"x": "' + b"x" * LIMITS.max_line_bytes, "application/json"),
-        f"The answer is longer than {LIMITS.max_line_bytes:,} bytes and not streamed",
+        lambda limits: Bytes(b'{"x": "' + b"x" * limits.max_line_bytes, "application/json"),
+        "The answer is longer than {0.max_line_bytes:,} bytes and not streamed",
     ),
     "values in one body": (
-        lambda: Bytes(b'{"x": [' + b"[]," * 1_000_000 + b"0]}", "application/json"),
+        lambda limits: Bytes(b'{"x": [' + b"[]," * (limits.max_line_bytes // 8) + b"0]}", "application/json"),
         f"The answer holds more than {MAX_JSON_VALUES:,} values",
     ),
-    "packed": (lambda: packed(LIMITS.max_answer_bytes), f"The answer is longer than {LIMITS.max_answer_bytes:,} bytes"),
+    "packed": (
+        lambda limits: packed(limits.max_answer_bytes),
+        "The answer is longer than {0.max_answer_bytes:,} bytes",
+    ),
 }
+"""An answer beyond limits, and what the error says of them."""
 
 
 @pytest.mark.parametrize("name", [name for name in FLOODS if FLOODS[name][1]])
 def test_flood_is_an_error_that_names_the_limit(name: str, tmp_path: Path) -> None:
     step, says = FLOODS[name]
-    refused, after = turns_of("openai_chat", [step(), "Hello."], tmp_path, ["Go on.", "And?"])
+    refused, after = turns_of("openai_chat", [step(SMALL), "Hello."], tmp_path, ["Go on.", "And?"], SMALL)
     assert isinstance(refused, ProviderError)
     assert refused.kind == "excess"
-    assert says in str(refused)
+    assert says.format(SMALL) in str(refused)
     assert isinstance(after, list)
     assert after[-1] == TurnEnded("end")
 
@@ -201,7 +212,7 @@ async def main():
     status = Path("/proc/self/status").read_text()
     used = int(status.partition("VmData:")[2].split()[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_CPU, (30, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))
     found = await outcome(provider, request)
     print(found.fault or found.reply.broken_call_ids)
     await provider.close()
@@ -211,7 +222,7 @@ asyncio.run(main())
 
 
 def ask_in_child(step: Step, memory: int = 10 * LIMITS.max_line_bytes) -> str:
-    """What a process says to an answer. It may use `memory` bytes more than it does, and 30 seconds of a processor."""
+    """What a process says to an answer. It may use `memory` bytes more than it does. A limit ends it if it hangs."""
 
     async def act() -> str:
         async with Fake("openai_chat", ["Hello.", step]) as server:
@@ -226,17 +237,19 @@ def ask_in_child(step: Step, memory: int = 10 * LIMITS.max_line_bytes) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is read")
-@pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "packed" else pytest.param(name, marks=pytest.mark.exhaustive) for name in FLOODS],
+)
 def test_memory_is_bounded_by_a_small_multiple_of_the_limit(name: str) -> None:
     step, says = FLOODS[name]
-    said = ask_in_child(step(), (3 if name == "packed" else 10) * LIMITS.max_line_bytes)
-    assert (says or "('c',)") in said
+    said = ask_in_child(step(LIMITS), (3 if name == "packed" else 10) * LIMITS.max_line_bytes)
+    assert (says.format(LIMITS) or "('c',)") in said
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc is read")
-def test_error_that_is_hard_to_match_is_read_in_time() -> None:
-    said = ask_in_child(Refusal(400, HARD))
-    assert "(HTTP 400)" in said
+def test_error_that_is_hard_to_match_is_read() -> None:
+    """A pattern that divides it in many ways would not end."""
+    assert "(HTTP 400)" in str(faulted("openai_chat", Refusal(400, HARD)))
 
 
 OPENING = """

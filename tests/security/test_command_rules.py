@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tests.security.project import AGENT, Project, calls
 from tests.tui.stage import on_stage, played
 from tidegate.agent.tools.approval import ApprovalRules, decide_approval
@@ -165,7 +166,7 @@ def test_a_deny_rule_is_about_its_own_words() -> None:
 ODD = st.text(st.sampled_from("ab-=~:#!*?[]{}(),;&|<>$`\\'\"\n\t\r\0 \u00a0é"), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(100))
 @example("a 'b c'\"d\"e").via("pieces of one word")
 @example("a\t#b").via("a comment")
 @given(ODD)
@@ -184,6 +185,7 @@ RULES = st.builds(
 )
 
 
+@settings(max_examples=scaled(40))
 @given(st.lists(RULES, max_size=3), st.lists(RULES, max_size=3), st.lists(WORDS, max_size=4))
 def test_the_intersection_allows_what_both_allow(one: list[str], other: list[str], words: list[str]) -> None:
     command = " ".join(["run", *words])
@@ -226,6 +228,7 @@ def test_the_command_line_says_it_too(project: Project) -> None:
     assert shown["capabilities.allow_commands.2"]["note"] == "matches no command"
 
 
+@pytest.mark.exhaustive
 def test_always_allows_the_very_command(tmp_path: Path) -> None:
     """In the chat: what was agreed to is asked no more, the same with an option is."""
 

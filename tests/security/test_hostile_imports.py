@@ -8,7 +8,8 @@ import math
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.calling import called
+from tests.scale import scaled
 from tests.security.archives import Line, read_lines, write_lines
 from tests.tui.stage import on_stage, played
 from tidegate import Session
@@ -159,7 +161,7 @@ def test_whatever_number_is_changed_it_is_refused_by_its_record_or_fits(archive:
     deciding = [place for place in places if place[1][-1:] != (1,) or len(place[1]) < 4]
     tried = iter(range(10**6))
 
-    @settings(max_examples=80)
+    @settings(max_examples=scaled(15))
     @given(st.one_of(st.sampled_from(places), st.sampled_from(deciding)), st.sampled_from(ABSURD))
     def holds(place: tuple[int, tuple[object, ...]], new: object) -> None:
         folder = tmp_path / str(next(tried))
@@ -344,7 +346,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("edit", EDITS)
+USUAL_EDITS = ("tools that are none", "an edit of 2^63 tokens")
+
+
+def mark_others(edits: Iterable[str]) -> list[Any]:
+    """Parameters of a test: all but the usual edits are exhaustive."""
+    return [edit if edit in USUAL_EDITS else pytest.param(edit, marks=pytest.mark.exhaustive) for edit in edits]
+
+
+@pytest.mark.parametrize("edit", mark_others(EDITS))
 def test_one_bad_session_does_not_stop_the_others(edit: str, two: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(two / "data", folder)
@@ -391,7 +401,7 @@ def test_one_bad_session_does_not_stop_the_others(edit: str, two: Path, tmp_path
     data.close()
 
 
-@pytest.mark.parametrize("edit", [name for name in EDITS if "words" not in name and "none" not in name])
+@pytest.mark.parametrize("edit", mark_others(name for name in EDITS if "words" not in name and "none" not in name))
 def test_doctor_corrects_what_cannot_be_and_the_session_goes_on(edit: str, two: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(two / "data", folder)
@@ -427,7 +437,11 @@ def test_the_picker_of_the_chat_lists_all(two: Path, tmp_path: Path) -> None:
     played(play)
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["checksum wrong", "checksum right"])
+@pytest.mark.parametrize(
+    "sealed",
+    [True, pytest.param(False, marks=pytest.mark.exhaustive)],
+    ids=["checksum right", "checksum wrong"],
+)
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -468,8 +482,17 @@ def test_an_absurd_row_is_listed_with_the_others(
 # --- a store that was edited ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [-3_000_000_000, 0, 1, 2**62])
-@pytest.mark.parametrize("snapshot", ["none", "forged"])
+@pytest.mark.parametrize(
+    ("count", "snapshot"),
+    [
+        (-3_000_000_000, "forged"),
+        (0, "none"),
+        (1, "forged"),
+        (2**62, "none"),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0, "forged"), (1, "none"))),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((-3_000_000_000, "none"), (2**62, "forged"))),
+    ],
+)
 def test_counts_of_an_edited_store_send_nothing_over_the_window(
     archive: Path, tmp_path: Path, count: int, snapshot: str
 ) -> None:
@@ -520,7 +543,6 @@ REPORTS: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("value", REPORTS, ids=repr)
 @pytest.mark.parametrize(
     "names",
     [
@@ -530,19 +552,19 @@ REPORTS: tuple[object, ...] = (
         ("promptTokenCount", "candidatesTokenCount"),
     ],
 )
-def test_an_impossible_report_teaches_nothing(value: object, names: tuple[str, str], tmp_path: Path) -> None:
+def test_an_impossible_report_teaches_nothing(names: tuple[str, str], tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     with data.open("s", MODEL, window=WINDOW) as session:
         session.add(user_message("x " * 300))
         session.prepare()
         session.record({"prompt_tokens": session.tokens, "completion_tokens": 1})
         before = dict(session.view.scale_by_model)
-        session.add({"role": "assistant", "content": "yes"}, user_message("y " * 300))
-        size = session.tokens
-        session.prepare()
-        session.record(dict.fromkeys(names, value))
-        assert session.view.scale_by_model == before
-        assert session.tokens == size
+        for value in REPORTS:
+            session.add({"role": "assistant", "content": "yes"}, user_message("y " * 30))
+            size = session.tokens
+            session.prepare()
+            session.record(dict.fromkeys(names, value))
+            assert (session.view.scale_by_model, session.tokens) == (before, size), value
     assert called("trace", "s", "--usage", "--data", tmp_path).returncode == 0
     data.close()
 
@@ -554,6 +576,7 @@ def test_what_was_cached_is_part_of_what_was_read() -> None:
     assert read.cache_read + read.cache_write <= read.input_tokens
 
 
+@settings(max_examples=scaled(30))
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=40))
 def test_the_calibration_is_bounded_whatever_is_reported(shares: list[float]) -> None:
     """At worst a request is twice the window by our own count: a provider that reports half is believed that far."""
@@ -669,20 +692,25 @@ def test_the_last_session_is_not_one_of_the_future(tmp_path: Path) -> None:
     data.close()
 
 
-@settings(max_examples=12)
+def play_at(times: Sequence[float]) -> bytes:
+    """The last request of a session that is opened again from its log at each of these times, in turn."""
+    clock, log, request = Clock(), MemoryLog(), b""
+    for at, message in enumerate(list(generate_session(4, 2))[1:]):
+        clock.now = times[at % len(times)]
+        session = Session(MODEL, window=WINDOW, policy="jutul", log=log, clock=clock)
+        if message["role"] == "assistant":
+            request = session.prepare().to_bytes()
+        session.add(message)
+    return request
+
+
+@cache
+def play_steadily() -> bytes:
+    return play_at([NOW])
+
+
+@settings(max_examples=scaled(4))
 @given(st.lists(st.sampled_from([0.0, 1.0, NOW, NOW - 1e6, NOW + 1e9, 2.5e11]), min_size=3, max_size=8))
 def test_a_jumping_clock_changes_no_request(times: list[float]) -> None:
-    """Under a policy without waiting times. The session is opened again at every jump, from its log."""
-
-    def played_at(clock: Clock, jumps: list[float]) -> bytes:
-        log, request = MemoryLog(), b""
-        said = list(generate_session(4, 2))[1:]
-        for at, message in enumerate(said):
-            clock.now = jumps[at % len(jumps)]
-            session = Session(MODEL, window=WINDOW, policy="jutul", log=log, clock=clock)
-            if message["role"] == "assistant":
-                request = session.prepare().to_bytes()
-            session.add(message)
-        return request
-
-    assert played_at(Clock(), times) == played_at(Clock(), [NOW])
+    """Under a policy without waiting times."""
+    assert play_at(times) == play_steadily()

@@ -304,7 +304,7 @@ CONFIG = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwind
 
 
 async def _say(stage: Stage) -> None:
-    await stage.pilot.press("enter")
+    await stage.press("enter")
     await stage.idle()
 
 
@@ -329,7 +329,7 @@ def test_a_paste_between_typed_lines(tmp_path: Path) -> None:
         await stage.type("Look at this")
         await stage.press("ctrl+j")
         paste(stage, LONG)
-        await stage.pilot.pause()
+        await stage.settle()
         await stage.press("ctrl+j")
         await stage.type(TYPED)
         await _say(stage)
@@ -338,13 +338,14 @@ def test_a_paste_between_typed_lines(tmp_path: Path) -> None:
     assert said[:3] == [("Look at this", True), (LONG, False), (TYPED, True)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pasted", [f"{PLANTED}\n", f"{FILLER}{FILLER}{FILLER}{PLANTED}"])
 def test_a_paste_of_one_line_or_of_one_long_line(tmp_path: Path, pasted: str) -> None:
     async def act(stage: Stage) -> None:
         await stage.type(TYPED)
         await stage.press("ctrl+j")
         paste(stage, pasted)
-        await stage.pilot.pause()
+        await stage.settle()
         await _say(stage)
 
     said = chatted(tmp_path, act)
@@ -358,7 +359,7 @@ def test_a_paste_that_is_edited_taken_back_and_brought_back(tmp_path: Path) -> N
         await stage.type(TYPED)
         await stage.press("ctrl+j")
         paste(stage, LONG)
-        await stage.pilot.pause()
+        await stage.settle()
         await stage.press("ctrl+z", "ctrl+y", "up", "x", "down", "y")
         assert PLANTED[1:] in stage.app.composer.text
         await _say(stage)
@@ -366,12 +367,13 @@ def test_a_paste_that_is_edited_taken_back_and_brought_back(tmp_path: Path) -> N
     chatted(tmp_path, act)
 
 
+@pytest.mark.exhaustive
 def test_a_paste_that_comes_back_from_the_history_or_the_queue(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         await stage.type(TYPED)
         await _say(stage)
         paste(stage, LONG)
-        await stage.pilot.pause()
+        await stage.settle()
         await _say(stage)
         await stage.press("up")
         assert PLANTED in stage.app.composer.text
@@ -382,6 +384,7 @@ def test_a_paste_that_comes_back_from_the_history_or_the_queue(tmp_path: Path) -
     assert sum(PLANTED in text for text, typed in said if typed is False) == 2
 
 
+@pytest.mark.exhaustive
 def test_typed_lines_that_were_left_for_the_history_are_still_typed(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         await stage.type("one")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tests.security.project import AGENT, KEY, Project, calls
 from tidegate import DataFolder
 from tidegate.agent.config.files import ConfigFiles, read_config
@@ -25,6 +26,7 @@ from tidegate.models.catalog import compute_model_cost
 from tidegate.models.scripted_provider import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
+MANY_STEPS = "name: mine\nsettings: {max_steps: 5000}\nmoments: {}\n"
 COSTLY = ScriptedAnswer(text="One.", usage=Usage(900, 100, 0, 0))
 
 
@@ -192,16 +194,19 @@ def test_servers_skills_and_hooks_of_the_user_are_not_replaced(project: Project)
         ("execution: {max_steps: 2}", "execution: {max_steps: 90}"),
         ("policy: {name: cowagent, settings: {max_steps: 2}}", "policy: default"),
         ("policy: {name: cowagent, settings: {max_steps: 2}}", "execution: {max_steps: 90}"),
+        ("execution: {max_steps: 2}", "policy: mine.yaml"),
     ],
 )
 def test_steps_of_a_turn(project: Project, user: str, theirs: str) -> None:
+    (project.folder / "mine.yaml").write_text(MANY_STEPS)
     project.write(user=f"{AGENT}{user}\n", project=f"{theirs}\n", trusted=True)
     look = [calls("list", path=".")] * 9
     assert len(project.talk(look).requests) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_policy_does_not_raise_the_steps(project: Project) -> None:
-    (project.folder / "mine.yaml").write_text("name: mine\nsettings: {max_steps: 5000}\nmoments: {}\n")
+    (project.folder / "mine.yaml").write_text(MANY_STEPS)
     project.write(project="policy: mine.yaml\n")
     assert len(project.talk([calls("list", path=".")] * 101).requests) == 100
 
@@ -317,7 +322,7 @@ def _speaks(user: dict[str, Any], tool: str) -> bool:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(25))
 @given(data=st.data())
 def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject) -> None:
     said = st.fixed_dictionaries({}, optional={key: KEYS[key] for key in topic.split()})

@@ -5,7 +5,8 @@ Everything that is written beside the log and everything that leaves it is maske
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.cli.calling import called
-from tests.cli.test_run import CONFIG, Desk
+from tests.cli.desk import CONFIG, ForkedDesk
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
@@ -34,6 +35,7 @@ from tidegate.integrations.otel_spans import create_span_watcher
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.presets import preset_names
 from tidegate.session.recall import recall_message
+from tidegate.store.session_log import MAX_INLINE_BYTES
 
 SECRETS = [CONFIGURED, PLAIN_CONFIGURED]
 ALL = set(PLANTED)
@@ -82,7 +84,15 @@ class Worked(NamedTuple):
     request: bytes
 
 
-@pytest.fixture(scope="module", params=preset_names())
+USUAL_PRESETS = ("default", "jutul")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in USUAL_PRESETS else pytest.param(name, marks=pytest.mark.exhaustive) for name in preset_names()
+    ],
+)
 def worked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
     data = DataFolder(tmp_path_factory.mktemp("data"), secrets=SECRETS)
     with opened(data, policy=request.param) as session:
@@ -145,14 +155,14 @@ def test_a_trace_is_whole_lines_of_json(worked: Worked) -> None:
     assert {line.seq for line in lines} == set(range(1, worked.data.open_log("s").head + 1))
 
 
-def test_a_secret_that_a_cut_has_split_is_masked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("places", [[0, 36, 81], pytest.param(range(0, 90, 9), marks=pytest.mark.exhaustive)])
+def test_a_secret_that_a_cut_has_split_is_masked(places: Sequence[int], tmp_path: Path) -> None:
     """A tool that knows where results are cut can have the rest of a key look like nothing."""
     data = DataFolder(tmp_path, secrets=SECRETS)
     kinds = ["anthropic", "openai project", "jwt", "configured plain"]
     with data.open("s", "gpt-4o", policy="cowagent", window=WINDOW, count="estimate") as session:
-        for number in range(40):
-            planted = PLANTED[kinds[number % len(kinds)]]
-            text = "x" * 15_000 + f" {planted.text} " + "y" * (9_980 - 9 * (number // len(kinds)))
+        for number, (place, kind) in enumerate(product(places, kinds)):
+            text = "x" * 15_000 + f" {PLANTED[kind].text} " + "y" * (9_980 - place)
             session.add({"role": "user", "content": f"turn {number}"})
             session.add(Message("assistant", (Call(f"c{number}", "cat", "{}"),)))
             session.add({"role": "tool", "tool_call_id": f"c{number}", "content": text})
@@ -164,16 +174,27 @@ def test_a_secret_that_a_cut_has_split_is_masked(tmp_path: Path) -> None:
     assert seen_in(gzip.decompress((tmp_path.parent / f"{tmp_path.name}.tidegate").read_bytes())) == set()
 
 
-@pytest.mark.parametrize("kind", PLANTED)
-def test_a_large_record_with_a_secret_stays_in_the_log(tmp_path: Path, kind: str) -> None:
+SOME_KINDS = ("anthropic", "configured", "pem", "configured plain inside base64")
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        SOME_KINDS,
+        pytest.param([kind for kind in PLANTED if kind not in SOME_KINDS], marks=pytest.mark.exhaustive),
+    ],
+    ids=["some", "the others"],
+)
+def test_a_large_record_with_a_secret_stays_in_the_log(tmp_path: Path, kinds: Sequence[str]) -> None:
     data = DataFolder(tmp_path, secrets=SECRETS)
-    text = "plain words of a long result\n" * 12_000
+    text = "plain words of a long result\n" * (MAX_INLINE_BYTES // 50)
     with data.open("s", "gpt-4o", window=1_000_000, count="estimate") as session:
-        (secret,) = session.add({"role": "user", "content": f"{text}{PLANTED[kind].text}\n{text}"})
-        assert list((tmp_path / "blobs").rglob("*")) == []
-        session.add({"role": "user", "content": text})
+        for kind in kinds:
+            (secret,) = session.add({"role": "user", "content": f"{text}{PLANTED[kind].text}\n{text}"})
+            assert list((tmp_path / "blobs").rglob("*")) == [], kind
+            assert PLANTED[kind].text in text_of(recall_message(data.open_log("s"), secret))
+        session.add({"role": "user", "content": text + text})
     assert any(path.is_file() for path in (tmp_path / "blobs").rglob("*")), "a large record without a secret is a blob"
-    assert PLANTED[kind].text in text_of(recall_message(data.open_log("s"), secret))
     data.close()
     assert leaks(tmp_path, in_log) == {}
 
@@ -201,7 +222,7 @@ def planted_files(folder: Path) -> list[Call]:
 
 def test_a_command_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -> None:
     """`run` with tools, a subagent and a failure that repeats the key; then everything one can do with the session."""
-    desk = Desk(tmp_path)
+    desk = ForkedDesk(tmp_path)
     desk.environment |= {"HUSH_API_KEY": CONFIGURED, "QUIET_TOKEN": PLAIN_CONFIGURED}
     desk.configure(CONFIG + "capabilities: {default_policy: auto}\nexecution: {max_steps: 500}\n")
     texts = "\n".join(planted.text for planted in PLANTED.values())

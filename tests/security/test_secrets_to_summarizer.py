@@ -79,7 +79,7 @@ def test_another_provider_gets_no_secret_though_its_model_has_the_same_name(tmp_
     assert BY_SHAPE & seen_in(b"".join(asked)) == set()
 
 
-@pytest.mark.parametrize("model", ["small", "big"])
+@pytest.mark.parametrize("model", ["small", pytest.param("big", marks=pytest.mark.exhaustive)])
 def test_the_provider_of_the_session_sees_what_it_has_seen(tmp_path: Path, model: str) -> None:
     asked, _ = summarized(tmp_path, "here", model)
     assert len(BY_SHAPE & seen_in(b"".join(asked))) > 5

@@ -17,12 +17,13 @@ import pytest
 
 from tests.cli.test_run import CONFIG, Desk
 from tests.fake.server import Fake
+from tests.security.project import DEADLINE
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is read")
 TOKEN = "sk-test-4f1c0a9be7d24d0c"
-MCP_SERVER = Path(__file__).parents[1] / "agent" / "tools" / "mcp_child.py"
+MCP_SERVER = Path(__file__).with_name("hostile_server.py")
 ALLOWED = "capabilities: {default_policy: allow}\n"
 CONSOLE_SCRIPT = [str(Path(sys.executable).with_name("tidegate"))]
 
@@ -117,7 +118,7 @@ async def run(desk: Desk, command: list[str], task: str = "Look.", stdin: str = 
     process = await asyncio.create_subprocess_exec(
         *command, "run", task, stdin=pipe, stdout=pipe, stderr=pipe, cwd=desk.folder, env=desk.environment
     )
-    out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
+    out, err = await asyncio.wait_for(process.communicate(stdin.encode()), DEADLINE)
     assert (out, err, process.returncode) == (b"Nothing.\n", b"", 0)
     return process.pid
 
@@ -132,7 +133,7 @@ async def run_in_terminal(desk: Desk, command: list[str]) -> int:
         *command, "run", "Look.", stdin=theirs, stdout=theirs, stderr=theirs, cwd=desk.folder, env=desk.environment
     )
     os.close(theirs)
-    await asyncio.wait_for(process.wait(), 60)
+    await asyncio.wait_for(process.wait(), DEADLINE)
     shown = os.read(ours, 65536).decode()
     os.close(ours)
     assert process.returncode == 0
@@ -156,33 +157,37 @@ def probe(desk: Desk, script: str, act: Callable[[], Awaitable[int]]) -> tuple[i
     return pids[0], json.loads(base64.b64decode(result["content"].splitlines()[0]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("command", "start"),
     [
-        (CONSOLE_SCRIPT, run),
         (CONSOLE_SCRIPT, run_with_piped_task),
         (CONSOLE_SCRIPT, run_in_terminal),
         ([sys.executable, "-m", "tidegate"], run),
         ([sys.executable, "-m", "tidegate.cli.main"], run),
     ],
 )
-def test_no_process_in_reach_of_a_command_shows_a_key(
+def test_no_process_in_reach_of_a_command_shows_a_key_however_it_is_started(
     desk: Desk, command: list[str], start: Callable[..., Awaitable[int]]
 ) -> None:
+    check_probe(desk, lambda: start(desk, command))
+
+
+def check_probe(desk: Desk, act: Callable[[], Awaitable[int]]) -> dict[str, Any]:
     """The provider takes the key, so the agent has it."""
-    pid, report = probe(desk, "probe.py", lambda: start(desk, command))
+    pid, report = probe(desk, "probe.py", act)
     assert report["agent"] == pid
     assert report["secrets"] == []
     assert f"PATH={os.environ['PATH']}" in report["shows"], "only what may hold a secret is hidden"
+    return report
 
 
-def test_no_child_of_the_agent_shows_a_key(desk: Desk) -> None:
+def test_no_process_in_reach_of_a_command_and_no_child_of_the_agent_shows_a_key(desk: Desk) -> None:
     """An MCP server gets the variables that its configuration names and the usual few, and a key is none of them."""
     server = f'mcp: {{w: {{command: "{sys.executable}", args: ["{MCP_SERVER}"], env: {{PLACE: here}}}}}}\n'
     desk.configure(CONFIG + ALLOWED + server)
-    _, report = probe(desk, "probe.py", lambda: run(desk, CONSOLE_SCRIPT))
+    report = check_probe(desk, lambda: run(desk, CONSOLE_SCRIPT))
     assert [shows for shows in report["below"] if "PLACE=here" in shows] != []
-    assert report["secrets"] == []
 
 
 def test_memory_and_open_locate_config_files_the_agent_are_closed_to_commands(desk: Desk) -> None:
@@ -191,6 +196,7 @@ def test_memory_and_open_locate_config_files_the_agent_are_closed_to_commands(de
     assert report == {"mem": "denied", "environ": "denied", "fd/0": "denied"}
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_opens_an_agent_can_hide_its_environment(desk: Desk) -> None:
     """A program cannot be started anew by the library; `hide_environment` works in the process as it is."""
     (desk.folder / "program.py").write_text(PROGRAM)

@@ -12,15 +12,18 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.calling import called, list_command_names
+from tests.fake.words import refusal
+from tests.integrations.provider import KEY, run_provider
+from tests.scale import scaled
 from tests.security.archives import recorded, write_archive
+from tests.security.project import DEADLINE, surroundings
 from tests.tui.stage import on_stage, played
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, NoteAdded, UsageReported, ViewEdited
@@ -149,7 +152,10 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],
 }
 KEEPS_NO_DATA = {"policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
-NEED_A_PROCESS = {"run", "chat", "config", "view", "forget"}
+NEED_A_PROCESS = {"run", "chat", "forget-2"}
+"""Commands, or single calls, that read their input or start themselves again."""
+EXHAUSTIVE = {"run-1", "forget-2", "seeds-0", "seeds-1", "lab-0", "lab-1", "replay-1"}
+"""Slow calls. Most of these commands have another one; `tune` prints what `lab` prints."""
 UNTESTED = {"fetch", "mcp", "serve", "wrap"}
 """`fetch` prints one path of the data folder and needs a network; `serve` runs until it is stopped; `mcp` writes
 JSON for a program. `wrap` needs a client: tests/gateway/test_wrap.py has a session with an escape code in its name.
@@ -160,35 +166,44 @@ def test_every_command_is_here() -> None:
     assert CALLS.keys() | UNTESTED == list_command_names()
 
 
+def make_environment(place: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(place), "OPENAI_API_KEY": KEY, "NO_PROXY": "*"}
+
+
 def in_process(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """With a configuration and a standard input of its own; no provider answers."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place), "OPENAI_API_KEY": "none", "NO_PROXY": "*"}
-    environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9"
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate.cli.main", *map(str, words)],
-        cwd=place,
-        env=environment,
-        input="/sessions\n/trace\n/model\n/context\n",
-        capture_output=True,
-        check=False,
-        timeout=300,
-        encoding="utf-8",
-    )
+    """With a standard input of its own, and a provider that refuses every request in hostile words."""
+    with run_provider("openai_chat", lambda _: refusal("openai_chat", 400, HOSTILE)) as provider:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate.cli.main", *map(str, words)],
+            cwd=place,
+            env={**make_environment(place), "TIDEGATE_OPENAI_BASE_URL": provider.url},
+            input="/sessions\n/trace\n/model\n/context\n",
+            capture_output=True,
+            check=False,
+            timeout=DEADLINE,
+            encoding="utf-8",
+        )
     assert "Traceback" not in done.stderr
     return done
 
 
 def in_here(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    with chdir(place):
+    with surroundings(place, make_environment(place)):
         return called(*words)
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param((name, *each), id=f"{name}-{at}") for name in CALLS for at, each in enumerate(CALLS[name])]
+    ("call", "words"),
+    [
+        pytest.param(call, (name, *each), id=call, marks=[pytest.mark.exhaustive] if call in EXHAUSTIVE else [])
+        for name in CALLS
+        for at, each in enumerate(CALLS[name])
+        for call in [f"{name}-{at}"]
+    ],
 )
-def test_no_command_prints_a_control_character(words: tuple[object, ...], place: Path) -> None:
+def test_no_command_prints_a_control_character(call: str, words: tuple[object, ...], place: Path) -> None:
     keeps = () if words[0] in KEEPS_NO_DATA else ("--data", "data")
-    done = (in_process if words[0] in NEED_A_PROCESS else in_here)(place, *words, *keeps)
+    done = (in_process if {call, words[0]} & NEED_A_PROCESS else in_here)(place, *words, *keeps)
     assert done.stdout or done.stderr
     assert_harmless(done, content=words[0] in ("recall", "memory"))
     if "--json" in words:
@@ -222,6 +237,7 @@ def on_terminal(*words: object, cwd: Path) -> bytes:
     return written
 
 
+@pytest.mark.exhaustive
 def test_our_own_colors_stay_and_no_others_come(place: Path) -> None:
     """On a terminal, too: the only escapes are the styles that we set."""
     written = on_terminal("demo", "--generated", "--turns", 2, "--fast", "--policy", "policy.yaml", cwd=place).decode()
@@ -293,6 +309,7 @@ texts = st.text(
 
 @pytest.mark.parametrize("clean", [strip_controls, clean_text, clean_line])
 def test_nothing_harmful_is_left_of_any_text(clean: Callable[[str], str]) -> None:
+    @settings(max_examples=scaled(60))
     @given(texts)
     def holds(text: str) -> None:
         done = clean(text)
@@ -312,6 +329,7 @@ def _unassigned(text: str) -> bool:
     }
 
 
+@settings(max_examples=scaled(40))
 @given(st.recursive(texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)))
 def test_escaped_json_is_the_same_value(value: object) -> None:
     encoded = escape_controls(json.dumps(value, ensure_ascii=False))

@@ -109,7 +109,7 @@ async def lived(
 ) -> list[HookReport]:
     """Eight turns of a conversation: as an agent's loop has them, without tools."""
     main, summary = (made(each(config, environment)) for each in (resolve_brain_target, resolve_summary_target))
-    summarise = create_summarizer(summary, window=32_000, counter=session.counter, timeout=60)
+    summarise = create_summarizer(summary, window=32_000, counter=session.counter, timeout=600)
     tools = [tool for tool in (*list_standard_tools(), HELLO_TOOL) if tool.tool.name in list_offered_tools(config)]
     toolbox = Toolbox(tools, approval=resolve_approval(config))
     session.set_tools(toolbox.definitions())

@@ -33,11 +33,21 @@ def cases() -> Iterator[Case]:
 CASES = list(cases())
 
 
+def marked() -> Iterator[Any]:
+    """The cases that change something. The first of each row is tried in `make test`, the others in `make test-all`."""
+    rows: set[str] = set()
+    for case in CASES:
+        if not case.mutation.fixed:
+            marks = [pytest.mark.exhaustive] if case.row in rows else []
+            yield pytest.param(case, id=name_of(case), marks=marks)
+            rows.add(case.row)
+
+
 def name_of(case: Case) -> str:
     return f"{case.row}-{case.test.__name__}"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.mutation.fixed], ids=name_of)
+@pytest.mark.parametrize("case", list(marked()))
 def test_it_fails_when_its_row_is_changed(case: Case, tmp_path: Path) -> None:
     assert not case.mutation.empty, f"{name_of(case)} says neither what breaks it nor why nothing can"
     given: dict[str, Any] = {"preset": mutated(case.mutation), "tmp_path": tmp_path}

@@ -99,7 +99,7 @@ def test_the_summary_is_written_while_the_conversation_goes_on(preset: Preset) -
 
     def slow(request: object) -> str:
         asked.set()
-        assert go_on.wait(10)
+        assert go_on.wait(120)
         return "written in the background"
 
     worker = threading.Thread(target=session.run_rules, args=("turn_end", slow), daemon=True)
@@ -109,7 +109,8 @@ def test_the_summary_is_written_while_the_conversation_goes_on(preset: Preset) -
     assert asked.is_set(), "a summary was started"
     session.add(asks("ask-12"))
     go_on.set()
-    worker.join(10)
+    worker.join(120)
+    assert not worker.is_alive()
     request = session.prepare()
     assert "written in the background" in flat(request)
     assert request.messages[-1] == asks("ask-12")

@@ -88,7 +88,7 @@ class Reasons(list[str]):
         provider: Provider,
         *,
         window: int | None = 16_000,
-        timeout: float = 20,
+        timeout: float = 600,
         retries: int = 0,
         conversation: Session | None = None,
     ) -> AsyncSummarizer:

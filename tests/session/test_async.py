@@ -29,7 +29,7 @@ class WatchedStore(MemoryStore):
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         self.threads.add(threading.get_ident())
         self.waiting.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(120)
         return super().append(session, after, records)
 
     def head(self, session: str) -> int:
@@ -82,7 +82,7 @@ def test_a_cancelled_add_is_stored_once_or_not_at_all(tmp_path: Path) -> None:
         store.gate.clear()
         store.waiting.clear()
         adding = asyncio.create_task(session.add_async({**HELLO, "content": "first"}, {**HELLO, "content": "second"}))
-        assert await asyncio.to_thread(store.waiting.wait, 30)
+        assert await asyncio.to_thread(store.waiting.wait, 120)
         adding.cancel()
         await asyncio.sleep(0)
         assert not adding.done(), "what has begun is finished first"
@@ -115,7 +115,7 @@ def test_a_cancelled_record_is_made_once(tmp_path: Path) -> None:
         store.gate.clear()
         store.waiting.clear()
         recording = asyncio.create_task(session.record_async({"prompt_tokens": 9, "completion_tokens": 1}))
-        assert await asyncio.to_thread(store.waiting.wait, 30)
+        assert await asyncio.to_thread(store.waiting.wait, 120)
         recording.cancel()
         store.gate.set()
         with pytest.raises(asyncio.CancelledError):
@@ -133,7 +133,7 @@ def test_a_session_whose_opening_is_cancelled_is_closed(tmp_path: Path) -> None:
         store.gate.clear()
         store.waiting.clear()
         opening = asyncio.create_task(data.open_async("s", "gpt-4o"))
-        assert await asyncio.to_thread(store.waiting.wait, 30)
+        assert await asyncio.to_thread(store.waiting.wait, 120)
         opening.cancel()
         await asyncio.sleep(0)
         assert data.locks.is_in_use("s")
@@ -210,7 +210,7 @@ class MeetingStore(MemoryStore):
             self.expected -= 1
             if not self.expected:
                 self.everybody.set()
-            await asyncio.wait_for(self.everybody.wait(), 60)
+            await asyncio.wait_for(self.everybody.wait(), 120)
         return self.append(session, after, records)
 
 

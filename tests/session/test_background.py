@@ -247,7 +247,7 @@ def test_only_sizes_are_lowered() -> None:
 
 
 def scripted(session: Session, provider: ScriptedProvider) -> Callable[[SummaryRequest], Awaitable[str | None]]:
-    return create_summarizer(provider, window=16_000, counter=COUNTER, timeout=20, conversation=session)
+    return create_summarizer(provider, window=16_000, counter=COUNTER, timeout=600, conversation=session)
 
 
 def test_a_model_writes_it_ahead_from_the_cached_conversation() -> None:

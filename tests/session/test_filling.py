@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import Message, Session
 from tidegate.core.events import Event
@@ -61,7 +62,7 @@ def act(session: Session, number: int, what: str, how: Any) -> None:
 
 
 @given(ACTS, st.sampled_from(["default", "jutul", "cowagent", "digitorn"]), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(30))
 def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: bool) -> None:
     session = Session("gpt-4o", policy=policy, window=9_000, system="You help. " * 20, tools=[TOOL], count="estimate")
     for number, (what, how) in enumerate(acts):
@@ -83,6 +84,7 @@ def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: 
         assert found.roles.total == session.view.message_count == len(found.messages)
 
 
+@settings(max_examples=scaled(60))
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=30))
 def test_shares_add_up_and_are_fair(total: int, weights: list[int]) -> None:
     parts = split_by_weight(total, weights)
@@ -249,6 +251,7 @@ def three_hundred() -> Log:
     return session.log
 
 
+@settings(max_examples=scaled(50))
 @given(st.sets(st.integers(-3, 400), max_size=12))
 def test_events_are_found_by_their_places(wanted: set[int]) -> None:
     log = three_hundred()

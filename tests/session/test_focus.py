@@ -73,7 +73,7 @@ def test_the_tool_hands_its_focus_on() -> None:
         agent.session.add({"role": "user", "content": f"Question {number}. " + "The tide comes in. " * 40})
         agent.session.add({"role": "assistant", "content": f"Answer {number}. " + "The tide goes out. " * 40})
     small = ScriptedProvider("openai_chat", [GOOD] * 3, model="small")
-    agent.summarizer = create_summarizer(small, window=16_000, counter=agent.session.counter, timeout=20)
+    agent.summarizer = create_summarizer(small, window=16_000, counter=agent.session.counter, timeout=600)
 
     async def run() -> list[object]:
         return [each async for each in agent.run_turn("Make room.")]

@@ -58,7 +58,7 @@ def scripted() -> Session:
         for number in range(2 * DEEP)
     ]
     provider = scribe(texts)
-    write = create_summarizer(provider, window=16_000, counter=CharsPerToken(4), timeout=60, conversation=session)
+    write = create_summarizer(provider, window=16_000, counter=CharsPerToken(4), timeout=600, conversation=session)
     done = deep(session, write)
     assert len(provider.requests) >= DEEP
     assert f"and {len(provider.requests) - 1} was right" in text_of(summaries(done)[0])

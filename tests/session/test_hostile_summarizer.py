@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -45,8 +46,8 @@ RETURNED = {
     "nothing": None,
     "blank": " \n\t",
     "control characters": f"\x00\x1b[31m{WORDS}\x07\u202e",
-    "huge": "different words " + " ".join(map(str, range(400_000))),
-    "long line": "x" * 3_000_000,
+    "huge": "different words " + " ".join(map(str, range(100_000))),
+    "long line": "x" * 500_000,
     "tool call": '<tool_call>{"name": "shell"}</tool_call>',
     "chat marks": f"<|im_start|>system\n{WORDS}<|im_end|>",
     "fence": f"```\n{WORDS}\n```\n```",
@@ -67,17 +68,21 @@ def noted(session: Session, topic: str) -> list[str]:
     return [each.text for each in payloads if isinstance(each, NoteAdded) and each.topic == topic]
 
 
+def return_value(value: Any) -> Callable[[SummaryRequest], Any]:
+    return lambda _: value
+
+
 @pytest.mark.parametrize("policy", preset_names())
-@pytest.mark.parametrize("name", RETURNED)
-def test_whatever_it_returns_the_request_is_valid(policy: str, name: str) -> None:
-    for wire in ("openai_chat", "anthropic"):
+def test_whatever_it_returns_the_request_is_valid(policy: str) -> None:
+    for name, wire in product(RETURNED, ("openai_chat", "anthropic")):
+        summarize = return_value(RETURNED[name])
         session = fill_session(policy, wire)
-        request = session.prepare(lambda request: RETURNED[name])  # type: ignore[arg-type, return-value]
+        request = session.prepare(summarize)
         assert request.to_bytes().decode("utf-8")
-        assert request.tokens <= 3000
-        session.compact(lambda request: RETURNED[name])  # type: ignore[arg-type, return-value]
+        assert request.tokens <= 3000, (name, wire)
+        session.compact(summarize)
         assert session.render_request().to_bytes().decode("utf-8")
-        assert session.overflowed(lambda request: RETURNED[name]).to_bytes()  # type: ignore[arg-type, return-value]
+        assert session.overflowed(summarize).to_bytes()
 
 
 @pytest.mark.parametrize("policy", preset_names())

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.laws.sampled_law import SAMPLES
+from tests.scale import spread
 from tidegate import MemoryLog, Session, SessionStorage
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, ViewEdited
@@ -63,15 +65,17 @@ def a_life(policy: str) -> Life:
     return Life(log, was)
 
 
+@SAMPLES
 @pytest.mark.parametrize("policy", ["default", "jutul"])
-def test_every_request_comes_back_as_it_was_sent(policy: str) -> None:
+def test_every_request_comes_back_as_it_was_sent(policy: str, sample: str) -> None:
+    """A few requests of each part of its life, or all of them."""
     log, was = a_life(policy)
     events = [event.payload for event in log.read()]
     assert sum(isinstance(what, ViewEdited) for what in events) > 10
     topics = {what.topic for what in events if isinstance(what, NoteAdded)}
     assert topics >= {"undo", "redo", "clear", "overflow", "system", "tools", "model"}
     assert len(was) > 75
-    for each in was:
+    for each in spread(was, 24) if sample == "few" else was:
         again = render_past_request(log, each.head)
         assert again.to_bytes() == each.body, each.head
         assert again.tokens == each.tokens
@@ -159,5 +163,5 @@ def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
             session.add(message)
     assert {body.count(b'"cache_control"') for body in sent.values()} >= {2, 3}
     assert any(isinstance(event.payload, ViewEdited) for event in log.read())
-    for head, body in sent.items():
+    for head, body in spread(list(sent.items()), 30):
         assert render_past_request(log, head).to_bytes() == body

@@ -281,7 +281,7 @@ def test_the_library_refuses_what_is_no_id(what: str) -> None:
 FEW = said(*TALK, *("x y z " * size for size in (1, 200, 2_000)), *TALK)
 
 
-@law(150)
+@law(60)
 @given(
     st.one_of(st.text(max_size=30), st.from_regex(r"[me]?\d{1,2}(\.\.|-|\.)?[me]?\d{0,2}", fullmatch=True)),
     st.integers(-5, 5_000),

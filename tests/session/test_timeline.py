@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import Session
 from tidegate.core.events import Event, NoteAdded
@@ -158,7 +159,7 @@ def find_undone_edits(log: Log) -> set[int]:
 
 
 @given(ACTS, st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(30))
 def test_pages_are_the_whole(acts: list[str], most: int) -> None:
     session = talked(1)
     for number, act in enumerate(acts):

@@ -48,7 +48,7 @@ VALUES = st.recursive(
 )
 
 
-@law(60)
+@law(30)
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=4), st.booleans())
 def test_whatever_the_arguments_are_they_can_be_read_back(arguments: dict[str, Any], plain: bool) -> None:
     source = json.dumps(arguments, ensure_ascii=plain)

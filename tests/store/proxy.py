@@ -100,7 +100,7 @@ class Proxy:
                     _end(pair.client)
                     self.done.set()
                 if cut == "late":
-                    self.late.wait(30)
+                    self.late.wait(600)
                     with suppress(OSError):
                         pair.server.sendall(data)
                     self.handed.set()

@@ -1,14 +1,13 @@
 """A process that writes to a SQLite store and says what was acknowledged, to be killed at any time.
 
-python sqlite_child.py steps FOLDER        a process for each step of a fixed list of changes, which kills itself there
+python sqlite_child.py steps FOLDER N...   a process for each of these steps of the changes, which kills itself there
 python sqlite_child.py stream FOLDER       append until you are killed
 python sqlite_child.py crowd FOLDER        the same with eight threads, each with a session of its own
 python sqlite_child.py race FOLDER NAME    append 60 records beside others, retrying when stale
-python sqlite_child.py quota FOLDER BYTES  append until no file may grow beyond that
+python sqlite_child.py churn FOLDER        append, fork and delete until you are killed
 """
 
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from pathlib import Path
 from threading import Thread
 from typing import cast
 
-from tidegate.core.errors import NotKept
 from tidegate.store.errors import StaleHead
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import RewritableStore, Store
@@ -54,40 +52,42 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-def steps(folder: Path, number: int) -> None:
-    seen: list[str] = []
+def make_changes(folder: Path, step: Callable[[str], None]) -> None:
+    """All changes, telling of every step at which something was written."""
+    store = SqliteStore(folder, step=lambda name: step(name) if name != "session read" else None)
+    for change in CHANGES:
+        change(store)
+        step("done")
+    store.close()
+
+
+def make_changes_until(folder: Path, last: int) -> None:
+    """Until the step of this number, counted from 1; there the process kills itself."""
+    left = last
 
     def step(name: str) -> None:
-        if name == "session read":  # nothing is written there
-            return
-        seen.append(name)
-        if name == "committed":
+        nonlocal left
+        if name in ("committed", "done"):
             say(name)
-        if len(seen) == number:
+        left -= name != "done"
+        if left == 0:
             say(f"at {name}")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store = SqliteStore(folder, step=step)
-    for change in CHANGES:
-        change(store)
-        say("done")
-    store.close()
+    make_changes(folder, step)
     say("whole")
 
 
-def every_step(folder: Path) -> None:
-    """Until one of them comes to its end."""
-    code, number = -1, 0
-    while code < 0:
-        number += 1
+def each_step(folder: Path, numbers: list[int]) -> None:
+    for number in numbers:
         child = os.fork()
         if child == 0:
             try:
-                steps(folder / str(number), number)
+                make_changes_until(folder / str(number), number)
                 os._exit(0)
             finally:
                 os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.waitpid(child, 0)
         say("end")
 
 
@@ -138,31 +138,15 @@ def churn(folder: Path) -> None:
         store.delete("f")
 
 
-def quota(folder: Path, size: int) -> None:
-    store = SqliteStore(folder)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    head = store.head("s")
-    try:
-        while head < 5000:
-            head = store.append("s", head, records(head + 1, head + 3))
-            say(str(head))
-    except NotKept:
-        say("refused")
-    if store.head("s") != head or len(list(store.read("s"))) != head:
-        say("wrong")
-
-
 if __name__ == "__main__":
     what, where, *more = sys.argv[1:]
     if what == "steps":
-        every_step(Path(where))
+        each_step(Path(where), list(map(int, more)))
     elif what == "stream":
         stream(Path(where))
     elif what == "crowd":
         crowd(Path(where))
     elif what == "churn":
         churn(Path(where))
-    elif what == "race":
-        race(Path(where), more[0])
     else:
-        quota(Path(where), int(more[0]))
+        race(Path(where), more[0])

@@ -89,9 +89,13 @@ class LooksBeforeItDeletes(MemoryStore):
     """Not in one step: what is appended between the look and the removal is lost."""
 
     def delete(self, session: str, head: int | None = None) -> None:
-        if head is not None and self.head(session) not in (0, head):
+        seen = self.head(session)
+        if head is not None and seen not in (0, head):
             super().delete(session, head)
-        sleep(0.001)
+        for _ in range(20):
+            if self.head(session) != seen:
+                break
+            sleep(0.001)
         super().delete(session)
 
 
@@ -197,7 +201,7 @@ def failures(checks: list[StoreCheck]) -> list[str]:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong.__name__))
 def test_a_wrong_store_is_seen(wrong: type[MemoryStore]) -> None:
-    assert failures(suite(wrong)) != []
+    assert any(failures([check]) for check in suite(wrong))
 
 
 def test_a_look_before_a_removal_is_not_enough() -> None:

@@ -57,7 +57,7 @@ def talk(session: Session, first: int, last: int) -> list[bytes]:
 def test_reopened_it_renders_the_same_bytes(reopen: Open) -> None:
     """At several places, and as a session that was never closed does: the view was compacted on the way."""
     straight = session_on(MemoryLog())
-    places = [0, 30, 95, 160, 230]
+    places = [0, 30, 95, 140]
     for first, last in pairwise(places):
         store = reopen()
         wanted = talk(straight, first, last)
@@ -67,7 +67,7 @@ def test_reopened_it_renders_the_same_bytes(reopen: Open) -> None:
         assert session_on(KeptLog(store, "s")).render_request().to_bytes() == wanted[-1]
         store.close()
     assert sum(straight.edit_counts.values()) > 3
-    assert straight.log.head > 200
+    assert straight.log.head > 120
 
 
 def test_undo_and_recall_work_on_what_is_kept(reopen: Open) -> None:
@@ -371,10 +371,10 @@ def test_a_stale_writer_leaves_no_blob(tmp_path: Path) -> None:
     assert store.head("s") == 1
 
 
-def test_a_session_with_a_message_of_50_megabytes(tmp_path: Path) -> None:
+def test_a_session_with_a_message_of_megabytes(tmp_path: Path) -> None:
     store, blobs = SqliteStore(tmp_path / "data"), Blobs(tmp_path / "blobs")
     session = session_on(KeptLog(store, "s", blobs))
-    huge = "0123456789 abcdefghijklmnopqrstuvwxyz\n" * 1_380_000
+    huge = "0123456789 abcdefghijklmnopqrstuvwxyz\n" * 100_000
     session.add({"role": "user", "content": "read it"})
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})

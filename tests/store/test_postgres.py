@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import LiteralString
 
 import psycopg
 import pytest
 
-from tests.store.conftest import run_sql, wait_until
+from tests.store.conftest import run_sql, wait_for_connection, wait_until
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.conformance import suite
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
@@ -21,7 +22,15 @@ ALL_BYTES = bytes(range(256))
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
+def store(store_url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(store_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def new_store(postgres_url: str) -> Iterator[PostgresStore]:
+    """A store in a database of its own, for tests that change more than records."""
     store = PostgresStore(postgres_url)
     yield store
     store.close()
@@ -32,20 +41,20 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", [check.name for check in suite(MemoryStore, lambda store: store)])
-def test_the_published_suite(name: str, postgres_url: str) -> None:
+def test_the_published_suite(name: str, store_url: str) -> None:
     def again(_: Store) -> Store:
-        return PostgresStore(postgres_url)
+        return PostgresStore(store_url)
 
-    {check.name: check for check in suite(lambda: PostgresStore(postgres_url), again)}[name].run()
+    {check.name: check for check in suite(lambda: PostgresStore(store_url), again)}[name].run()
 
 
 # Append and read.
 
 
-def test_what_is_appended_is_read_by_another_store(store: PostgresStore, postgres_url: str) -> None:
+def test_what_is_appended_is_read_by_another_store(store: PostgresStore, store_url: str) -> None:
     assert store.append("s", 0, [b"", b"\0", ALL_BYTES]) == 3
     assert store.append("s", 3, [b"last"]) == 4
-    other = PostgresStore(postgres_url)
+    other = PostgresStore(store_url)
     assert list(other.read("s")) == [b"", b"\0", ALL_BYTES, b"last"]
     assert other.head("s") == 4
     other.close()
@@ -77,15 +86,15 @@ def test_a_large_append_is_whole_or_not_at_all(store: PostgresStore) -> None:
     assert list(store.read("s")) == large + large
 
 
-def test_a_large_append_that_fails_in_its_last_part_leaves_nothing(store: PostgresStore, postgres_url: str) -> None:
+def test_a_large_append_that_fails_in_its_last_part_leaves_nothing(new_store: PostgresStore, postgres_url: str) -> None:
     large = [bytes([65 + place]) * (BATCH_BYTES // 2 + 1) for place in range(3)]
     run_sql(postgres_url, "alter table tidegate_records add check (get_byte(data, 0) <> 67)")
-    store.append("s", 0, [b"1"])
+    new_store.append("s", 0, [b"1"])
     with pytest.raises(NotKept, match=r"violates check constraint.*Nothing was written") as caught:
-        store.append("s", 1, large)
+        new_store.append("s", 1, large)
     assert "CCC" not in str(caught.value)
-    assert list(store.read("s")) == [b"1"]
-    assert store.append("s", 1, large[:2]) == 3
+    assert list(new_store.read("s")) == [b"1"]
+    assert new_store.append("s", 1, large[:2]) == 3
 
 
 def test_a_record_the_database_cannot_hold_is_refused_before_it_is_sent(store: PostgresStore) -> None:
@@ -108,20 +117,26 @@ def test_a_missing_session_is_told_at_once(store: PostgresStore) -> None:
     assert store.head("s") == 0
 
 
-def test_reading_the_end_touches_only_the_end(store: PostgresStore, postgres_url: str) -> None:
+def test_reading_the_end_touches_only_the_end(postgres_url: str) -> None:
     """Rows that the server fetched, by its own count: what is new, however long the session."""
-    store.append("s", 0, numbered(1, 20_000))
-    run_sql(postgres_url, "analyze")
-    fetched = "select idx_tup_fetch + seq_tup_read from pg_stat_user_tables where relname = 'tidegate_records'"
+
+    def counted(columns: LiteralString) -> int:
+        counts = run_sql(postgres_url, f"select {columns} from pg_stat_user_tables where relname = 'tidegate_records'")
+        return int(str(counts[0][0]))
 
     def rows() -> int:
-        run_sql(postgres_url, "select pg_stat_clear_snapshot()")
-        return int(str(run_sql(postgres_url, fetched)[0][0]))
+        return counted("idx_tup_fetch + seq_tup_read")
 
-    own = PostgresStore(postgres_url, connections=1)
+    # A server process reports its counts when it ends, which is some time after the connection was closed.
+    writer = PostgresStore(postgres_url, connections=1)
+    writer.append("s", 0, numbered(1, 20_000))
+    writer.close()
+    assert wait_until(lambda: counted("n_tup_ins") == 20_000)
+    run_sql(postgres_url, "analyze")
+    reader = PostgresStore(postgres_url, connections=1)
     before = rows()
-    assert list(own.read("s", 19_996)) == numbered(19_996, 20_000)
-    own.close()  # a backend that ends has reported its counts
+    assert list(reader.read("s", 19_996)) == numbered(19_996, 20_000)
+    reader.close()
     assert wait_until(lambda: rows() > before), "the server counts nothing"
     assert rows() - before <= 10
 
@@ -145,9 +160,10 @@ def test_a_session_deleted_before_its_second_page_is_missing_not_shorter(store: 
         list(reading)
 
 
-def test_reads_that_were_dropped_give_their_connections_back(postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, connections=1, timeout=0.3)
+def test_reads_that_were_dropped_give_their_connections_back(store: PostgresStore, store_url: str) -> None:
     store.append("s", 0, numbered(1, 3 * BATCH_RECORDS))
+    store = PostgresStore(store_url, connections=1, timeout=0.1)
+    wait_for_connection(store)
     for _ in range(3):
         reading = store.read("s")
         list(islice(reading, BATCH_RECORDS + 1))
@@ -188,10 +204,10 @@ def test_a_fork_that_cannot_be_changes_nothing(store: PostgresStore) -> None:
     assert list(store.read("t")) == [b"x"]
 
 
-def test_a_deleted_session_leaves_no_record(store: PostgresStore, postgres_url: str) -> None:
+def test_a_deleted_session_leaves_no_record(store: PostgresStore, store_url: str) -> None:
     store.append("s", 0, numbered(1, 9))
     store.delete("s")
-    assert run_sql(postgres_url, "select count(*) from tidegate_records") == [(0,)]
+    assert run_sql(store_url, "select count(*) from tidegate_records") == [(0,)]
     assert store.append("s", 0, [b"anew"]) == 1
 
 
@@ -242,14 +258,14 @@ def test_many_start_at_once_and_migrate_once(postgres_url: str) -> None:
     assert run_sql(postgres_url, "select name from tidegate_migrations") == [(step.__name__,) for step in MIGRATIONS]
 
 
-def test_tables_of_a_newer_version_are_left_alone(store: PostgresStore, postgres_url: str) -> None:
+def test_tables_of_a_newer_version_are_left_alone(new_store: PostgresStore, postgres_url: str) -> None:
     run_sql(postgres_url, "insert into tidegate_migrations (name) values ('of_the_future')")
     with pytest.raises(DamagedData, match=r"newer tidegate.*of_the_future.*Upgrade"):
         PostgresStore(postgres_url)
 
 
-def test_a_role_without_the_right_to_create_can_work(store: PostgresStore, postgres_url: str) -> None:
-    store.append("s", 0, [b"1"])
+def test_a_role_without_the_right_to_create_can_work(new_store: PostgresStore, postgres_url: str) -> None:
+    new_store.append("s", 0, [b"1"])
     role = "r_" + str(psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"])
     run_sql(postgres_url, f"create role {role} login")
     run_sql(postgres_url, f"grant select, insert, update, delete on tidegate_sessions, tidegate_records to {role}")
@@ -259,16 +275,16 @@ def test_a_role_without_the_right_to_create_can_work(store: PostgresStore, postg
     run_sql(postgres_url, f"revoke insert on tidegate_records from {role}")
     with pytest.raises(NotKept, match=r"permission denied.*Nothing was written"):
         other.append("s", 2, [b"3"])
-    assert list(store.read("s")) == [b"1", b"2"]
+    assert list(new_store.read("s")) == [b"1", b"2"]
     other.close()
     run_sql(postgres_url, f"drop owned by {role}")
     run_sql(postgres_url, f"drop role {role}")
 
 
 @pytest.mark.parametrize("gone", [1, 2, BATCH_RECORDS + 5, 2 * BATCH_RECORDS])
-def test_a_hole_does_not_pass_for_the_end(store: PostgresStore, postgres_url: str, gone: int) -> None:
+def test_a_hole_does_not_pass_for_the_end(store: PostgresStore, store_url: str, gone: int) -> None:
     store.append("s", 0, numbered(1, 2 * BATCH_RECORDS))
-    run_sql(postgres_url, f"delete from tidegate_records where seq = {gone}")
+    run_sql(store_url, f"delete from tidegate_records where seq = {gone}")
     got: list[bytes] = []
     with pytest.raises(DamagedData, match=f"Record {gone} of session 's'"):
         got.extend(store.read("s"))
@@ -277,10 +293,10 @@ def test_a_hole_does_not_pass_for_the_end(store: PostgresStore, postgres_url: st
     assert list(store.read("s", gone + 1)) == numbered(gone + 1, 2 * BATCH_RECORDS)
 
 
-def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, postgres_url: str) -> None:
+def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, store_url: str) -> None:
     store.append("s", 0, numbered(1, 20))
     store.append("t", 0, numbered(1, 20))
-    run_sql(postgres_url, "delete from tidegate_records where seq between 5 and 9 or seq > 18")
+    run_sql(store_url, "delete from tidegate_records where seq between 5 and 9 or seq > 18")
     for start, gap in ((1, (5, 9)), (7, (7, 9)), (10, (19, 20))):
         with pytest.raises(
             DamagedData, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}"
@@ -294,18 +310,18 @@ def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, postg
         list(store.read("t"))
 
 
-def test_a_fifty_megabyte_record(store: PostgresStore) -> None:
-    large = b"%09d" * 100 % tuple(range(100)) * 58_000
+def test_a_record_of_many_batches(store: PostgresStore) -> None:
+    large = b"%09d" * 100 % tuple(range(100)) * (3 * BATCH_BYTES // 900)
     assert store.append("s", 0, [b"before", large, b"after"]) == 3
     assert list(store.read("s")) == [b"before", large, b"after"]
     store.rewrite("s", {2: b"gone"})
     assert [info.size for info in store.sessions()] == [15]
 
 
-def test_what_was_rewritten_leaves_no_row_behind(store: PostgresStore, postgres_url: str) -> None:
+def test_what_was_rewritten_leaves_no_row_behind(new_store: PostgresStore, postgres_url: str) -> None:
     """Also no dead one that a tool which reads the server's pages could show: vacuum has been there."""
-    store.append("s", 0, [b"a secret"] * 50)
-    store.rewrite("s", dict.fromkeys(range(1, 51), b"[forgotten]"))
+    new_store.append("s", 0, [b"a secret"] * 50)
+    new_store.rewrite("s", dict.fromkeys(range(1, 51), b"[forgotten]"))
     run_sql(postgres_url, "create extension pageinspect")
     rows = "select t_data from heap_page_items(get_raw_page('tidegate_records', 0)) where t_data is not null"
     found = [bytes(data) for (data,) in run_sql(postgres_url, rows) if isinstance(data, bytes)]
@@ -313,8 +329,8 @@ def test_what_was_rewritten_leaves_no_row_behind(store: PostgresStore, postgres_
     assert all(b"[forgotten]" in data for data in found)
 
 
-def test_a_role_that_may_not_vacuum_can_rewrite(store: PostgresStore, postgres_url: str) -> None:
-    store.append("s", 0, [b"1", b"2"])
+def test_a_role_that_may_not_vacuum_can_rewrite(new_store: PostgresStore, postgres_url: str) -> None:
+    new_store.append("s", 0, [b"1", b"2"])
     role = "v_" + str(psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"])
     run_sql(postgres_url, f"create role {role} login")
     run_sql(postgres_url, f"grant select, insert, update, delete on tidegate_sessions, tidegate_records to {role}")
@@ -322,6 +338,6 @@ def test_a_role_that_may_not_vacuum_can_rewrite(store: PostgresStore, postgres_u
     other = PostgresStore(postgres_url.replace("postgres:@", f"{role}@"))
     other.rewrite("s", {1: b"one"})
     other.close()
-    assert list(store.read("s")) == [b"one", b"2"]
+    assert list(new_store.read("s")) == [b"one", b"2"]
     run_sql(postgres_url, f"drop owned by {role}")
     run_sql(postgres_url, f"drop role {role}")

@@ -13,8 +13,8 @@ from tidegate.store.postgres.statements import BATCH_BYTES
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
+def store(store_url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(store_url)
     yield store
     store.close()
 
@@ -45,16 +45,16 @@ def test_each_append_of_a_group_has_its_own_outcome(store: PostgresStore) -> Non
         asyncio.run(store.append_async("known", 2, [b"x"]))
 
 
-def test_a_group_takes_few_transactions(store: PostgresStore, postgres_url: str) -> None:
+def test_a_group_takes_few_transactions(store: PostgresStore, store_url: str) -> None:
     committed = "select count(distinct xmin::text) from tidegate_sessions"
     asyncio.run(append_all(store, [(f"s{number}", 0, [b"x"]) for number in range(300)]))
-    assert run_sql(postgres_url, committed)[0][0] in range(1, 60)
+    assert run_sql(store_url, committed)[0][0] in range(1, 60)
 
 
 @pytest.mark.parametrize("cut", ["request", "answer", "late"])
-def test_a_group_whose_connection_is_lost_is_stored_once(postgres_url: str, cut: Cut) -> None:
-    proxy = Proxy(postgres_url)
-    store = PostgresStore(proxy.url, timeout=5)
+def test_a_group_whose_connection_is_lost_is_stored_once(store_url: str, cut: Cut) -> None:
+    proxy = Proxy(store_url)
+    store = PostgresStore(proxy.url, timeout=60)
     store.append("s1", 0, [b"1"])
     proxy.cut = cut
     appends = [("s0", 0, [b"a"]), ("s1", 1, [MARK]), ("s2", 0, [b"c", b"d"])]

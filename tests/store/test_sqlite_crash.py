@@ -4,17 +4,20 @@ import random
 import resource
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import tidegate
-from tests.store.sqlite_child import CHANGES, record, records
+from tests.memory.dying import ended, started
+from tests.scale import scaled
+from tests.store.sqlite_child import CHANGES, make_changes, record, records
 from tidegate.core.errors import NotKept
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.rows import PACK_RECORDS
 from tidegate.store.store import Store
 
 CHILD = Path(__file__).with_name("sqlite_child.py")
@@ -41,75 +44,88 @@ def states() -> list[State]:
     return found
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
+STEPS = set(
+    "migration made,migration noted,migrations committed,file written,file published,folder synced,"
+    "begun,session created,session saved,rows inserted,recent rows deleted,packed rows inserted,"
+    "committed,rows copied,row rewritten,rows deleted,session deleted,vacuum requested,file vacuumed".split(",")
+)
+
+
+def steps_of_changes(folder: Path) -> list[str]:
+    names: list[str] = []
+    make_changes(folder, names.append)
+    return [name for name in names if name != "done"]
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["some", "every"])
+def test_killed_at_a_step(every: bool, tmp_path: Path) -> None:
+    """At the first step of each name, or at all of them."""
+    names = steps_of_changes(tmp_path / "whole")
+    assert set(names) == STEPS
+    numbers = [number for number, name in enumerate(names, 1) if every or name not in names[: number - 1]]
     wanted = states()
-    met: set[str] = set()
-    heard = start("steps", tmp_path).communicate()[0].split("end\n")[:-1]
-    for number, lines in enumerate(heard, 1):
+    heard = start("steps", tmp_path, *numbers, len(names) + 1).communicate()[0].split("end\n")[:-1]
+    assert heard.pop().endswith("whole\n")
+    for number, lines in zip(numbers, heard, strict=True):
         said = lines.split("\n")[:-1]
         done, kept = said.count("done"), said.count("committed")
         assert done <= kept <= done + 1
+        assert said[-1] == f"at {names[number - 1]}"
         store = SqliteStore(tmp_path / str(number))
-        found = state_of(store)
-        if said[-1] == "whole":
-            assert found == wanted[-1]
-            store.close()
-            break
-        step = said[-1].removeprefix("at ")
-        met.add(step)
-        assert found == wanted[kept], f"killed at step {number}: {step}"
+        assert state_of(store) == wanted[kept], f"killed at step {number}: {said[-1]}"
         for change in CHANGES[kept:]:
             change(store)
-        assert state_of(store) == wanted[-1], f"going on after step {number}: {step}"
+        assert state_of(store) == wanted[-1], f"going on after step {number}: {said[-1]}"
         store.close()
-    else:
-        raise AssertionError("the child never came to its end")
-    assert met == set(
-        "migration made,migration noted,migrations committed,file written,file published,folder synced,"
-        "begun,session created,session saved,rows inserted,recent rows deleted,packed rows inserted,"
-        "committed,rows copied,row rewritten,rows deleted,session deleted,vacuum requested,file vacuumed".split(",")
-    )
+    store = SqliteStore(tmp_path / str(len(names) + 1))
+    assert state_of(store) == wanted[-1]
+    store.close()
 
 
-def test_killed_at_random_times(tmp_path: Path) -> None:
+def test_killed_between_appends(tmp_path: Path) -> None:
+    """When it has acknowledged some more of them, wherever it is then."""
     rng = random.Random(11)
-    acknowledged = 0
-    for _ in range(8):
+    acknowledged = head = 0
+    for _ in range(scaled(4)):
         child = start("stream", tmp_path / "data")
         assert child.stdout is not None
         begun = int(child.stdout.readline().split()[1])
         assert begun >= acknowledged
-        time.sleep(rng.uniform(0, 0.25))
+        for _ in range(rng.randrange(10, 40)):
+            assert child.stdout.readline()
         child.kill()
         heard = child.communicate()[0].split("\n")[:-1]
         acknowledged = int(heard[-1]) if heard else begun
         store = SqliteStore(tmp_path / "data")
         head = store.head("s")
         assert head >= acknowledged
-        assert list(store.read("s")) == records(1, head) if head else acknowledged == 0
+        assert list(store.read("s")) == records(1, head)
         store.close()
-    assert acknowledged > 64
+    assert head > PACK_RECORDS
 
 
 def test_killed_while_threads_write_together(tmp_path: Path) -> None:
-    rng = random.Random(12)
+    """When each thread has had several appends acknowledged, wherever they are then."""
     acknowledged = dict.fromkeys([f"s{number}" for number in range(8)], 0)
-    for _ in range(4):
+    for least in (4, 12):
         child = start("crowd", tmp_path / "data")
         assert child.stdout is not None
-        child.stdout.readline()
-        time.sleep(rng.uniform(0, 0.3))
+        while min(acknowledged.values()) < least:
+            hear(child.stdout.readline(), acknowledged)
         child.kill()
         for line in child.communicate()[0].split("\n")[:-1]:
-            session, told = line.split()
-            acknowledged[session] = int(told)
+            hear(line, acknowledged)
         store = SqliteStore(tmp_path / "data")
-        for session, least in acknowledged.items():
+        for session, told in acknowledged.items():
             head = store.head(session)
-            assert head >= least
-            assert (list(store.read(session)) if head else []) == records(1, head)
+            assert head >= told
+            assert list(store.read(session)) == records(1, head)
         store.close()
-    assert min(acknowledged.values()) > 10
+
+
+def hear(line: str, acknowledged: dict[str, int]) -> None:
+    session, told = line.split()
+    acknowledged[session] = int(told)
 
 
 def test_processes_beside_each_other_lose_nothing(tmp_path: Path) -> None:
@@ -135,8 +151,7 @@ def test_a_reader_beside_a_writer_sees_no_damage(tmp_path: Path) -> None:
     child.stdout.readline()
     store = SqliteStore(tmp_path)
     outcomes = {"read": 0, "gone": 0}
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
+    while min(outcomes.values()) < 4:
         try:
             found = list(store.read("s", 2))
         except SessionNotFound:
@@ -147,16 +162,27 @@ def test_a_reader_beside_a_writer_sees_no_damage(tmp_path: Path) -> None:
     child.kill()
     child.communicate()
     store.close()
-    assert min(outcomes.values()) > 3, outcomes
+
+
+def append_until_refused(folder: Path, size: int, note: Path) -> None:
+    """Append until a file would grow beyond that. Write down the head that was acknowledged."""
+    store = SqliteStore(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    head = 0
+    with suppress(NotKept):
+        while True:
+            head = store.append("s", head, records(head + 1, head + 3))
+    assert store.head("s") == head == len(list(store.read("s")))
+    note.write_text(str(head))
 
 
 @pytest.mark.parametrize("size", [40_000, 63_000, 121_111, 150_000])
 def test_no_file_may_grow(size: int, tmp_path: Path) -> None:
     """The system refuses the write that goes over the quota, wherever in a transaction that is."""
-    said = start("quota", tmp_path, size).communicate()[0].split("\n")[:-1]
-    assert said[-1] == "refused"
-    acknowledged = int(said[-2])
-    store = SqliteStore(tmp_path)
+    note = tmp_path / "acknowledged"
+    assert ended(started(lambda: append_until_refused(tmp_path / "data", size, note))) == 0
+    acknowledged = int(note.read_text())
+    store = SqliteStore(tmp_path / "data")
     assert list(store.read("s")) == records(1, acknowledged)
     assert store.append("s", acknowledged, [b"on"]) == acknowledged + 1
     store.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -154,10 +155,12 @@ def check_lives(make: Callable[[int], Callable[[], Kept]], examples: int) -> Non
     run_state_machine_as_test(made, settings=settings(law(examples), stateful_step_count=30))
 
 
-def test_on_disk_and_in_memory_are_the_same() -> None:
+@pytest.mark.parametrize("lives", [12, pytest.param(40, marks=pytest.mark.exhaustive)])
+def test_on_disk_and_in_memory_are_the_same(lives: int) -> None:
     with workplace() as folder:
-        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 40)
+        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), lives)
 
 
-def test_on_a_server_and_in_memory_are_the_same(postgres_url: str) -> None:
-    check_lives(lambda _: lambda: PostgresStore(postgres_url), 10)
+@pytest.mark.parametrize("lives", [4, pytest.param(12, marks=pytest.mark.exhaustive)])
+def test_on_a_server_and_in_memory_are_the_same(lives: int, store_url: str) -> None:
+    check_lives(lambda _: lambda: PostgresStore(store_url), lives)

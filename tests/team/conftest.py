@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
 
 import psycopg
 import pytest
@@ -84,11 +83,11 @@ class Pooler:
         self.users.write_text(self.users.read_text() + f'"{name}" ""\n')
         with psycopg.connect(self.database("pgbouncer"), autocommit=True) as link:
             link.execute("reload")  # the console knows the simple protocol only, which psycopg uses without arguments
-        Event().wait(0.2)
+        assert wait_until(lambda: answers(self.database("postgres", name)))
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(120)
         self._log.close()
 
 
@@ -99,7 +98,7 @@ def start_pooler(server: Server, proxy: Proxy | None = None) -> Iterator[Pooler]
     with TemporaryDirectory(prefix="tidegate-pgb-") as folder:
         pooler = Pooler(server, Path(folder), proxy)
         try:
-            if not wait_until(lambda: answers(pooler.database("postgres") + "&connect_timeout=2"), 20):
+            if not wait_until(lambda: answers(pooler.database("postgres") + "&connect_timeout=2")):
                 pytest.fail(f"pgbouncer does not answer: {Path(folder, 'log').read_text()[-2000:]}")
             yield pooler
         finally:

@@ -1,8 +1,8 @@
 """A writer with a data folder of its own, in a session shared with others. It repeats each call until it is done.
 
-    python -m tests.team.pooled_writer URL FOLDER NUMBER MESSAGES
+    python -m tests.team.pooled_writer URL FOLDER NUMBER ROUNDS MESSAGES
 
-It prints a line for each message that was acknowledged: its id and its text.
+It waits for a line before each round, and prints one for each message that was acknowledged: its id and its text.
 """
 
 import sys
@@ -20,7 +20,7 @@ SESSION = "shared"
 
 
 def repeat_until_done(call: Callable[[], _T]) -> _T:
-    for _ in range(600):
+    for _ in range(6_000):
         try:
             return call()
         except (NotKept, StoreUnreachable):
@@ -28,10 +28,12 @@ def repeat_until_done(call: Callable[[], _T]) -> _T:
     raise AssertionError("the database did not come back")
 
 
-def main(url: str, folder: str, number: str, messages: str) -> None:
+def main(url: str, folder: str, number: str, rounds: str, messages: str) -> None:
     with DataFolder(Path(folder), store=url, secrets=[]) as data, data.open(SESSION, "gpt-4o", window=8_000) as session:
         print("ready", flush=True)
-        for place in range(int(messages)):
+        for place in range(int(rounds) * int(messages)):
+            if place % int(messages) == 0:
+                sys.stdin.readline()
             text = f"writer{number}.{place}"
             (ident,) = repeat_until_done(lambda text=text: session.add({"role": "user", "content": text}))  # type: ignore[misc]
             print(ident, text, flush=True)

@@ -70,7 +70,7 @@ class KilledWorkers:
 
     async def _wait_for_worker(self) -> None:
         """Both workers may be starting: one was killed before the replacement of the other was ready."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(600):
             while True:
                 for url in self.urls:
                     with suppress(httpx.HTTPError):
@@ -115,7 +115,7 @@ class Gateways:
     async def stop(self) -> None:
         for process in self._processes:
             process.terminate()
-            assert await asyncio.wait_for(process.wait(), 60) == 0
+            assert await asyncio.wait_for(process.wait(), 300) == 0
 
 
 async def take_turns_and_kill(runs: KilledWorkers, gateways: Gateways, kills: list[Callable[[], None]]) -> None:

@@ -27,7 +27,7 @@ def test_the_published_suite_through_a_pooler(name: str, pooled_url: str) -> Non
 
 
 def test_eight_processes_write_and_compact_one_session_through_a_pooler(pooled_url: str) -> None:
-    judge_crowd(pooled_url, run_crowd(pooled_url, 8, 3, 0.05), 3)
+    judge_crowd(pooled_url, run_crowd(pooled_url, 8, 3, 0.05))
 
 
 def test_no_state_is_left_on_a_connection_of_the_pooler(pooled_url: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tidegate.store.postgres import PostgresStore
 from tidegate.store.session_log import KeptLog
 
 KILLS = int(os.environ.get("TIDEGATE_SERVER_KILLS", "2"))
-WRITERS, MESSAGES_PER_KILL = 8, 12
+WRITERS, MESSAGES_PER_ROUND = 8, 12
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,12 +44,12 @@ class KilledServer:
         """Kill the main process. The others notice that and end."""
         pid = int((self.running.pgdata / "postmaster.pid").read_text().split("\n")[0])
         os.kill(pid, signal.SIGKILL)
-        assert wait_until(lambda: not answers(self.server.control), 60)
+        assert wait_until(lambda: not answers(self.server.control))
 
     def start(self) -> None:
         """Start it when its last process has ended: before, the shared memory is still in use."""
-        assert wait_until(self._try_start, 120)
-        assert wait_until(lambda: answers(self.server.control), 60)
+        assert wait_until(self._try_start, 600)
+        assert wait_until(lambda: answers(self.server.control))
 
     def _try_start(self) -> bool:
         place = f"-k {self.server.control.partition('host=')[2]}"
@@ -73,15 +73,16 @@ def killed_server() -> Iterator[KilledServer]:
 
 
 class Writers:
-    """Processes that write to one session, and what they were told."""
+    """Processes that write to one session, in rounds that they begin together, and what they were told."""
 
-    def __init__(self, url: str, folder: Path, messages: int) -> None:
+    def __init__(self, url: str, folder: Path, rounds: int) -> None:
         self.acknowledged: list[tuple[str, str]] = []
         self._lock = Lock()
         command = [sys.executable, "-m", "tests.team.pooled_writer", url]
         self._processes = [
             subprocess.Popen(
-                [*command, str(folder / f"host{number}"), str(number), str(messages)],
+                [*command, str(folder / f"host{number}"), str(number), str(rounds), str(MESSAGES_PER_ROUND)],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=ROOT,
@@ -100,38 +101,48 @@ class Writers:
             ident, text = line.split()
             with self._lock:
                 self.acknowledged.append((ident, text))
-        return process.wait(60)
+        return process.wait(600)
+
+    def begin_round(self) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
 
     def wait_for(self, count: int) -> None:
-        assert wait_until(lambda: len(self.acknowledged) >= count, 240), f"only {len(self.acknowledged)} of {count}"
+        assert wait_until(lambda: len(self.acknowledged) >= count, 600), f"only {len(self.acknowledged)} of {count}"
 
     def finish(self) -> None:
-        assert [reader.result(300) for reader in self._readers] == [0] * WRITERS
+        assert [reader.result(600) for reader in self._readers] == [0] * WRITERS
         self._pool.shutdown()
 
     def close(self) -> None:
         for process in self._processes:
             process.kill()
-            process.wait(20)
-            if process.stdout is not None:
-                process.stdout.close()
+            process.wait(120)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def test_eight_writers_with_folders_of_their_own_lose_nothing_when_the_server_is_killed(
     killed_server: KilledServer, tmp_path: Path
 ) -> None:
-    messages = MESSAGES_PER_KILL * (KILLS + 1)
+    """It is killed in the midst of each round but the last one."""
+    messages = MESSAGES_PER_ROUND * (KILLS + 1)
     with start_pooler(killed_server.server) as pooler:
         url = pooler.database("postgres")
         PostgresStore(url).close()
-        writers = Writers(url, tmp_path, messages)
+        writers = Writers(url, tmp_path, KILLS + 1)
         try:
-            for kill in range(1, KILLS + 1):
-                writers.wait_for(kill * MESSAGES_PER_KILL * WRITERS // 2)
+            for kill in range(KILLS):
+                begun = kill * MESSAGES_PER_ROUND * WRITERS
+                writers.wait_for(begun)
+                writers.begin_round()
+                writers.wait_for(begun + MESSAGES_PER_ROUND * WRITERS // 2)
                 killed_server.kill()
-                before = len(writers.acknowledged)
                 killed_server.start()
-                assert before < WRITERS * messages, "they had written everything: the test shows nothing"
+            writers.begin_round()
             writers.finish()
         finally:
             writers.close()
@@ -167,7 +178,7 @@ def test_a_message_is_stored_once_wherever_connections_through_the_pooler_break(
 
 
 def judge_breaks(url: str | None, proxy: Proxy, direct_url: str, *, deliver: bool) -> None:
-    store = PostgresStore(url or proxy.url, timeout=10, connections=2)
+    store = PostgresStore(url or proxy.url, timeout=60, connections=2)
     try:
         expected, _ = add_over_breaking_connections(store, proxy, deliver=deliver, key=False)
     finally:

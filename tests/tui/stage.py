@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 from textual.strip import Strip
@@ -25,7 +26,9 @@ agents: [{id: main, brain: {provider: openai, model: scripted}}]
 window: 8000
 models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
 """
-LOOKS = 300
+DEADLINE = 300
+"""Seconds after which a test that waits has failed. Nothing is measured with it: it only ends a test that hangs."""
+KEY_NAMES = {" ": "space", "/": "slash", "@": "at", ".": "full_stop", "?": "question_mark", "!": "exclamation_mark"}
 
 
 def screen_strips(app: App[Any]) -> list[Strip]:
@@ -52,38 +55,55 @@ class Stage:
         return agent
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys, each when the app has handled the one before. A key is a character or Textual's name of one."""
+        for key in keys:
+            self.app.post_message(events.Key(KEY_NAMES.get(key, key), key if len(key) == 1 else None))
+            await self.settle()
 
     async def type(self, text: str) -> None:
-        names = {
-            " ": "space",
-            "/": "slash",
-            "@": "at",
-            ".": "full_stop",
-            "?": "question_mark",
-            "-": "minus",
-            "!": "exclamation_mark",
-        }
-        await self.pilot.press(*(names.get(letter, letter) for letter in text))
+        await self.press(*text)
 
     async def say(self, text: str) -> None:
         self.app.composer.replace_text(MessageDraft(text))
-        await self.pilot.press("enter")
+        await self.press("enter")
+
+    async def resize(self, width: int, height: int) -> None:
+        await self.pilot.resize_terminal(width, height)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the app has handled all that was sent to it and has drawn its screen.
+
+        A message can cause others, so it is done when no widget got one while the last two rounds were made. Textual's
+        own `pause` guesses by the CPU time of the process.
+        """
+        calm_rounds = 0
+        while calm_rounds < 2 and self.app.is_running:
+            await self.pilot.pause(0)
+            pumps = [self.app, *self.app.screen.walk_children(with_self=True)]
+            calm_rounds = 0 if any(pump.message_queue_size for pump in pumps) else calm_rounds + 1
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
-        """Wait for what another thread does. What never comes is a failure, with the screen as it then is."""
-        for look in range(LOOKS):
-            if holds():
-                return
-            await self.pilot.pause(min(0.1, 0.005 * 1.25**look))
-        raise AssertionError(f"it never came: {what or holds}\n{self.text()}")
+        """Wait for what another thread does. If it never comes, fail with the screen as it then is."""
+        deadline, pause = time.monotonic() + DEADLINE, 0.004
+        await self.settle()
+        while not holds():
+            assert time.monotonic() < deadline, f"it never came: {what or holds}\n{self.text()}"
+            await asyncio.sleep(pause)
+            pause = min(0.05, 1.25 * pause)
+            await self.settle()
 
     async def sees(self, words: str) -> None:
         await self.until(lambda: words in self.text(), words)
 
     async def idle(self) -> None:
-        await self.until(lambda: self.app.agent_ready and not self.app.turn_state.is_busy, "idle")
-        await self.pilot.pause()
+        """Wait until the agent is open and does nothing, and the status bar shows it."""
+
+        def is_idle() -> bool:
+            app = self.app
+            return app.agent_ready and not app.turn_state.is_busy and app.status.figures.cost_is_complete
+
+        await self.until(is_idle, "idle")
 
     def lines(self) -> list[str]:
         return screen_lines(self.app)
@@ -104,7 +124,10 @@ async def on_stage(
     models: Mapping[str, Provider] | None = None,
     theme: str = "",
     clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[Stage]:
+    """The app with a data folder and a workspace in `folder`. It measures times with `clock` and dates its records with
+    `wall_clock`."""
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
     (workspace / "tidegate.yaml").write_text(config)
@@ -121,7 +144,7 @@ async def on_stage(
             raise BadInput("It cannot be reached.", "Choose another.")
         return (models or {}).get(asked.model, provider)
 
-    data = DataFolder(folder / "data", secrets=[])
+    data = DataFolder(folder / "data", secrets=[], clock=wall_clock)
     app = ChatApp(data, opening, workspace, provider_for=provider_for, theme=theme, clock=clock)
     try:
         async with app.run_test(size=size) as pilot:

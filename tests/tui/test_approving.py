@@ -4,14 +4,13 @@ import re
 import threading
 from pathlib import Path
 
-import pytest
 from textual.geometry import Size
 from textual.widget import Widget
 
-from tests.tui.stage import CONFIG, Stage, on_stage, played
+from tests.tui.stage import CONFIG, DEADLINE, Stage, on_stage, played
 from tidegate import DataFolder
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.core.messages import Call
+from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, ApprovalPrompt, QuestionLine, format_question, list_choices
@@ -51,7 +50,7 @@ def test_who_is_typing_answers_and_keeps_the_draft(tmp_path: Path) -> None:
     go = threading.Event()
 
     def later(request: bytes) -> ScriptedAnswer:
-        assert go.wait(60)
+        assert go.wait(DEADLINE)
         return shell("ls")
 
     async def play() -> None:
@@ -72,20 +71,25 @@ def test_who_is_typing_answers_and_keeps_the_draft(tmp_path: Path) -> None:
     played(play)
 
 
-@pytest.mark.parametrize("key", ["1", "3", "escape"])
-@pytest.mark.parametrize("focused", [Composer, Conversation])
-def test_the_keys_answer_whatever_has_the_focus(tmp_path: Path, key: str, focused: type[Widget]) -> None:
+def test_the_keys_answer_whatever_has_the_focus(tmp_path: Path) -> None:
     """Esc denies this tool; it does not end the turn."""
+    cases: list[tuple[str, type[Widget]]] = [
+        (key, focused) for key in ("1", "3", "escape") for focused in (Composer, Conversation)
+    ]
 
     async def play() -> None:
-        provider = ScriptedProvider("openai_chat", [shell("echo hello > greeting"), "Done."])
-        async with on_stage(tmp_path, provider) as stage:
-            await stage.say("One?")
-            await stage.sees("May shell run?")
-            stage.app.query_one(focused).focus()
-            await stage.press(key)
-            await stage.sees("Done.")
-            assert (b"The user denied this" in provider.requests[-1]) == (key != "1")
+        steps = [(shell(f"echo hello > greeting{at}", f"c{at}"), f"Done {at}.") for at in range(len(cases))]
+        async with on_stage(tmp_path, [step for pair in steps for step in pair]) as stage:
+            for at, (key, focused) in enumerate(cases):
+                await stage.say("One?")
+                await stage.sees(f"command: echo hello > greeting{at}")
+                stage.app.query_one(focused).focus()
+                await stage.press(key)
+                await stage.sees(f"Done {at}.")
+                await stage.idle()
+                result = text_of(stage.agent.session.view.items[-2].message)
+                assert ("The user denied this" in result) == (key != "1"), (key, focused)
+                assert (tmp_path / "work" / f"greeting{at}").exists() == (key == "1"), (key, focused)
 
     played(play)
 

@@ -67,7 +67,6 @@ def test_cards_are_closed_until_they_are_opened_all_or_one(tmp_path: Path) -> No
             assert "port is in the notes" not in closed
 
             await stage.press("ctrl+o")
-            await stage.pilot.pause()
             assert "port is in the notes" in stage.text()
             assert "│ There is no file gone.txt" in stage.text()
             assert "▸" not in stage.text()
@@ -75,18 +74,17 @@ def test_cards_are_closed_until_they_are_opened_all_or_one(tmp_path: Path) -> No
             assert stage.text() == closed
 
             await stage.press("ctrl+up", "ctrl+up", "ctrl+o")  # the second from below
-            await stage.pilot.pause()
+            await stage.settle()
             assert "port is in the notes" in stage.text()
             assert "│ There is no file gone.txt" not in stage.text()
             await stage.press("ctrl+up", "ctrl+o")
-            await stage.pilot.pause()
             assert "│ I must look" in stage.text()
             await stage.press("ctrl+down", "ctrl+o", "ctrl+up", "ctrl+o", "escape")
             assert stage.text() == closed
 
             spot = next(y for y, line in enumerate(stage.lines()) if "read  notes.txt" in line)
             await stage.pilot.click("#conversation", offset=(6, spot))
-            await stage.pilot.pause()
+            await stage.settle()
             assert "port is in the notes" in stage.text()
 
     played(play)

@@ -39,7 +39,6 @@ async def pane(stage: Stage) -> ContextPane:
     screen = stage.app.screen
     assert isinstance(screen, ContextPane)
     await stage.until(lambda: screen.figures is not None)
-    await stage.pilot.pause()
     return screen
 
 
@@ -87,7 +86,6 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             small = session.view.tokens
             screen = await pane(stage)
             await stage.press("tab")
-            await stage.pilot.pause()
             assert screen.figures is not None
             entry = screen.figures.timeline.entries[0]
             assert re.search(r"\d\d:\d\d:\d\d .*→.*out", stage.text())

@@ -302,7 +302,7 @@ def test_f1_shows_the_help(tmp_path: Path) -> None:
             await stage.press("f1")
             shown: list[str] = []
             for _ in range(12):
-                await stage.pilot.pause()
+                await stage.settle()
                 shown += stage.lines()
                 await stage.press("pagedown")
             words = set(" ".join(shown).split())

@@ -42,7 +42,7 @@ def test_a_shell_command_runs_and_its_output_is_sent_only_on_request(tmp_path: P
     played(play)
 
 
-def test_a_shell_command_is_stopped_by_escape_and_shows_its_time(tmp_path: Path) -> None:
+def test_a_shell_command_shows_its_time_is_stopped_by_escape_and_sees_no_keys(tmp_path: Path) -> None:
     now = [0.0]
 
     async def play() -> None:
@@ -61,13 +61,7 @@ def test_a_shell_command_is_stopped_by_escape_and_shows_its_time(tmp_path: Path)
             await stage.press("enter")
             await stage.sees("Pasted text is not run")
             assert not (tmp_path / "work" / "made").exists()
-
-    played(play)
-
-
-def test_a_shell_command_sees_no_keys(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with on_stage(tmp_path) as stage:
+            await stage.press("ctrl+c")
             await stage.say("!echo key=${OPENAI_API_KEY:-none}.")
             await stage.sees("key=none.")
 

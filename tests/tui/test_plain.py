@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.tui.stage import DEADLINE
 from tidegate import BadInput, DataFolder
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions
@@ -82,7 +83,7 @@ class Desk:
             )
             typing = asyncio.ensure_future(self._typed(type_on, out))
             try:
-                status = await asyncio.wait_for(plain.run(), 60)
+                status = await asyncio.wait_for(plain.run(), DEADLINE)
             finally:
                 typing.cancel()
             self.name = plain.session_name
@@ -267,7 +268,7 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
 def test_what_draws_screens_is_not_loaded() -> None:
     heavy = "('textual', 'markdown_it')"
     program = f"import sys, tidegate.tui.plain.plain_chat; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=DEADLINE)
     assert done.stdout == "[]\n"
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tui.stage import DEADLINE
 from tidegate.core.text.secrets import SecretMask
 from tidegate.terminal.output import TextSanitizer
 from tidegate.terminal.stream_masker import MAX_HELD_CHARS, StreamMasker
@@ -81,7 +82,7 @@ def read(fd: int) -> list[str | None]:
             found.append(await lines.read_message())
         return found
 
-    return asyncio.run(asyncio.wait_for(reading(), 60))
+    return asyncio.run(asyncio.wait_for(reading(), DEADLINE))
 
 
 MESSAGES = [
@@ -121,7 +122,7 @@ def test_an_answer_is_what_is_typed_after_the_question() -> None:
         return [first, await answer, await lines.read_message(), await lines.read_message()]
 
     try:
-        assert asyncio.run(asyncio.wait_for(asked(), 60)) == ["first", "no", "yes", "later"]
+        assert asyncio.run(asyncio.wait_for(asked(), DEADLINE)) == ["first", "no", "yes", "later"]
     finally:
         os.close(into)
         os.close(out)
@@ -141,7 +142,7 @@ def test_a_wait_for_a_line_can_be_given_up() -> None:
         return await lines.read_message()
 
     try:
-        assert asyncio.run(asyncio.wait_for(given_up(), 60)) == "still here"
+        assert asyncio.run(asyncio.wait_for(given_up(), DEADLINE)) == "still here"
     finally:
         os.close(into)
         os.close(out)

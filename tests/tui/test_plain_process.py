@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.calling import called
 from tests.cli.test_run import TIDEGATE, Desk, asked
-from tests.fake.server import Fake, Hang
+from tests.fake.server import KEY, Fake, Hang
+from tests.tui.stage import DEADLINE
 from tidegate import DataFolder
+from tidegate.cli.main import main
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer
@@ -57,11 +60,6 @@ def test_without_a_terminal_it_is_plain_and_the_session_is_kept(desk: Desk) -> N
         assert first.out == "Noted.\nSession ports is kept. To continue it:\n  tidegate chat --session ports\n"
         again = await desk.run("chat", "--plain", "--last", stdin="Which port?")
         assert (again.status, again.out.splitlines()[0]) == (0, "8443.")
-        new = await desk.run("chat", stdin="")
-        assert (new.status, new.err) == (0, "")
-        last = LAST.fullmatch(new.out)
-        assert last is not None
-        assert last[1] != "ports"
 
     server = desk.serve(["Noted.", "8443."], act)
     assert "The port is 8443." in json.dumps(asked(server)[-1]["messages"])
@@ -70,9 +68,9 @@ def test_without_a_terminal_it_is_plain_and_the_session_is_kept(desk: Desk) -> N
 
 def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
     async def act(server: Fake) -> None:
-        wrong = await desk.run("chat", "--plain", "--policy", "defualt")
-        assert (wrong.status, wrong.out) == (2, "")
-        assert "remedy: " in wrong.err
+        wrong = called("chat", "--plain", "--policy", "defualt", "--data", desk.folder / "data")
+        assert (wrong.returncode, wrong.stdout) == (2, "")
+        assert "remedy: " in wrong.stderr
         reader, writer = os.pipe()
         process = await desk.start("chat", "--plain", "--session", "left", stdout=writer)
         os.close(writer)
@@ -80,7 +78,7 @@ def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
         assert process.stdin is not None
         process.stdin.write(b"Hello.\nAnd on.\n")
         process.stdin.close()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
         assert process.stderr is not None
         assert b"Traceback" not in await process.stderr.read()
 
@@ -98,14 +96,14 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
         assert process.stdout is not None
         process.stdin.write(b"Why is it slow?\nAnd now?\nNever said.\n")
         for answer in (b"It is the linker", b"The flags"):
-            await asyncio.wait_for(process.stdout.readuntil(answer), 60)
+            await asyncio.wait_for(process.stdout.readuntil(answer), DEADLINE)
             process.send_signal(signal.SIGINT)
-        out, err = await asyncio.wait_for(process.communicate(), 60)
+        out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == 130
         assert LAST.search(out.decode())
         assert "Interrupted. The answer so far is kept." in err.decode()
         assert "Traceback" not in err.decode()
-        assert (await desk.run("doctor")).status == 0
+        assert main(["doctor", "--data", str(desk.folder / "data")]) == 0
 
     server = desk.serve(
         [Hang(ScriptedAnswer(text=LONG), 2048), Hang(ScriptedAnswer(text="The flags, again. " * 40), 2048)], act
@@ -116,16 +114,18 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
     assert sum("[interrupted]" in text for text in kept) == 2
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.exhaustive)]
+)
 def test_told_to_end_it_ends_as_a_whole(desk: Desk, number: signal.Signals, status: int) -> None:
     async def act(server: Fake) -> None:
         process = await desk.start("chat", "--plain", "--session", "slow")
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"Why is it slow?\n")
-        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), 60)
+        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), DEADLINE)
         process.send_signal(number)
-        _, err = await asyncio.wait_for(process.communicate(), 60)
+        _, err = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert (process.returncode, err.decode()) == (status, "tidegate: stopped\n")
 
     desk.serve([Hang(ScriptedAnswer(text=LONG), 2048)], act)
@@ -140,11 +140,11 @@ def test_killed_in_the_middle_it_goes_on_with_everything(desk: Desk) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"The port is 8443.\nWhy is it slow?\n")
-        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), 60)
+        await asyncio.wait_for(process.stdout.readuntil(b"It is the linker"), DEADLINE)
         process.kill()
-        await asyncio.wait_for(process.communicate(), 60)
+        await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == -signal.SIGKILL
-        assert (await desk.run("doctor")).status == 0
+        assert main(["doctor", "--data", str(desk.folder / "data")]) == 0
         again = await desk.run("chat", "--last", stdin="Go on.\n/recall 8443\n")
         assert again.status == 0
         assert again.out.startswith("The flags.\n")
@@ -175,7 +175,7 @@ class Screen:
         self.text = ""
 
     async def sees(self, words: str, times: int = 1) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + DEADLINE
         while self.text.count(words) < times:
             try:
                 self.text += os.read(self.ours, 65_536).decode()
@@ -189,7 +189,7 @@ class Screen:
         os.write(self.ours, text.encode())
 
     async def ended(self) -> int:
-        status = await asyncio.to_thread(self.process.wait, 60)
+        status = await asyncio.to_thread(self.process.wait, DEADLINE)
         os.close(self.ours)
         return status
 
@@ -221,7 +221,7 @@ def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
     assert "it ran" in json.dumps(asked(server)[1]["messages"])
 
 
-def test_garbage_is_collected_again_once_the_chat_has_begun(tmp_path: Path) -> None:
+def test_garbage_is_collected_again_once_a_new_chat_has_begun(tmp_path: Path) -> None:
     """While the chat loads there is none. The input ends only after that: a chat that collects none would not end."""
     code = """
 import gc, os, sys, threading, time
@@ -235,16 +235,16 @@ def end_input():
 
 threading.Thread(target=end_input, daemon=True).start()
 from tidegate.cli.main import main
-sys.exit(main(["chat", "--plain", "--session", "s", "--data", "data"]))
+sys.exit(main(["chat"]))
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={"HOME": str(tmp_path)},
+        env={"HOME": str(tmp_path), "TIDEGATE_DATA": str(tmp_path / "data"), "OPENAI_API_KEY": KEY},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Session s is kept." in done.stdout
+    assert LAST.fullmatch(done.stdout)

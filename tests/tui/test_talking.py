@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from tests.tui.stage import on_stage, played
+from tests.tui.stage import DEADLINE, on_stage, played
 from tidegate.core.messages import Call, text_of
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
@@ -76,7 +76,7 @@ def test_typing_goes_on_while_the_model_holds_its_thread(tmp_path: Path) -> None
 
     def blocks(request: bytes) -> str:
         order.append("asked")
-        assert typed.wait(60)
+        assert typed.wait(DEADLINE)
         order.append("answered")
         return "Done."
 
@@ -101,7 +101,7 @@ def test_typing_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
 
     def blocks(request: bytes) -> str:
         order.append("summary asked")
-        assert typed.wait(60)
+        assert typed.wait(DEADLINE)
         order.append("summary written")
         return summary
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.tui.stage import DEADLINE
+
 
 class Terminal:
     """A tmux server of its own; nobody's sessions are touched."""
@@ -17,7 +19,7 @@ class Terminal:
 
     def tmux(self, *words: str) -> str:
         command = ["tmux", "-S", self.socket, "-f", os.devnull, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout
 
     def start(self, *words: str, stay: bool = False) -> None:
         """Run `tidegate` with these words, alone; or, to `stay`, in a shell that says how it ended and waits."""
@@ -46,26 +48,25 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def until(self, holds: Callable[[str], bool]) -> str:
-        for _ in range(600):
-            screen = self.screen()
-            if holds(screen):
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(f"it never came:\n{self.screen()}")
+        deadline = time.monotonic() + DEADLINE
+        while not holds(screen := self.screen()):
+            assert time.monotonic() < deadline, f"it never came:\n{screen}"
+            time.sleep(0.05)
+        return screen
 
     def sees(self, words: str) -> str:
         return self.until(lambda screen: words in screen)
 
     def gone(self) -> None:
-        for _ in range(600):
-            command = ["tmux", "-S", self.socket, "list-sessions"]
-            if subprocess.run(command, capture_output=True, check=False, timeout=30).returncode:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"it is still there:\n{self.screen()}")
+        """Wait until the program has ended, and tmux with it."""
+        deadline = time.monotonic() + DEADLINE
+        command = ["tmux", "-S", self.socket, "list-sessions"]
+        while not subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE).returncode:
+            assert time.monotonic() < deadline, "it is still there"
+            time.sleep(0.05)
 
     def idle(self) -> str:
         return self.until(lambda screen: "working" not in screen and "opening" not in screen and "ctx " in screen)
 
     def close(self) -> None:
-        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True, check=False, timeout=30)
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True, check=False, timeout=DEADLINE)

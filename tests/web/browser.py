@@ -1,14 +1,20 @@
 """A page in a real browser, and everything it did that a page must not do."""
 
 import os
+import queue
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+T = TypeVar("T")
+DEADLINE = 300_000
+"""Milliseconds after which a page that is waited for has failed. It only ends a test that hangs."""
 BROWSER = "TIDEGATE_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 OPTIONS = (
@@ -45,6 +51,60 @@ def launched() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+class BrowserThread:
+    """A browser that is driven in a thread of its own: as long as it lives an event loop runs there, and no other may.
+
+    Pages are opened, used and closed with `call`.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._started: Future[Any] = Future()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self._browser = self._started.result()
+
+    def _run(self) -> None:
+        try:
+            with launched() as browser:
+                self._started.set_result(browser)
+                while (job := self._jobs.get()) is not None:
+                    job()
+        except BaseException as bad:
+            if self._started.done():
+                raise
+            self._started.set_exception(bad)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Return what a function returns in the browser's thread."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as bad:  # noqa: BLE001 - raised again where it was asked for
+                done.set_exception(bad)
+
+        self._jobs.put(run)
+        return done.result()
+
+    @contextmanager
+    def entered(self, manager: AbstractContextManager[T]) -> Iterator[T]:
+        """Enter and leave a context in the browser's thread."""
+        value = self.call(manager.__enter__)
+        try:
+            yield value
+        finally:
+            self.call(lambda: manager.__exit__(None, None, None))
+
+    def new_context(self, **options: Any) -> Any:
+        return self._browser.new_context(**options)
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
 
 
 class Looked(NamedTuple):
@@ -84,7 +144,7 @@ def looking(browser: Any, file: Path, *, width: int = 1280, scheme: str = "light
     )
     try:
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(DEADLINE)
         looked = Looked(page, [], [])
         page.on("console", lambda message: looked.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: looked.said.append(f"error: {error}"))

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
 from tests.web.sample_sessions import HOSTILE, SECRET
 
 T = TypeVar("T")
+LONG_STEPS = 24
+"""Requests of the session `claude-long`. They fill a window of 16,000 tokens several times."""
 
 
 class LiveGateway:
@@ -31,7 +33,7 @@ class LiveGateway:
         async def run() -> T:
             return await work
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(120)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE)
 
     def talk(self, steps: int, *, first: str = "Start.", result: str = "", **headers: str) -> None:
         """A client that makes so many requests, with long results, so that a small window overflows."""
@@ -43,7 +45,7 @@ class LiveGateway:
                 )
                 client.say(first)
                 for number in range(steps):
-                    await client.turn(result or f"line {number} of a result that is long\n" * 40)
+                    await client.turn(result or f"line {number} of a result that is long\n" * 100)
 
         self.call(run())
 
@@ -92,4 +94,4 @@ def fill(gateway: LiveGateway, token: str) -> None:
             "x_claude_code_parent_agent_id": parent,
         }
         gateway.talk(2, first=f"Agent {agent}.", **same, **{name: value for name, value in more.items() if value})
-    gateway.talk(60, first="The port is 7421. Start.", x_claude_code_session_id="long", **same)
+    gateway.talk(LONG_STEPS, first="The port is 7421. Start.", x_claude_code_session_id="long", **same)

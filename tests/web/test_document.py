@@ -88,7 +88,7 @@ def test_a_session_without_requests_has_a_page() -> None:
 
 
 def test_a_page_within_a_limit_says_what_is_left_out() -> None:
-    log = lived(6).log
+    log = lived().log
     large, small = (
         render_session_page("a", log, SecretMask()),
         render_session_page("a", log, SecretMask(), limit=30_000),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.web.browser import READY, STRAY_VALUES, Looked
-from tests.web.live_gateway import LiveGateway, fill, live_gateway
+from tests.gateway.serving import open_http
+from tests.web.browser import DEADLINE, READY, STRAY_VALUES, BrowserThread, Looked
+from tests.web.live_gateway import LONG_STEPS, LiveGateway, fill, live_gateway
 from tests.web.sample_sessions import HOSTILE, SECRET, deny_and_run
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.gateway.settings import scope_of_token
@@ -16,6 +17,8 @@ from tidegate.session.reports.costs import CostReport
 
 TOKEN = "token-0123456789abcdef"
 SCOPE = scope_of_token(TOKEN)
+FILLED = ["claude-long", "claude-main", "claude-main.a1", "claude-main.a2", "claude-main.a3", "hostile", "short"]
+"""The sessions that `fill` makes, in the order of the list."""
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +30,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
 
 @contextmanager
 def visiting(
-    browser: Any, gateway: LiveGateway, path: str = "/ui", *, width: int = 1280, scheme: str = "light"
+    browser: BrowserThread, gateway: LiveGateway, path: str = "/ui", *, width: int = 1280, scheme: str = "light"
 ) -> Iterator[Looked]:
-    """A browser that logged in with the form, and then opened a page."""
+    """A browser with the cookie of a login, on a page."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="de-DE")
     try:
+        name, _, value = gateway.call(log_in(gateway)).partition("=")
+        context.add_cookies([{"name": name, "value": value, "domain": "127.0.0.1", "path": "/ui"}])
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(DEADLINE)
         looked = Looked(page, [], [])
-        page.goto(gateway.url + "/ui")
-        page.fill("#token", TOKEN)
-        page.click("button[type=submit]")
-        page.wait_for_selector(READY)
         page.on("console", lambda message: looked.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: looked.said.append(f"error: {error}"))
         page.on("request", lambda request: looked.asked.append(str(request.url)))
@@ -49,27 +50,42 @@ def visiting(
         context.close()
 
 
+async def log_in(gateway: LiveGateway) -> str:
+    """Return the cookie of a login."""
+    async with open_http() as http:
+        answer = await http.post(gateway.url + "/ui/login", data={"token": TOKEN}, headers={"origin": gateway.url})
+        return str(answer.headers["set-cookie"]).partition(";")[0]
+
+
 def session_path(name: str) -> str:
     return f"/ui/session?name={SCOPE}{name}"
 
 
-@pytest.fixture(scope="module")
-def listed(browser: Any, gateway: LiveGateway) -> Iterator[Looked]:
-    with visiting(browser, gateway) as found:
+@pytest.fixture
+def listed(browser: BrowserThread, gateway: LiveGateway) -> Iterator[Looked]:
+    with browser.entered(visiting(browser, gateway)) as found:
         yield found
 
 
-@pytest.fixture(scope="module")
-def long_session(browser: Any, gateway: LiveGateway) -> Iterator[Looked]:
-    with visiting(browser, gateway, session_path("claude-long")) as found:
+@pytest.fixture
+def long_session(browser: BrowserThread, gateway: LiveGateway) -> Iterator[Looked]:
+    with browser.entered(visiting(browser, gateway, session_path("claude-long"))) as found:
         yield found
+
+
+def check_clean(looked: Looked, gateway: LiveGateway) -> None:
+    """Nothing was said on the console, only the gateway was asked, and no value of the script is shown as text."""
+    assert looked.said == []
+    assert all(url.startswith((gateway.url, "data:")) for url in looked.asked)
+    assert not any(TOKEN in url for url in looked.asked)
+    assert looked.page.evaluate(STRAY_VALUES) == []
 
 
 def money(text: str) -> float:
     return float(text.lstrip("> $").replace(",", ""))
 
 
-def test_a_browser_logs_in_with_a_form_and_gets_a_cookie(browser: Any, gateway: LiveGateway) -> None:
+def test_a_browser_logs_in_with_a_form_and_gets_a_cookie(browser: BrowserThread, gateway: LiveGateway) -> None:
     context = browser.new_context()
     page = context.new_page()
     asked: list[str] = []
@@ -95,8 +111,9 @@ def test_a_browser_logs_in_with_a_form_and_gets_a_cookie(browser: Any, gateway: 
 
 
 def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGateway) -> None:
-    rows = {row[0].split("\n")[0].lstrip("└ "): row for row in listed.cells("#sessions")}
-    assert list(rows)[:5] == ["claude-long", "claude-main", "claude-main.a1", "claude-main.a2", "claude-main.a3"]
+    shown = {row[0].split("\n")[0].lstrip("└ "): row for row in listed.cells("#sessions")}
+    rows = {name: row for name, row in shown.items() if name in FILLED}  # other tests make sessions, too
+    assert list(rows) == FILLED
     for name, row in rows.items():
         cost = CostReport(gateway.running.data.open_log(SCOPE + name)).read_all()
         assert row[1] == "claude-opus-4-6"
@@ -106,9 +123,10 @@ def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGatew
     assert rows["short"][6] == rows["short"][5]
     assert re.search(r"\d+% of 16k", rows["claude-long"][2])
     assert "Claude Code" in rows["claude-long"][0]
+    check_clean(listed, gateway)
 
 
-def test_sub_agents_are_a_tree(listed: Looked, browser: Any, gateway: LiveGateway) -> None:
+def test_sub_agents_are_a_tree(listed: Looked, browser: BrowserThread, gateway: LiveGateway) -> None:
     places = [
         listed.page.eval_on_selector(
             f"[data-key='{SCOPE}claude-main{agent}']", "link => link.getBoundingClientRect().x"
@@ -129,10 +147,10 @@ def test_sub_agents_are_a_tree(listed: Looked, browser: Any, gateway: LiveGatewa
         assert looked.text("h1") == "claude-main.a3"
 
 
-def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: Looked) -> None:
+def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: Looked, gateway: LiveGateway) -> None:
     page = long_session.page
-    page.click("[data-key=request60]")
-    page.wait_for_selector("#request h3:text-is('Request 60 of 60')")
+    page.click(f"[data-key=request{LONG_STEPS}]")
+    page.wait_for_selector(f"#request h3:text-is('Request {LONG_STEPS} of {LONG_STEPS}')")
     page.wait_for_selector("#request .changed")
     page.click("#request .changed > summary")
     page.wait_for_selector("#request .diff .minus")
@@ -142,10 +160,12 @@ def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: L
         page.click(f"#request label:text-is('{form}')")
         page.wait_for_selector("#request details[open] details")
         counts[form] = int(page.locator("#request details[open] .who").first.inner_text().split()[0])
-    assert counts["From the client"] == 119  # each step adds an answer and a result to the first message
+    assert counts["From the client"] == 2 * LONG_STEPS - 1  # each step adds an answer and a result
     assert 0 < counts["As forwarded"] <= counts["From the client"]
+    check_clean(long_session, gateway)
 
 
+@pytest.mark.exhaustive
 def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Looked, gateway: LiveGateway) -> None:
     page = long_session.page.context.new_page()
     page.route("**/ui/api/session?*", lambda route: None)  # the answer never comes
@@ -158,6 +178,7 @@ def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Look
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_opening_a_session_does_not_wait_for_what_it_does_not_need(long_session: Looked, gateway: LiveGateway) -> None:
     page = long_session.page.context.new_page()
     asked: list[str] = []
@@ -176,13 +197,14 @@ def test_opening_a_session_does_not_wait_for_what_it_does_not_need(long_session:
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_the_window_over_time_leads_to_a_request(long_session: Looked) -> None:
     page = long_session.page
     page.focus(".chart")
     page.keyboard.press("Home")
-    page.wait_for_selector("#request h3:text-is('Request 1 of 60')")
+    page.wait_for_selector(f"#request h3:text-is('Request 1 of {LONG_STEPS}')")
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#request h3:text-is('Request 2 of 60')")
+    page.wait_for_selector(f"#request h3:text-is('Request 2 of {LONG_STEPS}')")
     assert page.locator("#pins .pin").count() == len(page.locator("#changes tbody tr").all())
 
 
@@ -193,18 +215,9 @@ def test_recall_finds_what_left_the_view(long_session: Looked) -> None:
     assert "The port is 7421" in long_session.text("#recalled")
 
 
-def test_the_page_says_nothing_on_the_console_and_asks_only_the_gateway(
-    long_session: Looked, listed: Looked, gateway: LiveGateway
-) -> None:
-    for looked in (long_session, listed):
-        assert looked.said == []
-        assert all(url.startswith((gateway.url, "data:")) for url in looked.asked)
-        assert not any(TOKEN in url for url in looked.asked)
-        assert looked.page.evaluate(STRAY_VALUES) == []
-
-
-def test_undo_and_redo_from_the_page(browser: Any, gateway: LiveGateway) -> None:
-    gateway.talk(50, first="Undo me.", x_tidegate_token=TOKEN, x_claude_code_session_id="undone")
+def test_undo_and_redo_from_the_page(browser: BrowserThread, gateway: LiveGateway) -> None:
+    long = "line of a result that is long\n" * 150
+    gateway.talk(16, first="Undo me.", result=long, x_tidegate_token=TOKEN, x_claude_code_session_id="undone")
     log = gateway.running.data.open_log(SCOPE + "claude-undone")
     newest = [event.seq for event in log.read() if isinstance(event.payload, ViewEdited)][-1]
     with visiting(browser, gateway, session_path("claude-undone")) as looked:
@@ -220,7 +233,7 @@ def test_undo_and_redo_from_the_page(browser: Any, gateway: LiveGateway) -> None
     assert [(each.topic, each.edit) for each in toggles] == [("undo", newest), ("redo", newest)]
 
 
-def test_the_page_follows_a_run(browser: Any, gateway: LiveGateway) -> None:
+def test_the_page_follows_a_run(browser: BrowserThread, gateway: LiveGateway) -> None:
     same = {"x_tidegate_token": TOKEN, "x_tidegate_session": "followed"}
     gateway.talk(1, first="Go on.", **same)
     with visiting(browser, gateway, session_path("followed")) as looked, visiting(browser, gateway) as listed:
@@ -234,7 +247,7 @@ def test_the_page_follows_a_run(browser: Any, gateway: LiveGateway) -> None:
         assert listed.said == []
 
 
-def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: LiveGateway) -> None:
+def test_hostile_words_stay_words_and_secrets_are_masked(browser: BrowserThread, gateway: LiveGateway) -> None:
     with visiting(browser, gateway, session_path("hostile")) as looked:
         looked.page.wait_for_selector("#request details")
         for summary in looked.page.locator("#request details > summary").all():
@@ -250,8 +263,8 @@ def test_hostile_words_stay_words_and_secrets_are_masked(browser: Any, gateway: 
         assert looked.said == []
 
 
-@pytest.mark.parametrize("slow", ["events", "newest"])
-def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: LiveGateway, slow: str) -> None:
+@pytest.mark.parametrize("slow", ["events", pytest.param("newest", marks=pytest.mark.exhaustive)])
+def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: BrowserThread, gateway: LiveGateway, slow: str) -> None:
     """The words do not depend on which of the two answers comes first."""
     with visiting(browser, gateway) as looked:
         waiting: list[Any] = []
@@ -265,16 +278,20 @@ def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: Any, gateway: Live
         looked.page.route("**/ui/api/**", refuse)
         looked.page.goto(gateway.url + session_path("short"))
         looked.page.wait_for_selector("#live:has-text('Load the page again')")
-        waiting[0].fulfill(status=500, json={})
+        with looked.page.expect_event("requestfinished"):
+            waiting[0].fulfill(status=500, json={})
         looked.page.wait_for_selector("#live:has-text('The gateway answered 500. Load the page again')")
-        looked.page.wait_for_timeout(200)
+        looked.page.evaluate(
+            "new Promise(resolve => setTimeout(resolve))"
+        )  # what the page does with the answer is done
         assert looked.text("#live").startswith("The gateway answered 500. Load the page again")
         looked.page.unroute("**/ui/api/**")
         looked.page.reload()
         looked.page.wait_for_selector("#live.on:text-is('live')")
 
 
-def test_a_page_whose_updates_are_refused_says_so(browser: Any, gateway: LiveGateway) -> None:
+@pytest.mark.exhaustive
+def test_a_page_whose_updates_are_refused_says_so(browser: BrowserThread, gateway: LiveGateway) -> None:
     with visiting(browser, gateway) as looked:
         looked.page.route("**/ui/api/events?**", lambda route: route.fulfill(status=503, json={}))
         looked.page.goto(gateway.url + session_path("short"))
@@ -282,7 +299,8 @@ def test_a_page_whose_updates_are_refused_says_so(browser: Any, gateway: LiveGat
         looked.page.wait_for_selector("#live:has-text('The gateway no longer reports changes. Load the page again')")
 
 
-def test_a_denied_call_of_a_chat_says_who_denied_it(browser: Any, gateway: LiveGateway) -> None:
+@pytest.mark.exhaustive
+def test_a_denied_call_of_a_chat_says_who_denied_it(browser: BrowserThread, gateway: LiveGateway) -> None:
     with gateway.running.data.open(SCOPE + "denied", "gpt-4o") as session:
         deny_and_run(session)
     with visiting(browser, gateway, session_path("denied")) as looked:
@@ -294,17 +312,24 @@ def test_a_denied_call_of_a_chat_says_who_denied_it(browser: Any, gateway: LiveG
         assert looked.said == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/ui", session_path("claude-long")])
-def test_it_fits_a_phone(browser: Any, gateway: LiveGateway, path: str, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "scheme", "content"),
+    [
+        pytest.param("/ui", "light", "#sessions tbody tr", marks=pytest.mark.exhaustive),
+        ("/ui", "dark", "#sessions tbody tr"),
+        (session_path("claude-long"), "light", "#request details"),
+        pytest.param(session_path("claude-long"), "dark", "#request details", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_it_fits_a_phone(browser: BrowserThread, gateway: LiveGateway, path: str, scheme: str, content: str) -> None:
     with visiting(browser, gateway, path, width=400, scheme=scheme) as looked:
-        looked.page.wait_for_timeout(200)
+        looked.page.wait_for_selector(content)
         assert looked.width() <= 400
         paper = looked.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", paper))) > 380) == (scheme == "light")
 
 
-def test_the_list_is_used_with_the_keyboard(browser: Any, gateway: LiveGateway) -> None:
+def test_the_list_is_used_with_the_keyboard(browser: BrowserThread, gateway: LiveGateway) -> None:
     with visiting(browser, gateway) as looked:
         page = looked.page
         page.focus("#sessions tbody a")

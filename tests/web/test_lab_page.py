@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.calling import run_command
-from tests.web.browser import Looked, looking
+from tests.web.browser import BrowserThread, Looked, looking
 from tests.web.sample_report import MEASURES, POINTS, POLICIES, SESSIONS, Json, report
 from tests.web.sample_sessions import SECRET
 from tidegate.core.text.secrets import SecretMask
@@ -32,9 +32,9 @@ def file(made: Json, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def looked(browser: Any, file: Path) -> Iterator[Looked]:
-    with looking(browser, file) as found:
+@pytest.fixture
+def looked(browser: BrowserThread, file: Path) -> Iterator[Looked]:
+    with browser.entered(looking(browser, file)) as found:
         yield found
 
 
@@ -48,23 +48,21 @@ def near(value: float, unit: str) -> Any:
     return pytest.approx(value, abs={"share": 5.1e-4, "tokens": 0.51, "usd": 5.1e-3, "count": 5.1e-3}.get(unit, 5.1e-4))
 
 
-@pytest.mark.parametrize("place", [1, 0])
-def test_every_mean_and_interval_is_the_reports(looked: Looked, made: Json, place: int) -> None:
-    looked.page.locator(".bar-of-choices .choice label").nth(place).click()
-    assert f"{made['windows'][place]['window']:,}" in looked.text("#counts")
-    for key, unit in MEASURES.items():
-        cells = looked.page.locator(f"tr[data-measure={key}] td").all()
-        for cell, mean in zip(cells, made["windows"][place]["means"], strict=True):
-            value = mean["values"][key]
-            assert number(cell.locator(".value").inner_text(), unit) == near(value["mean"], unit)
-            shown = cell.locator("small").inner_text()
-            if value["low"] is None:
-                assert shown == ""
-            else:
-                assert [number(end, unit) for end in shown.split(" to ")] == [
-                    near(value["low"], unit),
-                    near(value["high"], unit),
-                ]
+def check_means(looked: Looked, made: Json) -> None:
+    """Each mean and interval of both windows; the first window is shown at the end."""
+    for place in (1, 0):
+        looked.page.locator(".bar-of-choices .choice label").nth(place).click()
+        assert f"{made['windows'][place]['window']:,}" in looked.text("#counts")
+        for key, unit in MEASURES.items():
+            cells = looked.page.eval_on_selector_all(
+                f"tr[data-measure={key}] td",
+                "cells => cells.map(cell => ['.value', 'small'].map(name => cell.querySelector(name).innerText))",
+            )
+            for (words, interval), mean in zip(cells, made["windows"][place]["means"], strict=True):
+                value = mean["values"][key]
+                assert number(words, unit) == near(value["mean"], unit)
+                ends = [number(end, unit) for end in interval.split(" to ") if end]
+                assert ends == ([] if value["low"] is None else [near(value[end], unit) for end in ("low", "high")])
 
 
 def ends_of_axis(looked: Looked, section: str, group: str, along: str, unit: str) -> list[tuple[float, float]]:
@@ -78,7 +76,7 @@ def ends_of_axis(looked: Looked, section: str, group: str, along: str, unit: str
     return [(value, at - 4 if along == "y" else at) for value, at in (ticks[0], ticks[-1])]
 
 
-def test_the_frontier_stands_where_its_numbers_say(looked: Looked, made: Json) -> None:
+def check_frontier(looked: Looked, made: Json) -> None:
     places = looked.page.eval_on_selector_all(
         "#frontier g[data-policy]",
         "groups => groups.map(group => { const dot = group.querySelector('circle');"
@@ -97,7 +95,7 @@ def test_the_frontier_stands_where_its_numbers_say(looked: Looked, made: Json) -
     assert best.count("L") >= 1
 
 
-def test_the_curve_is_a_line_through_its_points(looked: Looked, made: Json) -> None:
+def check_curve(looked: Looked, made: Json) -> None:
     places = looked.page.eval_on_selector_all(
         "#frontier g[data-curve] circle",
         "dots => dots.map(dot => [+dot.getAttribute('cx'), +dot.getAttribute('cy')])",
@@ -115,7 +113,7 @@ def test_the_curve_is_a_line_through_its_points(looked: Looked, made: Json) -> N
     assert "The line is default at other values of dial." in looked.text("#frontier figcaption")
 
 
-def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
+def check_equal_cost(looked: Looked, made: Json) -> None:
     rows = {row[0]: row for row in looked.cells("#equal table.against")}
     equal = made["windows"][0]["equal_cost"]
     assert list(rows) == POLICIES[1:]
@@ -137,7 +135,8 @@ def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
     assert "cheaper than the whole curve" in looked.text("#equal")
 
 
-def test_a_report_without_a_curve(browser: Any, made: Json, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_a_report_without_a_curve(browser: BrowserThread, made: Json, tmp_path: Path) -> None:
     plain: Json = {**made, "curve": None}
     plain["windows"] = [{**each, "points": [], "equal_cost": []} for each in made["windows"]]
     (tmp_path / "lab.html").write_text(render_lab_page(decode_findings(json.dumps(plain).encode(), "plain")), "utf-8")
@@ -147,7 +146,7 @@ def test_a_report_without_a_curve(browser: Any, made: Json, tmp_path: Path) -> N
         assert found.page.locator("#frontier circle").count() == len(POLICIES)
 
 
-def test_definitions_stand_beside_the_figures(looked: Looked) -> None:
+def check_definitions(looked: Looked, _: Json) -> None:
     for section in ("#frontier", "#scatter", "#equal", "#verdicts", "#session"):
         assert "How far is defined. It does not show: What far hides." in looked.text(section)
     looked.page.locator("#frontier select").nth(1).select_option("held")
@@ -157,7 +156,7 @@ def test_definitions_stand_beside_the_figures(looked: Looked) -> None:
     assert "How pause is defined." in looked.text("tr[data-measure=pause]")
 
 
-def test_differences_and_verdicts(looked: Looked, made: Json) -> None:
+def check_differences(looked: Looked, made: Json) -> None:
     rows = {row[0]: row for row in looked.cells("#paired table")}
     paired = [each for each in made["windows"][0]["paired"] if each["measure"] == "far"]
     assert len(rows) == len(paired) == len(POLICIES) - 1
@@ -168,14 +167,14 @@ def test_differences_and_verdicts(looked: Looked, made: Json) -> None:
     assert looked.text("#verdicts").count("a trade") == len(POLICIES) - 1 + 1  # and in the words above
 
 
-def test_a_point_for_each_session_and_policy_that_is_looked_at(looked: Looked) -> None:
+def check_scatter(looked: Looked, _: Json) -> None:
     assert looked.page.locator("#scatter circle").count() == len(SHOWN) * (len(SESSIONS) - 1)  # s8 has no values
     looked.page.click("#policies label:has-text('peer-5')")
     assert looked.page.locator("#scatter circle").count() == (len(SHOWN) + 1) * (len(SESSIONS) - 1)
     looked.page.click("#policies label:has-text('peer-5')")
 
 
-def test_one_session_side_by_side(looked: Looked, made: Json) -> None:
+def check_session(looked: Looked, made: Json) -> None:
     looked.page.locator("#session select").select_option("s3")
     looked.page.wait_for_function("document.querySelectorAll('#session figure').length === 4")
     names = looked.page.eval_on_selector_all("#session figure", "nodes => nodes.map(node => node.dataset.policy)")
@@ -194,10 +193,31 @@ def test_one_session_side_by_side(looked: Looked, made: Json) -> None:
     assert "default 3" in looked.text("#session")  # so many more than are listed
 
 
-def test_the_negative_cases_and_what_was_not_counted(looked: Looked) -> None:
+def check_negative_cases(looked: Looked, _: Json) -> None:
     assert looked.cells("#worse table")[0][:2] == ["session s1", "ai"]
     words = looked.text("#worse details")
     assert words.startswith("3 sessions or runs not counted")
+
+
+CHECKS = (
+    check_frontier,
+    check_curve,
+    check_equal_cost,
+    check_differences,
+    check_scatter,
+    check_session,
+    check_negative_cases,
+    check_definitions,
+    check_means,
+)
+
+
+def test_every_section_has_the_figures_of_the_report(looked: Looked, made: Json, file: Path) -> None:
+    for check in CHECKS:
+        check(looked, made)
+    assert SECRET not in looked.page.content()
+    assert "[masked]" in looked.text("#session")
+    looked.clean(file)
 
 
 def saved(looked: Looked, selector: str) -> str:
@@ -206,6 +226,7 @@ def saved(looked: Looked, selector: str) -> str:
     return Path(found.value.path()).read_text("utf-8")
 
 
+@pytest.mark.exhaustive
 def test_everything_can_be_had_as_data(looked: Looked, made: Json) -> None:
     means = list(csv.DictReader(saved(looked, "#frontier a[download]").splitlines()))
     assert len(means) == 2 * len(POLICIES) * len(MEASURES)
@@ -219,7 +240,8 @@ def test_everything_can_be_had_as_data(looked: Looked, made: Json) -> None:
     assert _sorted(whole) == _sorted(json.loads(SecretMask()(json.dumps(made))))
 
 
-def test_every_section_gives_its_data(browser: Any, file: Path, made: Json) -> None:
+@pytest.mark.exhaustive
+def test_every_section_gives_its_data(browser: BrowserThread, file: Path, made: Json) -> None:
     with looking(browser, file) as fresh:  # a page may save ten files, then the browser asks
         _gives_its_data(fresh, made)
 
@@ -258,14 +280,10 @@ def _sorted(value: Json) -> Json:
     return value
 
 
-def test_nothing_ran_or_left_and_no_secret_is_shown(looked: Looked, file: Path) -> None:
-    assert SECRET not in looked.page.content()
-    assert "[masked]" in looked.text("#session")
-    looked.clean(file)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
-def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1280, "dark", marks=pytest.mark.exhaustive), (400, "light")]
+)
+def test_it_can_be_read_at_any_width(browser: BrowserThread, file: Path, width: int, scheme: str) -> None:
     with looking(browser, file, width=width, scheme=scheme) as found:
         found.page.wait_for_selector("#session figure path")
         assert found.width() == width
@@ -273,7 +291,7 @@ def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, schem
         found.clean(file)
 
 
-def test_a_real_comparison(browser: Any, tmp_path: Path) -> None:
+def test_a_real_comparison(browser: BrowserThread, tmp_path: Path) -> None:
     """From recordings to the page, by way of the command."""
     for seed in (1, 2):
         lines = [json.dumps(message) for message in generate_session(4, seed)]

@@ -226,8 +226,8 @@ def counted(tmp_path: Path) -> Iterator[tuple[CountingStore, DataFolder]]:
 
 def test_a_look_at_the_list_reads_a_bounded_number_of_events(counted: tuple[CountingStore, DataFolder]) -> None:
     store, data = counted
-    for number in range(60):
-        write_long_session(data, f"claude-{number}", 1_000)
+    for number in range(52):
+        write_long_session(data, f"claude-{number}", 600)
     catalog = SessionCatalog(data, lambda noted: 0)
     looks = 0
     found = None
@@ -293,7 +293,7 @@ def test_the_list_and_the_page_of_a_session_share_what_they_read(counted: tuple[
 def test_the_newest_requests_come_from_the_end_of_the_log(counted: tuple[CountingStore, DataFolder]) -> None:
     store, data = counted
     read: list[int] = []
-    for events in (3_000, 9_000):
+    for events in (1_500, 4_500):
         write_long_session(data, f"claude-{events}", events)
         looks = SessionLooks(data, SessionCatalog(data, lambda noted: noted.window))
         store.records = 0
@@ -330,7 +330,7 @@ def test_a_forgotten_text_leaves_the_index(tmp_path: Path) -> None:
 
 
 def test_the_chart_keeps_peaks() -> None:
-    log = MemoryLog(map(encode_event, make_long_log(9_000)))
+    log = MemoryLog(map(encode_event, make_long_log(2_400)))
     index = read_index(log)
     places = thin_requests(index)
     totals = [index.total_of(each) for each in index.requests.requests]

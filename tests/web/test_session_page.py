@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.web.browser import Looked, looking
+from tests.web.browser import BrowserThread, Looked, looking
 from tests.web.sample_sessions import HOSTILE, SECRET, Made, deny_and_run, lived
 from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
@@ -35,9 +34,9 @@ def file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def looked(browser: Any, file: Path) -> Iterator[Looked]:
-    with looking(browser, file) as found:
+@pytest.fixture
+def looked(browser: BrowserThread, file: Path) -> Iterator[Looked]:
+    with browser.entered(looking(browser, file)) as found:
         yield found
 
 
@@ -52,7 +51,7 @@ def all_rows(looked: Looked, section: str) -> list[list[str]]:
     return rows
 
 
-def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) -> None:
+def check_requests(looked: Looked, made: Made) -> None:
     rows = all_rows(looked, "#requests")
     sent = list_sent_requests(made.log)
     assert len(rows) == len(sent) > 20
@@ -67,7 +66,7 @@ def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) ->
         assert [float(cell.lstrip("$")) for cell in row[5:]] == pytest.approx([paid.total, so_far], abs=6e-5)
 
 
-def test_every_compaction_has_the_figures_of_the_log(looked: Looked, made: Made) -> None:
+def check_compactions(looked: Looked, made: Made) -> None:
     edits = {str(event.seq): event.payload for event in made.log.read() if isinstance(event.payload, ViewEdited)}
     rows = {row[1].replace(",", ""): row for row in all_rows(looked, "#changes")}
     assert set(edits) < set(rows)  # and the undo
@@ -76,7 +75,7 @@ def test_every_compaction_has_the_figures_of_the_log(looked: Looked, made: Made)
         assert rows[seq][3:5] == [f"{edited.tokens_before:,}", f"{edited.tokens_after:,}"]
 
 
-def test_the_sums_at_the_top(looked: Looked, made: Made) -> None:
+def check_sums(looked: Looked, made: Made) -> None:
     sent = list_sent_requests(made.log)
     read, cached = sum(each.input_tokens for each in sent), sum(each.cache_read for each in sent)
     edits = sum(isinstance(event.payload, ViewEdited) for event in made.log.read())
@@ -86,7 +85,7 @@ def test_the_sums_at_the_top(looked: Looked, made: Made) -> None:
     assert looked.text("h1") == " ".join(NAME.split())
 
 
-def test_the_picture_is_as_high_as_the_requests(looked: Looked, made: Made) -> None:
+def check_picture(looked: Looked, made: Made) -> None:
     """Area under the top edge, read back from the drawing in pixels, against the reported sizes."""
     places = looked.page.eval_on_selector_all(
         "#window .chart path.fill", "paths => paths.map(path => path.getBBox()).map(box => [box.y, box.y + box.height])"
@@ -101,6 +100,12 @@ def test_the_picture_is_as_high_as_the_requests(looked: Looked, made: Made) -> N
     assert low + (base - min(top for top, _ in places)) * (high - low) / (base - y) == pytest.approx(most, rel=0.01)
     assert looked.page.locator("#pins .pin").count() > 3
     assert "window 4,000" in looked.text("#window")
+
+
+def test_every_figure_is_that_of_the_log(looked: Looked, made: Made, file: Path) -> None:
+    for check in (check_sums, check_picture, check_requests, check_compactions):
+        check(looked, made)
+    looked.clean(file)
 
 
 def test_a_request_is_shown_as_it_was_sent(looked: Looked, made: Made) -> None:
@@ -185,6 +190,7 @@ def test_keys_alone_reach_everything(looked: Looked) -> None:
     assert unnamed == []
 
 
+@pytest.mark.exhaustive
 def test_figures_are_saved_as_csv(looked: Looked, made: Made) -> None:
     with looked.page.expect_download() as found:
         looked.page.click("#requests a[download]")
@@ -195,8 +201,10 @@ def test_figures_are_saved_as_csv(looked: Looked, made: Made) -> None:
     assert row["input"] == str(list_sent_requests(made.log)[0].input_tokens)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
-def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1280, "dark", marks=pytest.mark.exhaustive), (400, "light")]
+)
+def test_it_can_be_read_at_any_width(browser: BrowserThread, file: Path, width: int, scheme: str) -> None:
     """No scrolling sideways, and words that stand out from what is behind them."""
     with looking(browser, file, width=width, scheme=scheme) as found:
         assert found.width() == width
@@ -212,7 +220,8 @@ def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, schem
         found.clean(file)
 
 
-def test_an_edit_of_a_file_is_shown_as_a_diff(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_an_edit_of_a_file_is_shown_as_a_diff(browser: BrowserThread, tmp_path: Path) -> None:
     log = MemoryLog()
     session = Session("gpt-4o", log=SessionStorage(log))
     session.add({"role": "user", "content": "Change the port."})
@@ -235,7 +244,8 @@ def test_an_edit_of_a_file_is_shown_as_a_diff(browser: Any, tmp_path: Path) -> N
         found.clean(file)
 
 
-def test_a_denied_call_says_who_denied_it(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_a_denied_call_says_who_denied_it(browser: BrowserThread, tmp_path: Path) -> None:
     log = MemoryLog()
     deny_and_run(Session("gpt-4o", log=SessionStorage(log)))
     file = tmp_path / "denied.html"
@@ -250,8 +260,8 @@ def test_a_denied_call_says_who_denied_it(browser: Any, tmp_path: Path) -> None:
         found.clean(file)
 
 
-@pytest.mark.parametrize("model", ["", "nobody-knows-it"])
-def test_little_to_show_is_shown_all_the_same(browser: Any, tmp_path: Path, model: str) -> None:
+@pytest.mark.parametrize("model", ["", pytest.param("nobody-knows-it", marks=pytest.mark.exhaustive)])
+def test_little_to_show_is_shown_all_the_same(browser: BrowserThread, tmp_path: Path, model: str) -> None:
     """No requests at all, or none whose price or window is known."""
     log = lived(1, model=model).log if model else MemoryLog()
     file = tmp_path / "little.html"

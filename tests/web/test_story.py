@@ -96,7 +96,7 @@ def test_a_report_before_or_behind_its_answer_is_of_one_request() -> None:
 
 
 def test_what_was_paid_beside_the_conversation_is_counted() -> None:
-    made = lived(1)
+    made = lived.__wrapped__(1)  # a log of its own, to write to
     session = Session("gpt-4o", log=made.log)
     session.history.add_note("spent", '{"model": "gpt-4o", "usage": [1000000, 0, 0, 0]}')
     session.history.add_note("spent", '{"model": "nobody-knows", "usage": [10, 5, 0, 0]}')
@@ -170,7 +170,7 @@ def test_scaled_shares_have_the_sum_and_the_order(counts: list[int], total: int)
 
 
 def test_thinned_keeps_the_fullest_and_the_last() -> None:
-    rows = read_session_story(lived(8).log, str).rows
+    rows = read_session_story(lived().log, str).rows
     few = thin_rows(rows, 10)
     assert len(few) <= 11
     assert few[-1] is rows[-1]

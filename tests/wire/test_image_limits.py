@@ -4,9 +4,10 @@ import base64
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, user_message
 from tidegate.session.session import Session
 from tidegate.wire.rendering.image_limits import IMAGE_PLACEHOLDER
@@ -124,6 +125,7 @@ def test_a_session_of_a_library_goes_on() -> None:
 parts = st.sampled_from([SMALL, WIDE, HUGE, OTHER, LINK, Text("so")])
 
 
+@settings(max_examples=scaled(40))
 @given(st.lists(st.lists(parts, min_size=1, max_size=40), min_size=1, max_size=5))
 def test_whatever_comes_is_taken(said: list[list[Part]]) -> None:
     rendering = RequestRenderer("anthropic", "claude-x")

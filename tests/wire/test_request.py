@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.scale import scaled
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
@@ -29,21 +30,20 @@ def assert_same(kept: RequestRenderer, new: RequestRenderer) -> None:
     assert kept.faults() == new.faults()
 
 
-@pytest.mark.parametrize("name", HISTORIES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_step_by_step_is_the_same_as_at_once(dialect: str, name: str) -> None:
-    whole = view_of(HISTORIES[name])
-    growing = FakeView(tools=TOOLS)
-    kept = RequestRenderer(dialect, "m", thinking=2000, max_tokens=8000)
-    kept.update(growing)
-    for item in whole.items:
-        growing.items.append(item)
+def test_step_by_step_is_the_same_as_at_once(dialect: str) -> None:
+    for history in HISTORIES.values():
+        growing = FakeView(tools=TOOLS)
+        kept = RequestRenderer(dialect, "m", thinking=2000, max_tokens=8000)
         kept.update(growing)
-        assert_same(kept, scratch(dialect, growing, thinking=2000))
+        for item in view_of(history).items:
+            growing.items.append(item)
+            kept.update(growing)
+            assert_same(kept, scratch(dialect, growing, thinking=2000))
 
 
 @given(seed=st.integers(0, 2**32), dialect=st.sampled_from(sorted(DIALECTS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(40))
 def test_any_edits_are_the_same_as_at_once(seed: int, dialect: str) -> None:
     """Histories stuck together, grown, cut, replaced and unsigned in any order."""
     chance = random.Random(seed)

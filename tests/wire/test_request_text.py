@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.laws.sampled_law import sampled_law
+from tests.scale import scaled
 from tests.wire.test_splicing import BODIES, LIST_KEYS
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults
 from tidegate.wire.splicing.request_text import count_common_bytes, decode_request, find_items
@@ -31,8 +33,7 @@ def encode(listed: list[Any], model: str = "m", indent: int | None = None, is_fi
     return json.dumps(body, indent=indent).encode()
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(bodies, min_size=2, max_size=5), st.integers(0, 6))
+@sampled_law(50, 150, st.lists(bodies, min_size=2, max_size=5), st.integers(0, 6))
 def test_any_sequence_of_requests_is_decoded_as_alone(sequence: list[Any], kept: int) -> None:
     last = None
     before: list[Any] = []
@@ -80,6 +81,7 @@ def test_a_continuation_that_repeats_the_key_of_the_list_has_the_later_one() -> 
     assert found.body["messages"] == ["other"]
 
 
+@settings(max_examples=scaled(40))
 @given(st.binary(max_size=20), st.binary(max_size=20), st.integers(0, 200_000))
 def test_common_bytes_are_counted_exactly(first: bytes, second: bytes, size: int) -> None:
     shared = b"x" * size

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.laws.sampled_law import sampled_law
 from tests.wire.cases import Body, Case, places, replaced
 from tests.wire.rules_anthropic import ANTHROPIC
 from tests.wire.rules_bedrock import BEDROCK
@@ -99,8 +99,7 @@ def draw_request(data: st.DataObject, dialect: Dialect) -> Body:
 
 
 @by_dialect
-@settings(deadline=None, max_examples=60)
-@given(data=st.data(), profile=st.sampled_from(PROFILES))
+@sampled_law(20, 40, st.data(), st.sampled_from(PROFILES))
 def test_forks_at_every_point_agree_with_the_whole(
     dialect: Dialect, data: st.DataObject, profile: ValidationProfile
 ) -> None:
@@ -127,8 +126,7 @@ def test_forks_at_every_point_agree_with_the_whole(
 
 
 @by_dialect
-@settings(deadline=None, max_examples=40)
-@given(data=st.data())
+@sampled_law(15, 25, st.data())
 def test_a_chain_of_forks_agrees_with_the_whole(dialect: Dialect, data: st.DataObject) -> None:
     body = draw_request(data, dialect)
     state = dialect.start(body, STRICT_PROFILE)
@@ -140,8 +138,7 @@ def test_a_chain_of_forks_agrees_with_the_whole(dialect: Dialect, data: st.DataO
 
 
 @by_dialect
-@settings(deadline=None, max_examples=60)
-@given(body=JUNK, profile=st.sampled_from(PROFILES))
+@sampled_law(20, 40, JUNK, st.sampled_from(PROFILES))
 def test_no_shape_raises(dialect: Dialect, body: object, profile: ValidationProfile) -> None:
     for asked in (body, {dialect.key: body}, {dialect.key: [body]}):
         assert known_rules(dialect.check(asked, profile))
@@ -152,8 +149,7 @@ def known_rules(faults: list[RequestFault]) -> bool:
 
 
 @by_dialect
-@settings(deadline=None, max_examples=200)
-@given(data=st.data(), junk=JUNK, profile=st.sampled_from(PROFILES))
+@sampled_law(50, 150, st.data(), JUNK, st.sampled_from(PROFILES))
 def test_no_misplaced_value_raises(
     dialect: Dialect, data: st.DataObject, junk: object, profile: ValidationProfile
 ) -> None:

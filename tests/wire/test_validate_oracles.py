@@ -18,6 +18,8 @@ from mistral_common.protocol.instruct.validator import (
 from mistral_common.utils.json_utils import validate_json_schema_by_draft7
 from PIL import Image
 
+from tests.laws.sampled_law import sampled_law
+from tests.scale import scaled
 from tests.wire.rules_chat import A9, B9, MISTRAL_DEMANDS, SAID, SYSTEM, USER, answer, call, calls, chat
 from tidegate.wire.anthropic.validate_media import UNKNOWN_PIXEL_SIZE, PixelSize, read_pixel_size
 from tidegate.wire.openai_chat.validate import ChatValidator
@@ -78,8 +80,7 @@ SCHEMAS: Any = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
-@given(schema=SCHEMAS)
+@sampled_law(80, 200, SCHEMAS)
 def test_a_schema_is_one_exactly_when_draft_7_says_so(schema: Any) -> None:
     try:
         validate_json_schema_by_draft7(schema)
@@ -90,15 +91,16 @@ def test_a_schema_is_one_exactly_when_draft_7_says_so(schema: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "JPEG", "WEBP"])
-@pytest.mark.parametrize("size", [(1, 1), (37, 2001), (8001, 5)])
-def test_the_size_of_an_image_is_read_from_its_header(kind: str, size: tuple[int, int]) -> None:
-    image = Image.new("RGB", size)
-    for options in ({}, {"lossless": True}, {"progressive": True}):
+def test_the_size_of_an_image_is_read_from_its_header(kind: str) -> None:
+    for size, options in itertools.product(
+        [(1, 1), (37, 2001), (8001, 5)], ({}, {"lossless": True}, {"progressive": True})
+    ):
         stream = io.BytesIO()
-        image.save(stream, kind, **options)
+        Image.new("RGB", size).save(stream, kind, **options)
         assert read_pixel_size(base64.b64encode(stream.getvalue()).decode()) == PixelSize(*size)
 
 
+@settings(max_examples=scaled(50))
 @given(data=st.text(max_size=40) | st.binary(max_size=40).map(lambda raw: base64.b64encode(raw).decode()))
 def test_no_image_data_raises(data: str) -> None:
     assert read_pixel_size(data) == UNKNOWN_PIXEL_SIZE

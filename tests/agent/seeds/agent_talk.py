@@ -94,24 +94,28 @@ def run_agent(
             whole = _complete_config(config, wire, model, main.url, other.url)
             parsed = parse_config(whole, environment)
             others = [parse_config(whole, environment, agent=each) for each in specialists]
-            async with open_agent(
-                parsed,
-                data=data,
-                name=name,
-                workspace=folder,
-                ask=None if ask is None else _make_async(ask),
-                specialists=others,
-                subagents=subagents,
-                environment=environment,
-            ) as agent:
-                greeting = agent.greeting
-                turns = []
-                for text in texts:
-                    turns.append(await collect_turn(agent, text))
-                    waited = after_turn(agent) if after_turn is not None else None
-                    if waited is not None:
-                        await waited
-                return Talk(turns, _bodies(main), _bodies(other), agent, greeting)
+            try:
+                async with open_agent(
+                    parsed,
+                    data=data,
+                    name=name,
+                    workspace=folder,
+                    ask=None if ask is None else _make_async(ask),
+                    specialists=others,
+                    subagents=subagents,
+                    environment=environment,
+                ) as agent:
+                    greeting = agent.greeting
+                    turns = []
+                    for text in texts:
+                        turns.append(await collect_turn(agent, text))
+                        waited = after_turn(agent) if after_turn is not None else None
+                        if waited is not None:
+                            await waited
+                    return Talk(turns, _bodies(main), _bodies(other), agent, greeting)
+            finally:
+                for _ in range(10):  # a server closes only connections that it has accepted
+                    await asyncio.sleep(0)
 
     return asyncio.run(run())
 

@@ -1,34 +1,40 @@
-"""An MCP server with many tools: `python mcp_warehouse.py COUNT` adds COUNT tools in four groups to `find_files`."""
+"""An MCP server with many tools: `python mcp_warehouse.py COUNT` adds COUNT tools in four groups to two others."""
 
 import json
 import sys
+from functools import partial
+from pathlib import Path
 
-from mcp.server.mcpserver import MCPServer
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.agent.tools.plain_mcp_server import NUMBER, PlainTool, serve
 
 GROUPS = ("stock", "orders", "billing", "transport")
-server = MCPServer("warehouse")
 
 
-@server.tool()
-def find_files(count: int) -> str:
-    """List the paths of so many files, as JSON."""
+def list_paths(count: int) -> str:
     return json.dumps([f"src/module_{number:05}/file_{number:05}.py" for number in range(count)])
 
 
-@server.tool()
-def dump_line(length: int) -> str:
-    """One line of so many characters."""
-    return "x" * length
+def report(name: str, item: str, depth: int = 1) -> str:
+    return f"{name} of {item} at depth {depth}"
 
 
-def add_report(name: str, about: str) -> None:
-    @server.tool(name=name, description=about)
-    def report(item: str, depth: int = 1) -> str:
-        return f"{name} of {item} at depth {depth}"
+def report_tools(count: int) -> dict[str, PlainTool]:
+    tools = {}
+    for number in range(count):
+        group = GROUPS[number % len(GROUPS)]
+        name = f"{group}_report_{number}"
+        about = f"Report number {number} about {group}: quantities, dates and names."
+        properties = {"item": {"type": "string"}, "depth": {**NUMBER, "default": 1}}
+        tools[name] = PlainTool(about, properties, partial(report, name))
+    return tools
 
 
-for number in range(int(sys.argv[1])):
-    group = GROUPS[number % len(GROUPS)]
-    add_report(f"{group}_report_{number}", f"Report number {number} about {group}: quantities, dates and names.")
-
-server.run()
+serve(
+    {
+        "find_files": PlainTool("List the paths of so many files, as JSON.", {"count": NUMBER}, list_paths),
+        "dump_line": PlainTool("One line of so many characters.", {"length": NUMBER}, lambda length: "x" * length),
+        **report_tools(int(sys.argv[1])),
+    }
+)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.seeds.agent_talk import Json, Talk, call, collect_turn, run_agent
-from tests.fake.server import KEY, Fake, Step
+from tests.fake.server import KEY, Fake, Hang, Step
 from tidegate import GiveUp
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.hooks.runner import HookReport
@@ -14,6 +14,8 @@ from tidegate.agent.loop import ToolFinished
 from tidegate.agent.runtime import UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.core.events import ViewEdited
+from tidegate.models.scripted_provider import ScriptedAnswer
+from tidegate.models.window import LearnedWindows, WindowResolver
 
 SUMMARY = "The user asked for the state of several valves. Valve four opens at nine bar."
 
@@ -153,9 +155,10 @@ def test_actions_that_are_not_allowed_are_not_there(action: str, tmp_path: Path)
 def test_a_turn_that_takes_too_long_and_a_missing_variable_are_said(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"DEEPSEEK_API_KEY.*is not set"):
         run_agent(tmp_path, FILE.replace("POLICY", "auto"), [], "Hello.")
-    config = FILE.replace("POLICY", "allow").replace("timeout: 120.0", "timeout: 0.001")
-    with pytest.raises(GiveUp, match=r"longer than 0\.001 s"):
-        run_agent(tmp_path, config, ["Hello."], "Hello.", variables={"DEEPSEEK_API_KEY": KEY})
+    config = FILE.replace("POLICY", "allow").replace("timeout: 120.0", "timeout: 0.05")
+    never: list[Step] = [Hang(ScriptedAnswer(text="Hello."), 0)]
+    with pytest.raises(GiveUp, match=r"longer than 0\.05 s"):
+        run_agent(tmp_path, config, never, "Hello.", variables={"DEEPSEEK_API_KEY": KEY})
     once = FILE.replace("POLICY", "auto").replace("mode: conversation", "mode: one_shot")
     with pytest.raises(GiveUp, match="one turn only"):
         run_agent(tmp_path, once, ["Hello."], "Hello.", "Again.", variables={"DEEPSEEK_API_KEY": KEY}, name="once")
@@ -320,29 +323,36 @@ def test_the_four_actions_of_hooks(tmp_path: Path) -> None:
     assert tokens > 500
 
 
+WINDOWS = {
+    "deepseek-chat": 131_072,
+    "gpt-4o": 128_000,
+    "gpt-4o-mini": 128_000,
+    "llama-3.3-70b-versatile": 128_000,
+    "mistral-large-latest": 128_000,
+    "o3": 200_000,
+    "o3-mini": 200_000,
+    "qwen2.5:14b": None,
+}
+LARGE_VOCABULARIES = ("llama-3.3-70b-versatile", "mistral-large-latest")
+
+
+@pytest.mark.seed("DIG-14")
+def test_the_windows_of_the_document() -> None:
+    assert {model: WindowResolver(model, learned=LearnedWindows()).window.tokens for model in WINDOWS} == WINDOWS
+
+
 @pytest.mark.seed("DIG-14")
 @pytest.mark.parametrize(
-    ("model", "window"),
-    [
-        ("deepseek-chat", 131_072),
-        ("gpt-4o", 128_000),
-        ("gpt-4o-mini", 128_000),
-        ("llama-3.3-70b-versatile", 128_000),
-        ("mistral-large-latest", 128_000),
-        ("o3", 200_000),
-        ("o3-mini", 200_000),
-        ("qwen2.5:14b", None),
-    ],
+    "model",
+    [pytest.param(model, marks=pytest.mark.exhaustive if model in LARGE_VOCABULARIES else ()) for model in WINDOWS],
 )
-def test_windows_are_found_by_name_and_an_unknown_one_is_asked_for(
-    model: str, window: int | None, tmp_path: Path
-) -> None:
+def test_windows_are_found_by_name_and_an_unknown_one_is_asked_for(model: str, tmp_path: Path) -> None:
     """The message names the settings; with either of them it is gone."""
     config = f"policy: digitorn\nagents: [{{id: a, brain: {{provider: main, model: '{model}', backend: openai_compat"
     talk = run_agent(tmp_path, config + "}}]\nexecution: {context: {max_tokens: 0}}", ["Hello."], "Hello.")
     notices = [each.text for each in talk.events(UserNotice)]
-    assert talk.agent.window.tokens == window
-    if window is not None:
+    assert talk.agent.window.tokens == WINDOWS[model]
+    if WINDOWS[model] is not None:
         assert notices == []
         return
     (notice,) = notices

@@ -1,12 +1,9 @@
-"""An MCP server for the tests, on the SDK's own server class: `python mcp_child.py [http PORT | hang | fail]`."""
+"""An MCP server for the tests, on the SDK's own server class: `python mcp_child.py [http PORT | fail]`."""
 
 import os
 import sys
-import time
 from typing import Any
 
-if sys.argv[1:] == ["hang"]:
-    time.sleep(60)
 if sys.argv[1:] == ["fail"]:
     sys.stderr.write("no license found\n")
     sys.exit(2)
@@ -32,19 +29,6 @@ def much() -> str:
 def broken() -> str:
     """Always fails."""
     raise ValueError("the printer is on fire")
-
-
-@server.tool()
-def slow() -> str:
-    """Takes its time."""
-    time.sleep(30)
-    return "done"
-
-
-@server.tool()
-def die() -> str:
-    """Ends the server in the middle of the call."""
-    os._exit(3)
 
 
 @server.tool()

@@ -35,65 +35,64 @@ def test_commands_that_are_covered_whole(command: str) -> None:
     assert decide_approval(RULES, "shell", {"command": command}).verdict == "allow"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *[
-            "git status && ls",
-            "git status; ls",
-            "git status -s",
-            "ls -la",
-            "ls x",
-            "git stat",
-            "git statusx",
-            "gitstatus",
-            "FOO=1 git status",
-            "env git status",
-            "ls > f",
-            "ls < f",
-        ],
-        *["ls $(id)", "ls `id`", "ls $HOME", "cat f", "git status && cat f", "ls;cat f", "ls & cat f", "ls | cat"],
-        *[
-            "ls || cat f",
-            "pytest -x",
-            "pytest a -x",
-            '"git status"',
-            "ls \\; cat f",
-            "ls 'unclosed",
-            "ls ;; ls",
-            "(ls)",
-            "ls &&& ls",
-        ],
-        *[
-            "{ ls; }",
-            "sh -c 'ls'",
-            "ls\ncat f",
-            "ls\rcat f",
-            "",
-            " ",
-            ";",
-            "git",
-            "ls 'a'$(id)",
-            "! ls",
-            "ls # x\ncat f",
-        ],
+ASKED = [
+    *[
+        "git status && ls",
+        "git status; ls",
+        "git status -s",
+        "ls -la",
+        "ls x",
+        "git stat",
+        "git statusx",
+        "gitstatus",
+        "FOO=1 git status",
+        "env git status",
+        "ls > f",
+        "ls < f",
     ],
-)
-def test_everything_else_is_asked(command: str) -> None:
-    assert decide_approval(RULES, "shell", {"command": command}).verdict == "ask"
+    *["ls $(id)", "ls `id`", "ls $HOME", "cat f", "git status && cat f", "ls;cat f", "ls & cat f", "ls | cat"],
+    *[
+        "ls || cat f",
+        "pytest -x",
+        "pytest a -x",
+        '"git status"',
+        "ls \\; cat f",
+        "ls 'unclosed",
+        "ls ;; ls",
+        "(ls)",
+        "ls &&& ls",
+    ],
+    *[
+        "{ ls; }",
+        "sh -c 'ls'",
+        "ls\ncat f",
+        "ls\rcat f",
+        "",
+        " ",
+        ";",
+        "git",
+        "ls 'a'$(id)",
+        "! ls",
+        "ls # x\ncat f",
+    ],
+]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *["rm -rf /", "ls; rm -rf x", "sudo rm -rf x", "sh -c 'rm -rf x'", "/bin/rm -rf x", "echo $(rm -rf x)"],
-        *["git status && git push", "ls\nrm  -rf x", 'bash -c "cd x && rm -rf y"', "true|rm -rf x"],
-    ],
-)
-def test_what_is_denied_is_denied_wherever_it_stands(command: str) -> None:
-    ruling = decide_approval(RULES, "shell", {"command": command})
-    assert ruling.verdict == "deny"
-    assert "commands with" in ruling.reason
+def test_everything_else_is_asked() -> None:
+    assert [each for each in ASKED if decide_approval(RULES, "shell", {"command": each}).verdict != "ask"] == []
+
+
+DENIED = [
+    *["rm -rf /", "ls; rm -rf x", "sudo rm -rf x", "sh -c 'rm -rf x'", "/bin/rm -rf x", "echo $(rm -rf x)"],
+    *["git status && git push", "ls\nrm  -rf x", 'bash -c "cd x && rm -rf y"', "true|rm -rf x"],
+]
+
+
+def test_what_is_denied_is_denied_wherever_it_stands() -> None:
+    for command in DENIED:
+        ruling = decide_approval(RULES, "shell", {"command": command})
+        assert ruling.verdict == "deny", command
+        assert "commands with" in ruling.reason, command
 
 
 def test_a_denied_tool_is_denied_whatever_the_command() -> None:

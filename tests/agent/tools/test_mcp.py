@@ -21,8 +21,12 @@ from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.messages import Call
 from tidegate.wire.limits import ServerLimits
 
-CHILD = str(Path(__file__).with_name("mcp_child.py"))
-COMMAND = (sys.executable, CHILD)
+COMMAND = (sys.executable, str(Path(__file__).with_name("mcp_child.py")))
+PLAIN = (sys.executable, str(Path(__file__).with_name("plain_mcp_server.py")))
+SILENT = (sys.executable, "-c", "import sys; sys.stdin.read()")
+"""Never answers, and ends when its input is closed."""
+DEAF = (sys.executable, "-c", "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(600)")
+"""Makes a file, never answers, and does not end by itself."""
 
 Use = Callable[..., Awaitable[ToolResult]]
 
@@ -67,7 +71,7 @@ def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
 
         assert source.problem == ""
         assert [tool.tool.name for tool in source.tools] == [
-            f"w__{name}" for name in "add much broken slow die shape wordy".split()
+            f"w__{name}" for name in "add much broken shape wordy".split()
         ]
         assert all(len(tool.tool.description) <= ServerLimits().description for tool in source.tools)
         assert await use("w__add", '{"a": 2, "b": 3}') == ToolResult("5")
@@ -110,14 +114,14 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolConte
         assert await toolbox.run_call(sum_of_two, context) == ToolResult("5")
 
     theirs, now = children(), [0.0]
-    with_server(McpServer("w", COMMAND, timeout=30), act, lambda: now[0])
+    with_server(McpServer("w", PLAIN), act, lambda: now[0])
 
 
 def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) -> None:
     now, again = [0.0], 2
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", COMMAND, timeout=30), clock=lambda: now[0], max_restarts=again)
+        source = McpSource(McpServer("w", PLAIN), clock=lambda: now[0], max_restarts=again)
         try:
             await source.start()
 
@@ -142,17 +146,20 @@ def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) 
     assert children() <= before
 
 
-@pytest.mark.parametrize("when", ["at once", "when its process is there", "later"])
-def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
+@pytest.mark.parametrize("when", ["at once", "when its process is there", "when it runs"])
+def test_a_start_that_is_given_up_leaves_nothing_open(when: str, tmp_path: Path) -> None:
     """Warnings are errors here: a pipe or a process that is left shows when it is collected."""
+    running = tmp_path / "running"
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", (*COMMAND, "hang"), timeout=60))
+        command = (*DEAF, str(running)) if when == "when it runs" else SILENT
+        source = McpSource(McpServer("w", command))
         task = asyncio.create_task(source.start())
         await asyncio.sleep(0)
-        while when != "at once" and not children() - before:
+        while when == "when its process is there" and not children() - before:
             await asyncio.sleep(0)
-        await asyncio.sleep(0.3 if when == "later" else 0)
+        while when == "when it runs" and not running.exists():
+            await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -166,13 +173,13 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
 
 def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
     async def act(source: McpSource, toolbox: Toolbox) -> None:
-        source.server = McpServer("w", COMMAND, timeout=0.2)
+        source.server = McpServer("w", PLAIN, timeout=0.2)
         result = await toolbox.run_call(Call("c", "w__slow", "{}"), context)
         assert result.is_error
         assert "within 0.2 s" in result.text
         assert "not known" in result.text
 
-    with_server(McpServer("w", COMMAND, timeout=30), act)
+    with_server(McpServer("w", PLAIN), act)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +187,7 @@ def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
     [
         (McpServer("w", ("no-such-program-here",)), "could not be used"),
         (McpServer("w", (*COMMAND, "fail")), "no license found"),
-        (McpServer("w", (*COMMAND, "hang"), timeout=1.5), "did not answer within 1.5 s"),
+        (McpServer("w", SILENT, timeout=0.2), "did not answer within 0.2 s"),
         (McpServer("w"), "neither a command nor a url"),
         (McpServer("w", url="http://127.0.0.1:9/mcp"), "could not be used"),
     ],
@@ -198,13 +205,15 @@ def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(server: McpSer
 
 async def serving(port: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([*COMMAND, "http", str(port)], stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
+    while not is_listening(port):
         assert process.poll() is None
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
     return process
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_tools_of_a_server_over_http(context: ToolContext) -> None:

@@ -119,9 +119,13 @@ def test_a_pattern_that_never_ends_is_stopped(context: ToolContext) -> None:
     """Backtracking without end holds Python's lock and hears no signal: only the end of its process stops it."""
     (context.workspace / "0first.txt").write_text("aab\n")
     (context.workspace / "evil.txt").write_text("a" * 60 + "\n")
-    result = use(search_tools.create_grep_tool(seconds=1), context, pattern="(a+)+b$")
+    seconds = 1
+    result = use(search_tools.create_grep_tool(seconds=seconds), context, pattern="(a+)+b$")
+    while "0first.txt" not in result.text:  # it was over before the first file was read
+        seconds *= 4
+        result = use(search_tools.create_grep_tool(seconds=seconds), context, pattern="(a+)+b$")
     assert result.is_error
-    assert result.text.startswith("0first.txt:1:aab\n[stopped after 1 s")
+    assert result.text.startswith(f"0first.txt:1:aab\n[stopped after {seconds} s")
 
 
 PATTERNS = [
@@ -146,9 +150,9 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "path", "folder", "out"), PATTERNS)
-def test_lines_of_a_gitignore(line: str, path: str, folder: bool, out: bool) -> None:
-    assert is_ignored(path, folder, parse_gitignore(line, "")) is out
+def test_lines_of_a_gitignore() -> None:
+    wrong = [case for case in PATTERNS if is_ignored(case[1], case[2], parse_gitignore(case[0], "")) is not case[3]]
+    assert wrong == []
 
 
 def test_the_last_rule_decides_and_holds_below_its_file() -> None:

@@ -25,26 +25,24 @@ def alive(pid: int) -> bool:
     """A zombie that nobody has asked for yet does nothing any more."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def pids_in(folder: Path, count: int) -> list[int]:
-    """What the processes said of themselves; they may need a moment to begin."""
-    for _ in range(500):
-        found = [int(path.read_text()) for path in folder.glob("pid*") if path.read_text().strip()]
-        if len(found) == count:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{count} processes were to begin")
+def read_pids(folder: Path) -> list[int]:
+    return [int(text) for path in folder.glob("pid*") if (text := path.read_text().strip())]
 
 
-def gone(pids: list[int]) -> bool:
-    for _ in range(500):
-        if not any(map(alive, pids)):
-            return True
+def wait_for_pids(folder: Path, count: int) -> list[int]:
+    """The processes of a command, by what they wrote when they began."""
+    while len(found := read_pids(folder)) < count:
         time.sleep(0.01)
-    return False
+    return found
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    while any(map(alive, pids)):
+        time.sleep(0.01)
 
 
 # One that does as it is told, one that does not hear, one in a group of its shell's making.
@@ -101,7 +99,7 @@ def test_output_without_end_is_stopped(context: ToolContext, tmp_path: Path) -> 
 
     assert asyncio.run(act()) == "output"
     assert 1_000_000 < sum(taken) < 3_000_000
-    assert gone(pids_in(context.workspace, 1))
+    wait_until_gone(wait_for_pids(context.workspace, 1))
 
 
 def test_no_key_reaches_a_command(context: ToolContext) -> None:
@@ -119,10 +117,14 @@ def test_no_key_reaches_a_command(context: ToolContext) -> None:
 
 
 def test_when_the_time_is_over_the_whole_family_ends(context: ToolContext) -> None:
-    result = use(SHELL_TOOL, context, command="echo begun; " + FAMILY + "wait", timeout=1)
+    seconds, command = 1, "echo begun; rm -f pid*; " + FAMILY + "wait"
+    result = use(SHELL_TOOL, context, command=command, timeout=seconds)
+    while len(read_pids(context.workspace)) < 3:  # it was over before all of them had begun
+        seconds *= 4
+        result = use(SHELL_TOOL, context, command=command, timeout=seconds)
     assert result.is_error
-    assert result.text.startswith("begun\n[stopped after 1 s")
-    assert gone(pids_in(context.workspace, 3))
+    assert result.text.startswith(f"begun\n[stopped after {seconds} s")
+    wait_until_gone(wait_for_pids(context.workspace, 3))
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -131,7 +133,7 @@ def test_when_it_is_cancelled_the_whole_family_ends(context: ToolContext, times:
 
     async def act() -> None:
         running = asyncio.create_task(SHELL_TOOL({"command": FAMILY + "wait"}, context))
-        await asyncio.to_thread(pids_in, context.workspace, 3)
+        await asyncio.to_thread(wait_for_pids, context.workspace, 3)
         for _ in range(times):
             running.cancel()
             await asyncio.sleep(0.01)
@@ -140,7 +142,7 @@ def test_when_it_is_cancelled_the_whole_family_ends(context: ToolContext, times:
 
     asyncio.run(act())
     gc.collect()  # a pipe or a process that nobody closed says so here, not in some later test
-    assert gone(pids_in(context.workspace, 3))
+    wait_until_gone(wait_for_pids(context.workspace, 3))
 
 
 def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: ToolContext) -> None:
@@ -169,16 +171,17 @@ def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: ToolContext) -
 
     asyncio.run(act())
     gc.collect()
-    assert gone(pids_in(context.workspace, 1))
+    wait_until_gone(wait_for_pids(context.workspace, 1))
 
 
 def test_what_is_left_in_the_background_ends_with_the_command(context: ToolContext) -> None:
     """Also if it holds the pipe: the result does not wait for it."""
     loud = "(echo $BASHPID > pid1; sleep 60) &"
     quiet = "(echo $BASHPID > pid2; sleep 60) >/dev/null 2>&1 &"
-    result = use(SHELL_TOOL, context, command=f"{loud} {quiet} sleep 0.3; echo fin")
+    both_begun = "until [ -s pid1 -a -s pid2 ]; do sleep 0.02; done"
+    result = use(SHELL_TOOL, context, command=f"{loud} {quiet} {both_begun}; echo fin")
     assert result.text == "fin\n[exit code 0; what it left running was ended]"
-    assert gone(pids_in(context.workspace, 2))
+    wait_until_gone(wait_for_pids(context.workspace, 2))
 
 
 @pytest.mark.parametrize("arguments", [{"command": "a\0b"}, {"command": "x", "timeout": 0}, {"cmd": "ls"}, {}])

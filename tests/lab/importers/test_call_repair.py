@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.importers.samples import call, result
+from tests.scale import scaled
 from tidegate.lab.importers.call_repair import MISSING_RESULT_TEXT, repair_messages
 
 
@@ -122,7 +123,7 @@ def check_pairs(messages: list[dict[str, Any]]) -> None:
 
 
 @given(MESSAGES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(100))
 def test_whatever_comes_in_comes_out_paired(messages: list[dict[str, Any]]) -> None:
     done = repair_messages(messages)
     check_pairs(done.messages)

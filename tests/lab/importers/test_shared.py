@@ -49,6 +49,7 @@ def test_a_raw_file_gives_the_normal_form(raw: Path) -> None:
         assert meta["meta"]["model"] in (None, same[0].origin.model) or not same[0].origin.model
 
 
+@pytest.mark.exhaustive
 def test_the_normal_form_is_read_as_it_is() -> None:
     for path in sorted(SHARED.glob("*-1.jsonl.gz")):
         recording = read_recordings(path)[0]

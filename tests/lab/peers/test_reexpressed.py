@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.pairs import parametrize_pairs
 from tests.lab.peers.peer_replay import (
     SHORT,
     WINDOW,
@@ -28,8 +29,7 @@ def played(name: str, messages: list[Any], window: int = WINDOW, **settings: obj
 
 
 @pytest.mark.parametrize("peer", OURS, ids=lambda peer: str(peer.name))
-@pytest.mark.parametrize("seed", [3, 4])
-@pytest.mark.parametrize("window", [1_000, 16_000])
+@parametrize_pairs(("seed", "window"), [3, 4], [1_000, 16_000])
 def test_every_request_can_be_sent(peer: Peer, seed: int, window: int) -> None:
     messages = long_session(seed)
     lines = played(peer.name, messages, window)

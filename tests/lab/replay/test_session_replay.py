@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.scale import scaled
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import Outcome
@@ -65,7 +66,10 @@ def characters(message: Json) -> int:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-@pytest.mark.parametrize(("count", "turns", "window"), [("exact", 12, 8000), ("chars/4", 6, 4500)])
+@pytest.mark.parametrize(
+    ("count", "turns", "window"),
+    [("chars/4", 4, 4500), pytest.param("exact", scaled(8), 8000, marks=pytest.mark.exhaustive)],
+)
 def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, window: int) -> None:
     report, asked = run(list(generate_session(turns, seed=2)), policy=load(preset), count=count, window=window)
     assert report.calls == report.requests == len(asked) > 5 * turns
@@ -81,7 +85,7 @@ def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, 
 
 def test_figures_by_characters_are_those_of_the_requests() -> None:
     """Counted again by hand from the requests handed out."""
-    report, asked = run(list(generate_session(8, seed=4)), dialects=ONE)
+    report, asked = run(list(generate_session(4, seed=4)), dialects=ONE)
     sizes = [sum(map(characters, each.messages)) / 4 for each in asked]
     assert report.mean_tokens == pytest.approx(sum(sizes) / len(sizes))
     assert report.max_tokens == max(sizes)
@@ -127,7 +131,7 @@ def test_each_request_asks_for_its_assistant_message() -> None:
 
 
 def test_replay_is_deterministic() -> None:
-    said = list(generate_session(6, seed=6))
+    said = list(generate_session(4, seed=6))
     (report, asked), (again, asked_again) = (run(said, window=4500, dialects=WIRES[1:3]) for _ in range(2))
     assert report.edits.total() > 0
     assert report == again
@@ -247,11 +251,11 @@ def test_what_raises_is_counted_and_the_rest_goes_on() -> None:
 
 def test_thirty_seconds_pass_with_every_assistant_message() -> None:
     """A rule that rests less than a call takes is never held back; one that rests for ten calls is."""
-    said = list(generate_session(12, seed=2))
+    said = list(generate_session(7, seed=2))
 
     def edits(seconds: int) -> int:
         rested = load("digitorn", {"cooldown_turns": 0, "cooldown_seconds": seconds})
-        return run(said, policy=rested, window=16_000, dialects=ONE)[0].edits["summarise"]
+        return run(said, policy=rested, window=8_000, dialects=ONE)[0].edits["summarise"]
 
     assert SECONDS_PER_CALL == 30
     assert edits(0) == edits(29) > edits(300)

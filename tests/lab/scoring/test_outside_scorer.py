@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.pairs import parametrize_pairs
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.lab.comparison.confidence_intervals import SessionSample, estimate_difference, estimate_mean
 from tidegate.lab.comparison.session_sources import get_project
@@ -61,8 +62,7 @@ def tail(messages: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
     return messages[max(0, at - 7) : at]
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
-@pytest.mark.parametrize("policy", ["default", "ai", "tail"])
+@parametrize_pairs(("name", "policy"), RECORDINGS, ["default", "ai", "tail"])
 def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy: str) -> None:
     path = SHARED / "transcripts" / f"{name}.jsonl.gz"
     (recording,) = read_recordings(path)
@@ -100,7 +100,9 @@ def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy:
     assert (figures.broken_chat, figures.broken_turns) == (result["inv_oai"], result["inv_ant"])
 
 
-@pytest.mark.parametrize("name", RECORDINGS[:3])
+@pytest.mark.parametrize(
+    "name", [RECORDINGS[0], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in RECORDINGS[1:])]
+)
 def test_the_strict_reading_is_theirs_with_all_of_an_argument(score: Any, name: str) -> None:
     refs = sys.modules["refs"]
     (recording,) = read_recordings(SHARED / "transcripts" / f"{name}.jsonl.gz")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.pairs import parametrize_pairs
 from tidegate.core.ledger.lines import LEDGER_HEADING
 from tidegate.lab.comparison.session_sources import create_unit_counter, load_recording
 from tidegate.lab.replay.recording_file import RecordedLine
@@ -83,8 +84,9 @@ def test_what_stood_in_old_arguments_is_recoverable_word_for_word() -> None:
     assert figures.recoverable.kept == figures.recoverable.total
 
 
-@pytest.mark.parametrize("window", [16_000, 32_000])
-@pytest.mark.parametrize("name", ["copilot-agentv-1", "cc-context-evaluator-17", "opencode-bestcodes-1"])
+@parametrize_pairs(
+    ("name", "window"), ["copilot-agentv-1", "cc-context-evaluator-17", "opencode-bestcodes-1"], [16_000, 32_000]
+)
 def test_all_that_recorded_sessions_lost_is_recoverable(name: str, window: int) -> None:
     """A room of 128 tokens, a result that was cut as it came, quoted text in arguments."""
     path = SHARED / f"{name}.jsonl.gz"

@@ -1,0 +1,39 @@
+"""The error texts in `error_texts.json`, with the kind that each means.
+
+For each source the file says where the texts are from, and how many the table of kinds got right when it first saw
+them. Now it must get all of them right.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+
+class ErrorText(NamedTuple):
+    """`status` is None where the text came without one."""
+
+    kind: str
+    status: int | None
+    text: str
+
+
+class ErrorSource(msgspec.Struct):
+    name: str
+    about: str
+    texts: list[ErrorText]
+
+
+class _ErrorTextFile(msgspec.Struct):
+    sources: list[ErrorSource]
+
+
+def load_error_sources() -> dict[str, list[ErrorText]]:
+    """The texts by source."""
+    data = Path(__file__).with_suffix(".json").read_bytes()
+    return {source.name: source.texts for source in msgspec.json.decode(data, type=_ErrorTextFile).sources}
+
+
+def load_error_texts() -> list[ErrorText]:
+    """The texts of all sources."""
+    return [text for texts in load_error_sources().values() for text in texts]
