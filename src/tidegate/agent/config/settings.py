@@ -71,7 +71,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
     A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its brain is its window.
     `tools` lists the tools it may use: names, patterns or actions of modules, as under `capabilities`. Null allows all
-    tools that the file offers.
+    tools that the file offers. A subagent never has a tool that the agent which asked it does not have, and asks other
+    subagents only if `task` is allowed.
     """
 
     id: ConfigName

@@ -26,12 +26,13 @@ def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | 
 
 def list_offered_tools(config: ResolvedConfig) -> frozenset[str]:
     """List the built-in tools of this agent. MCP servers add their own."""
-    if config.settings.modules is None:
-        return BUILTIN_TOOL_NAMES - {"hello"}
-    named = {
-        find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
-    }
-    return frozenset(tool for tool in named if tool is not None) | ALWAYS_OFFERED_TOOLS
+    named: set[str | None] = {*BUILTIN_TOOL_NAMES} - {"hello"}
+    if config.settings.modules is not None:
+        named = {
+            find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
+        }
+    allowed = (tool for tool in named if tool is not None and is_tool_allowed(config.agent, tool))
+    return frozenset(allowed) | ALWAYS_OFFERED_TOOLS
 
 
 def is_tool_allowed(agent: AgentSettings, name: str) -> bool:
