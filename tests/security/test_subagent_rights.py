@@ -1,5 +1,5 @@
-"""Threat: a subagent that may only read (or the model behind it, talked into it by a file) hands the work to another kind
-of subagent that may write. No subagent has more tools than the agent that asked it, along the whole chain.
+"""Threat: a subagent that may only read, talked into it by a file, hands the work to a subagent that may write. No
+subagent has more tools than the agent that asked it, along the whole chain.
 """
 
 import asyncio
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.seeds.agent_talk import Step, Talk, call, run_agent
+from tests.agent.seeds.agent_talk import Talk, call, run_agent
+from tests.fake.server import Step
 from tidegate import Session, Tool
 from tidegate.agent.config.settings import AgentSettings
 from tidegate.agent.subagents import SubagentKind, SubagentLimits, SubagentSession, SubagentTool
@@ -16,13 +17,13 @@ from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.files.read_tool import READ_TOOL
 from tidegate.agent.tools.files.write_tools import WRITE_TOOL
 from tidegate.agent.tools.tool import ToolContext
-from tidegate.models.scripted_provider import ScriptedProvider
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 
 ALLOWED = "capabilities: {default_policy: allow}\n"
 WRITE = call("write", '{"path": "out.txt", "text": "new"}')
 
 
-def ask(kind: str) -> Step:
+def ask(kind: str) -> ScriptedAnswer:
     return call("task", f'{{"prompt": "Go on.", "agent": "{kind}"}}')
 
 

@@ -8,7 +8,7 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import AgentSettings, CapabilitySettings
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, ApprovalVerdict
-from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, BUILTIN_TOOL_NAMES, MODULE_ACTIONS
+from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, MODULE_ACTIONS
 
 
 def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | None:
@@ -26,12 +26,12 @@ def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | 
 
 def list_offered_tools(config: ResolvedConfig) -> frozenset[str]:
     """List the built-in tools of this agent. MCP servers add their own."""
-    named: set[str | None] = {*BUILTIN_TOOL_NAMES} - {"hello"}
-    if config.settings.modules is not None:
-        named = {
-            find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
-        }
-    allowed = (tool for tool in named if tool is not None and is_tool_allowed(config.agent, tool))
+    offered = {
+        find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
+    }
+    if config.settings.modules is None:
+        offered.discard("hello")
+    allowed = (tool for tool in offered if tool is not None and is_tool_allowed(config.agent, tool))
     return frozenset(allowed) | ALWAYS_OFFERED_TOOLS
 
 
