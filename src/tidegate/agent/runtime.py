@@ -27,7 +27,7 @@ from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagent_kinds import list_registered_subagents
 from tidegate.agent.subagents import SubagentTool
-from tidegate.agent.system_prompt import SystemPrompt
+from tidegate.agent.system_prompt import SystemPrompt, list_refused_instructions
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp
@@ -239,7 +239,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
         connection = await builder.connect(config, provider)
-        skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
+        skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
@@ -268,6 +268,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         )
         rules = make_rule_notice(config, data.root if data is not None else None)
         notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
+        notices += list_refused_instructions(workspace)
         notices.append(spending.unpriced_notice(connection.provider.model))
         yield OpenAgent(
             agent,
@@ -279,6 +280,11 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             notices=notices,
             on_notices_shown=rules.mark_shown,
         )
+
+
+def find_skills(config: ResolvedConfig, workspace: Path) -> Skills:
+    """Return the skills of the configured folders, else of the usual folders of the project."""
+    return Skills((workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS), project=workspace)
 
 
 def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
