@@ -387,6 +387,25 @@ def test_a_project_does_not_shorten_how_long_a_session_is_kept(project: Project,
     data.close()
 
 
+@pytest.mark.seed("COW-12")
+@pytest.mark.parametrize("own", ["", "policy: {name: cowagent, settings: {retention_days: 90}}\n"])
+@pytest.mark.parametrize("theirs", ["policy: cowagent\n", "policy: {name: cowagent, settings: {retention_days: 1}}\n"])
+def test_retention_of_a_project_is_not_refused_silently(project: Project, own: str, theirs: str) -> None:
+    project.write(user=AGENT + own, project=theirs)
+    days = "1 day" if "days: 1" in theirs else "30 days"
+    said = f"the retention of {days} is ignored: a project's file cannot remove your sessions"
+    assert any(said in note and f"{project.files.project}:1" in note for note in project.talk().notices)
+    assert said in project.shown()["policy.name"]["note"]
+
+
+@pytest.mark.parametrize("same", ["policy: cowagent\n", "policy: default\n"])
+def test_nothing_is_said_about_retention_that_changes_nothing(project: Project, same: str) -> None:
+    project.write(user=AGENT + same, project=same)
+    assert not any("retention" in note for note in project.talk().notices)
+    project.write(project=same)
+    assert not any("retention" in note for note in project.talk(named=True).notices)
+
+
 def test_a_file_the_user_named_may_shorten_it(project: Project) -> None:
     project.write(project="policy: {name: cowagent, settings: {retention_days: 1}}\n")
     project.talk(named=True)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
 from tidegate.agent.builder import AgentBuilder, offer_tools
-from tidegate.agent.config.resolved_config import ResolvedConfig
+from tidegate.agent.config.resolved_config import ResolvedConfig, find_ignored_retention
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
@@ -268,7 +268,6 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         )
         rules = make_rule_notice(config, data.root if data is not None else None)
         notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
-        notices += list_refused_instructions(workspace)
         notices.append(spending.unpriced_notice(connection.provider.model))
         yield OpenAgent(
             agent,
@@ -328,4 +327,7 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
         remarks.append(
             "The cap of the day (spend.day) is not enforced: without a data folder the day's spending is not counted."
         )
-    return remarks
+    retention = find_ignored_retention(config)
+    if retention is not None:
+        remarks.append(f"{retention.source}: {retention.reason}. Choose the policy in your own file, or with --policy.")
+    return [*remarks, *list_refused_instructions(builder.workspace)]
