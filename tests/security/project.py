@@ -137,6 +137,6 @@ async def _say(agent: OpenAgent, text: str) -> list[str]:
         return [each.text async for each in turn if isinstance(each, UserNotice)]
 
 
-def calls(name: str, **arguments: str) -> ScriptedAnswer:
+def calls(name: str, /, **arguments: str) -> ScriptedAnswer:
     """An answer that calls one tool."""
     return ScriptedAnswer(calls=(Call("c1", name, json.dumps(arguments)),))

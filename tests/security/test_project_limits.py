@@ -86,6 +86,56 @@ def test_a_project_does_not_pick_a_model_without_a_price(project: Project) -> No
     assert any("gpt-99-secret is not known" in each for each in project.talk().notices)
 
 
+PROXY = "providers: {proxy: {base_url: 'http://127.0.0.1:9/v1', key_env: OPENAI_API_KEY, paid: PAID}}\n"
+OWN_PROXY = AGENT.replace("openai", "proxy") + "spend: {day: {dollars: 5}}\n" + PROXY
+
+
+@pytest.mark.parametrize("provider", ["proxy", "local", "vllm"])
+def test_a_project_does_not_pick_a_model_without_a_price_of_a_paid_server_on_this_machine(
+    project: Project, provider: str
+) -> None:
+    """Also by another name of the same server, be it one of the user's own or one that tidegate knows."""
+    user = OWN_PROXY.replace("PAID}", "true}, local: {base_url: 'http://localhost:9/v2'}")
+    project.environment["TIDEGATE_VLLM_BASE_URL"] = "http://[::1]:9/v1"
+    unpriced = f"agents: [{{id: main, brain: {{provider: {provider}, model: gpt-99-secret}}}}]\n"
+    ran = project.write(user=user, project=unpriced).run("run", "Hello.")
+    assert ran.returncode == 2
+    assert "The price of gpt-99-secret is not known" in ran.stderr
+
+
+@pytest.mark.parametrize("summary", [False, True])
+def test_nobody_picks_a_model_without_a_price_of_a_provider_that_is_marked_as_paid(
+    project: Project, summary: bool
+) -> None:
+    user = OWN_PROXY.replace("PAID", "true")
+    project.write(user=user)
+    model = [] if summary else ["--model", "proxy/gpt-99-secret"]
+    if summary:
+        brain = "{provider: proxy, model: gpt-99-secret}"
+        project.write(user=f"{user}execution: {{context: {{summary_brain: {brain}}}}}\n")
+    ran = project.run("run", "Hello.", *model)
+    assert ran.returncode == 2
+    assert "The price of gpt-99-secret is not known" in ran.stderr
+    assert "models in your own file" in ran.stderr
+
+
+@pytest.mark.parametrize("change", [("PAID", "false"), ("dollars", "tokens"), ("gpt-99-secret", "gpt-4o")])
+def test_a_model_of_a_paid_provider_is_used_if_its_price_is_known_or_nothing_caps_dollars(
+    project: Project, change: tuple[str, str]
+) -> None:
+    user = OWN_PROXY.replace(*change).replace("PAID", "true")
+    brain = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\n".replace(*change)
+    ran = project.write(user=user, project=brain).run("run", "Hello.")
+    assert ran.returncode == 1, "the server was called, and does not listen"
+
+
+def test_a_project_does_not_unmark_a_paid_provider(project: Project) -> None:
+    unpriced = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\n"
+    theirs = unpriced + PROXY.replace("PAID", "false")
+    project.write(user=OWN_PROXY.replace("PAID", "true"), project=theirs, trusted=True)
+    assert "The price of gpt-99-secret is not known" in project.run("run", "Hello.").stderr
+
+
 # --- tools and commands -----------------------------------------------------------------------------------------------
 
 
@@ -390,6 +440,25 @@ def test_a_project_does_not_shorten_how_long_a_session_is_kept(project: Project,
     data.open("other", "gpt-4o", policy="cowagent").close()
     assert "talk" in [each.name for each in data.store.sessions()]
     data.close()
+
+
+@pytest.mark.seed("COW-12")
+@pytest.mark.parametrize("own", ["", "policy: {name: cowagent, settings: {retention_days: 90}}\n"])
+@pytest.mark.parametrize("theirs", ["policy: cowagent\n", "policy: {name: cowagent, settings: {retention_days: 1}}\n"])
+def test_retention_of_a_project_is_not_refused_silently(project: Project, own: str, theirs: str) -> None:
+    project.write(user=AGENT + own, project=theirs)
+    days = "1 day" if "days: 1" in theirs else "30 days"
+    said = f"the retention of {days} is ignored: a project's file cannot remove your sessions"
+    assert any(said in note and f"{project.files.project}:1" in note for note in project.talk().notices)
+    assert said in project.shown()["policy.name"]["note"]
+
+
+@pytest.mark.parametrize("same", ["policy: cowagent\n", "policy: default\n"])
+def test_nothing_is_said_about_retention_that_changes_nothing(project: Project, same: str) -> None:
+    project.write(user=AGENT + same, project=same)
+    assert not any("retention" in note for note in project.talk().notices)
+    project.write(project=same)
+    assert not any("retention" in note for note in project.talk(named=True).notices)
 
 
 def test_a_file_the_user_named_may_shorten_it(project: Project) -> None:

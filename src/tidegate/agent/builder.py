@@ -24,7 +24,7 @@ from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
-from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, SubagentKind, SubagentSession
+from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, TASK_TOOL_NAME, SubagentKind, SubagentSession
 from tidegate.agent.system_prompt import (
     AGENT_RULES,
     SHORT_AGENT_RULES,
@@ -154,9 +154,10 @@ class AgentBuilder(NamedTuple):
         offered = list_offered_tools(config)
         built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
         tools = [each for each in built if each.tool.name in offered]
-        added = self._load_plugin_tools(config)
+        added, served = self._load_plugin_tools(config), await self._load_mcp_tools(config)
+        for each in (added, served):
+            each.tools[:] = [tool for tool in each.tools if is_tool_allowed(config.agent, tool.tool.name)]
         tools += added.tools
-        served = await self._load_mcp_tools(config)
         room = MAX_TOOLS - len(tools) - 1  # one for `task`
         if len(served.tools) > room and not uses_discovery(config, len(tools) + len(served.tools) + 1):
             left_out = len(served.tools) - room
@@ -246,7 +247,8 @@ class AgentBuilder(NamedTuple):
             return SubagentSession(session, name, self.data.session_files(name).root if self.data is not None else None)
 
         offered = tools if connection.supports_tools else ()
-        return SubagentKind(about, connection.provider, offered, opened, uses_discovery(config, len(offered)))
+        discovery, may_delegate = uses_discovery(config, len(offered)), is_tool_allowed(config.agent, TASK_TOOL_NAME)
+        return SubagentKind(about, connection.provider, offered, opened, discovery, may_delegate)
 
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending

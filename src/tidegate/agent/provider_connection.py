@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -90,12 +91,12 @@ async def connect_provider(
     if target.is_embedded and provider is None:
         return _connect_embedded(brain, environment, data.root if data else None, window, prices, stack)
     if provider is None and target.plugin is not None:
-        _check_price(config, brain, target, prices)
+        _check_price(config, brain, target, prices, environment)
         provider = open_plugin_provider(target.plugin, target)
         stack.push_async_callback(provider.close)
     if provider is None:
         _check_key(target)
-        _check_price(config, brain, target, prices)
+        _check_price(config, brain, target, prices, environment)
         limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
         provider = HttpProvider(
             target.wire,
@@ -195,25 +196,52 @@ def _check_key(target: ProviderTarget) -> None:
 
 
 def _check_price(
-    config: ResolvedConfig, brain: BrainSettings, target: ProviderTarget, prices: Mapping[str, ModelInfo]
+    config: ResolvedConfig,
+    brain: BrainSettings,
+    target: ProviderTarget,
+    prices: Mapping[str, ModelInfo],
+    environment: Mapping[str, str],
 ) -> None:
-    """Refuse a model without a known price that a project's file chose, if the user's own file caps dollars."""
+    """Refuse a model without a known price if dollars are capped: of a provider that the user marked as paid, and of a
+    hosted one if a project's file chose the model and the user's own file has the cap.
+    """
     known = find_model(target.model, prices)
-    priced = known is not None and bool(known.prices)
-    if (
-        config.user_limits is None
-        or priced
-        or not is_hosted_service(target.base_url)
-        or not has_dollar_cap(config.user_limits.user_settings)
-    ):
+    if known is not None and known.prices:
+        return
+    if has_dollar_cap(config.settings) and _is_marked_as_paid(config, target, environment):
+        raise BadInput(
+            f"The price of {target.model} is not known, so the cap in dollars would have no effect, and the provider"
+            f" {target.provider} is paid.",
+            "Give its prices under models in your own file, or choose another model.",
+        )
+    limits = config.user_limits
+    if limits is None or not is_hosted_service(target.base_url) or not has_dollar_cap(limits.user_settings):
         return
     path = f"agents.{config.agent.id}.brain" if brain is config.agent.brain else "context.summary_brain"
     source = config.sources.get(f"{path}.model", "")
-    if source.startswith(f"{config.user_limits.project_file}:"):
+    if source.startswith(f"{limits.project_file}:"):
         raise BadInput(
             f"{source}: the price of {target.model} is not known, so your own file's cap in dollars has no effect.",
             "Give its prices under models in your own file, or choose it yourself with --model.",
         )
+
+
+def _is_marked_as_paid(config: ResolvedConfig, target: ProviderTarget, environment: Mapping[str, str]) -> bool:
+    """Return whether the provider is marked as paid, or another one with the same address is."""
+    providers = config.settings.providers
+    marked = [name for name, each in providers.items() if each.paid]
+    addresses = [resolve_target(BrainSettings(name), providers, environment).base_url for name in marked]
+    return target.provider in marked or _find_server(target.base_url) in map(_find_server, filter(None, addresses))
+
+
+def _find_server(base_url: str) -> tuple[str, int]:
+    """The host and port of an address. All names of this machine are the same."""
+    parts = urlsplit(base_url)
+    host = (parts.hostname or "").rstrip(".")
+    is_local = (
+        host == "localhost" or host.endswith(".localhost") or host.startswith("127.") or host in ("::1", "0.0.0.0")
+    )
+    return "localhost" if is_local else host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def find_provider_keys(environment: Mapping[str, str]) -> dict[str, str]:

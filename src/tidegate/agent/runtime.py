@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
 from tidegate.agent.builder import AgentBuilder, offer_tools
-from tidegate.agent.config.resolved_config import ResolvedConfig
+from tidegate.agent.config.resolved_config import ResolvedConfig, find_ignored_retention
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
@@ -27,7 +27,7 @@ from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagent_kinds import list_registered_subagents
 from tidegate.agent.subagents import SubagentTool
-from tidegate.agent.system_prompt import SystemPrompt
+from tidegate.agent.system_prompt import SystemPrompt, list_refused_instructions
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp
@@ -239,7 +239,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
         connection = await builder.connect(config, provider)
-        skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
+        skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
@@ -279,6 +279,11 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             notices=notices,
             on_notices_shown=rules.mark_shown,
         )
+
+
+def find_skills(config: ResolvedConfig, workspace: Path) -> Skills:
+    """Return the skills of the configured folders, else of the usual folders of the project."""
+    return Skills((workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS), project=workspace)
 
 
 def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
@@ -322,4 +327,7 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
         remarks.append(
             "The cap of the day (spend.day) is not enforced: without a data folder the day's spending is not counted."
         )
-    return remarks
+    retention = find_ignored_retention(config)
+    if retention is not None:
+        remarks.append(f"{retention.source}: {retention.reason}. Choose the policy in your own file, or with --policy.")
+    return [*remarks, *list_refused_instructions(builder.workspace)]

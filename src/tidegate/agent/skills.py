@@ -9,6 +9,7 @@ skills/
                   1. ...
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.text.clip import clip_bytes, clip_chars
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.disk.project_files import check_is_inside, read_project_file
 
 _SKILL_FILE = "SKILL.md"
 _MAX_SKILLS = 500
@@ -28,29 +30,36 @@ _MAX_BODY_BYTES = 64 * 1024
 
 
 class Skill(msgspec.Struct, frozen=True):
+    """A skill. Its file `path` is below `folder`."""
+
     name: str
     description: str
     path: Path
+    folder: Path
 
 
 class Skills:
-    """The skills of some folders; of two with one name the first is used. `problems` says which cannot be read."""
+    """The skills of some folders; of two with one name the first is used. `problems` says which cannot be read.
 
-    def __init__(self, folders: Iterable[Path] = ()) -> None:
+    A folder of the project `project` must not be a link that leads out of it.
+    """
+
+    def __init__(self, folders: Iterable[Path] = (), *, project: Path | None = None) -> None:
         self.by_name: dict[str, Skill] = {}
         self.problems: list[str] = []
         for folder in folders:
+            try:
+                if project is not None and Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(project)):
+                    check_is_inside(folder, project)
+            except BadInput as error:
+                self.problems.append(f"{folder}: {error}")
+                continue
             for path in sorted(folder.glob(f"*/{_SKILL_FILE}"))[:_MAX_SKILLS]:
                 self._add_skill(path, folder)
 
     def _add_skill(self, path: Path, folder: Path) -> None:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            self.problems.append(
-                f"{path.parent.name}/{_SKILL_FILE}: is a link that leads out of {folder.name}, and is not read."
-            )
-            return
         try:
-            skill = read_skill_header(path)
+            skill = read_skill_header(path, folder)
         except (BadInput, BadPolicy, OSError) as error:
             self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {error}")
             return
@@ -75,22 +84,22 @@ class Skills:
         skill = self.by_name.get(name)
         if skill is None:
             raise BadInput(f"There is no skill {name[:80]!r}.", suggest_name(name, list(self.by_name)))
-        return clip_bytes(_split_header(_read_text(skill.path))[1].strip(), _MAX_BODY_BYTES).text
+        return clip_bytes(_split_header(_read_text(skill.path, skill.folder))[1].strip(), _MAX_BODY_BYTES).text
 
 
-def read_skill_header(path: Path) -> Skill:
-    head, _ = _split_header(_read_text(path))
+def read_skill_header(path: Path, folder: Path) -> Skill:
+    head, _ = _split_header(_read_text(path, folder))
     fields = read_yaml(head, path.name).mapping("the head of a skill")
     if "description" not in fields:
         raise BadInput("It has no description.", "Write `description: ...` between the two lines of ---.")
     name = fields["name"].text("name") if "name" in fields else path.parent.name
     described = " ".join(fields["description"].text("description").split())
-    return Skill(" ".join(name.split())[:64], clip_chars(described, _MAX_DESCRIPTION_CHARS, mode="head").text, path)
+    described = clip_chars(described, _MAX_DESCRIPTION_CHARS, mode="head").text
+    return Skill(" ".join(name.split())[:64], described, path, folder)
 
 
-def _read_text(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(4 * _MAX_BODY_BYTES)
+def _read_text(path: Path, folder: Path) -> str:
+    data = read_project_file(path, folder, 4 * _MAX_BODY_BYTES)
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 

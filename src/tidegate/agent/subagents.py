@@ -62,7 +62,8 @@ class SubagentSession(NamedTuple):
 class SubagentKind(NamedTuple):
     """A kind of subagent. `open_session` takes the name of the session that asks and the tools.
 
-    `tools` do not include `task`. They are shown in discovery mode if `discovery` is True.
+    `tools` do not include `task`, which it has if `may_delegate` is True. They are shown in discovery mode if
+    `discovery` is True.
     """
 
     description: str
@@ -70,6 +71,11 @@ class SubagentKind(NamedTuple):
     tools: Sequence[AgentTool]
     open_session: Callable[[str, Sequence[Tool]], SubagentSession]
     discovery: bool = False
+    may_delegate: bool = True
+
+    def limit_tools(self, asker: "SubagentKind") -> "SubagentKind":
+        """The same kind without tools that the asker does not have."""
+        return self._replace(tools=[tool for tool in self.tools if tool in asker.tools])
 
 
 class TaskArguments(msgspec.Struct):
@@ -78,7 +84,10 @@ class TaskArguments(msgspec.Struct):
 
 
 class SubagentTool:
-    """The tool `task`. The first of `kinds` is the default. `meters` count the usage of all subagents."""
+    """The tool `task`. The first of `kinds` is the default. `meters` count the usage of all subagents.
+
+    A subagent that may use the tool itself passes on no more than its own tools.
+    """
 
     runs_in_parallel = True
 
@@ -134,9 +143,9 @@ class SubagentTool:
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
         toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask, discovery=kind.discovery)
-        if self.depth < self.limits.max_depth:
+        if kind.may_delegate and self.depth < self.limits.max_depth:
             inner = SubagentTool(
-                self.kinds,
+                {name: each.limit_tools(kind) for name, each in self.kinds.items()},
                 approval=self._approval,
                 ask=self._ask,
                 meters=self._meters,

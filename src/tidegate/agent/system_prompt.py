@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tidegate.agent.skills import Skills
+from tidegate.core.errors import BadInput
 from tidegate.core.text.clip import clip_bytes
 from tidegate.core.tokens.counting import TokenCounter
+from tidegate.disk.project_files import read_project_file
 from tidegate.memory.notes import Notes
 
 _PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -86,12 +88,22 @@ def assemble_prompt(
 
 
 def read_project_instructions(folder: Path | None, max_bytes: int = _MAX_PROJECT_BYTES) -> str:
-    """Return the instructions of the project: the first of its files that exists and is no link out of the project."""
+    """Return the instructions of the project: the first of its files that can be read and is really in the project."""
     for name in _PROJECT_FILES if folder is not None else ():
-        path = Path(folder or "") / name
-        with suppress(OSError):  # a file that cannot be read is skipped
-            if path.is_file() and path.resolve().is_relative_to(Path(folder or "").resolve()):
-                with path.open("rb") as file:
-                    data = file.read(4 * _MAX_PROJECT_BYTES)
-                return clip_bytes(data.decode("utf-8", "replace").strip(), min(max_bytes, _MAX_PROJECT_BYTES)).text
+        with suppress(OSError, BadInput):
+            data = read_project_file(Path(folder or "") / name, Path(folder or ""), 4 * _MAX_PROJECT_BYTES)
+            return clip_bytes(data.decode("utf-8", "replace").strip(), min(max_bytes, _MAX_PROJECT_BYTES)).text
     return ""
+
+
+def list_refused_instructions(folder: Path) -> list[str]:
+    """Say which files with instructions are not read because they are links or no files."""
+    refused: list[str] = []
+    for name in _PROJECT_FILES:
+        try:
+            read_project_file(folder / name, folder, 0)
+        except OSError:
+            continue
+        except BadInput as reason:
+            refused.append(str(reason))
+    return refused

@@ -8,8 +8,7 @@ from tidegate.agent.config.resolved_config import load_configured_policy
 from tidegate.agent.hooks.runner import hook_action_name
 from tidegate.agent.hooks.types import Hook, describe_condition
 from tidegate.agent.provider_connection import find_provider_keys
-from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS
-from tidegate.agent.skills import Skills
+from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, find_skills
 from tidegate.commands.actions import AttachOutput, ChooseTheme, PickModel, SwitchModel, SwitchPolicy
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
@@ -104,7 +103,7 @@ async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
 async def run_skills(context: CommandContext, arguments: str) -> CommandAnswer:
     agent = context.require_agent()
     folders = agent.config.settings.skills or DEFAULT_SKILL_FOLDERS
-    found = Skills(agent.agent.context.workspace / each for each in folders)
+    found = find_skills(agent.config, agent.agent.context.workspace)
     if arguments:
         return CommandAnswer(found.read_body(arguments))
     lines = [f"{each.name}: {each.description}" for each in found.by_name.values()]

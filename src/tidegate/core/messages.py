@@ -24,6 +24,8 @@ NOTE = "note"
 INSTRUCTION = "instruction"
 """A system message of whoever wrote the configuration. It is sent as part of the system prompt."""
 INTERRUPTED = "interrupted"
+CLIENT_NOTE = "client_note"
+"""A user message that a client wrote beside results of tools, such as a reminder."""
 MENTIONED_FILE = "[file "
 """The beginning of the text of a mentioned file."""
 

@@ -218,7 +218,7 @@ def test_a_subagent_explores_sources_and_the_parent_sees_only_its_conclusion(tmp
     talk = run_agent(tmp_path, JUTUL, steps, "Which port?", ask=lambda _: True)
     parent, child = talk.bodies[0], talk.bodies[1]
     assert "explore: finds things out in source code" in str(parent["tools"])
-    assert sorted(tool["function"]["name"] for tool in child["tools"]) == ["grep", "list", "read", "recall", "task"]
+    assert sorted(tool["function"]["name"] for tool in child["tools"]) == ["grep", "list", "read", "recall"]
     assert "You explore source code" in system_of(child)
     assert "There is no tool 'write'" in str(talk.bodies[3])
     assert (tmp_path / "out.txt").read_text() == "old"
@@ -258,6 +258,6 @@ def test_a_kind_of_subagent_is_registered_with_prompt_tools_model_and_window(way
     assert "a page about valves" in str(again), "no request was refused: they were made for the window"
     assert asked["model"] == "gpt-4o-mini"
     assert "You know the manual." in system_of(asked)
-    assert [tool["function"]["name"] for tool in asked["tools"]] == ["read", "task"]
+    assert [tool["function"]["name"] for tool in asked["tools"]] == ["read"]
     assert "manual: answers from the manual" in str(talk.bodies[0]["tools"])
     assert "Valve four, page 9." in str(talk.bodies[-1])

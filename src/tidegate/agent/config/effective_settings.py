@@ -9,6 +9,7 @@ from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.agent.config.resolved_config import (
     IgnoredValue,
     ResolvedConfig,
+    find_ignored_retention,
     resolve_brain_target,
     resolve_summary_target,
 )
@@ -62,7 +63,9 @@ def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list
     for number, rule in enumerate(config.settings.capabilities.allow_commands, 1):
         notes[f"capabilities.allow_commands.{number}"] = describe_command_rule(rule)
     ignored: dict[str, list[IgnoredValue]] = {}
-    for each in config.user_limits.ignored_values if config.user_limits is not None else ():
+    values = config.user_limits.ignored_values if config.user_limits is not None else ()
+    retention = find_ignored_retention(config)
+    for each in values if retention is None else (*values, retention):
         ignored.setdefault(each.name, []).append(each)
     for name, found in ignored.items():
         notes[name] = "; ".join(f"{each.source}: {SecretMask()(each.reason)}" for each in found)

@@ -19,6 +19,7 @@ from tidegate.core.config.values import SourcePosition, quote_value, suggest_nam
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.text.secrets import SecretMask
+from tidegate.disk.project_files import read_project_file
 from tidegate.plugins import list_plugins
 from tidegate.presets import list_context_presets, preset_names
 
@@ -62,12 +63,26 @@ class ConfigSources(NamedTuple):
 def read_config_sources(files: ConfigFiles) -> ConfigSources:
     """Read both files. The user's own file is never used as a project's file, even in its own folder."""
     data = None
-    if files.is_explicit or not _is_same_file(files.project, files.user):
-        data = _read_bytes(files.project, needed=files.is_explicit)
+    if files.is_explicit:
+        data = _read_bytes(files.project, needed=True)
+    elif not _is_same_file(files.project, files.user):
+        data = read_project_config(files)
     digest = "" if data is None else hashlib.sha256(data).hexdigest()
     return ConfigSources(
         _parse_file(files.project, data), _parse_file(files.user, _read_bytes(files.user)), digest, files.is_explicit
     )
+
+
+def read_project_config(files: ConfigFiles) -> bytes | None:
+    """Read the project's file; None if there is none. BadInput if it is a link that leads out of the project."""
+    try:
+        return read_project_file(files.project, files.project.parent, MAX_YAML_CHARS + 1, hard_links=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _make_unreadable_error(files.project, error) from None
+    except BadInput as error:
+        raise BadInput(error.args[0], f"{error.remedy} Or name it with --config.") from None
 
 
 def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
@@ -171,7 +186,11 @@ def _read_bytes(path: Path, *, needed: bool = False) -> bytes | None:
             raise BadInput(f"There is no file {path}.", f"Name a {CONFIG_FILE}, or leave it out.") from None
         return None
     except OSError as error:
-        raise BadPolicy(f"{path} cannot be read: {error.strerror}.", "Make it readable, or move it away.") from None
+        raise _make_unreadable_error(path, error) from None
+
+
+def _make_unreadable_error(path: Path, error: OSError) -> BadPolicy:
+    return BadPolicy(f"{path} cannot be read: {error.strerror}.", "Make it readable, or move it away.")
 
 
 def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:

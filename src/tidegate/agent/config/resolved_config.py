@@ -1,6 +1,7 @@
 """The resolved configuration of one agent, and what it resolves to: a policy, provider targets, secrets."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ COMMON_CONTEXT_KEYS = frozenset({"max_tokens", "output_reserved", "summary_brain
 
 
 class IgnoredValue(NamedTuple):
-    """A value of the project's file that has no effect, because the user's own file is stricter."""
+    """A value of the project's file that has no effect: the user's own file is stricter, or only it may set this."""
 
     name: str
     source: str
@@ -153,11 +154,26 @@ def load_configured_policy(config: ResolvedConfig) -> Policy:
 
 def _keep_retention(config: ResolvedConfig, policy: Policy) -> Policy:
     """Ignore the retention of a project's policy: a project's file must not delete sessions of the user."""
-    if not config.project_policy:
-        return policy
+    return msgspec.structs.replace(policy, retention=_own_retention(config)) if config.project_policy else policy
+
+
+def _own_retention(config: ResolvedConfig) -> int:
+    """The days after which the policy of the user's own file removes a session; 0 is never."""
     own = config.user_limits.user_settings.policy if config.user_limits is not None else PolicySettings()
-    days = load(own.name, dict(own.settings)).retention if own.name else 0
-    return msgspec.structs.replace(policy, retention=days)
+    return load(own.name, dict(own.settings)).retention if own.name else 0
+
+
+def find_ignored_retention(config: ResolvedConfig) -> IgnoredValue | None:
+    """Return the retention of a project's policy, which only the user's own file may set. None if it has no effect."""
+    days = 0
+    if config.project_policy:
+        with suppress(BadPolicy):  # `load_configured_policy` reports it
+            days = load(config.policy_name, make_policy_settings(config), import_stages=False).retention
+    if not days or days == _own_retention(config):
+        return None
+    shown = f"{days:,} {'day' if days == 1 else 'days'}"
+    reason = f"the retention of {shown} is ignored: a project's file cannot remove your sessions"
+    return IgnoredValue("policy.name", config.sources.get("policy.name", ""), reason)
 
 
 def resolve_brain_target(config: ResolvedConfig, environment: Mapping[str, str]) -> ProviderTarget:

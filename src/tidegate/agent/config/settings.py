@@ -71,7 +71,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
     A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its brain is its window.
     `tools` lists the tools it may use: names, patterns or actions of modules, as under `capabilities`. Null allows all
-    tools that the file offers.
+    tools that the file offers. A subagent never has a tool that the agent which asked it does not have, and asks other
+    subagents only if `task` is allowed.
     """
 
     id: ConfigName
@@ -144,13 +145,16 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
 class ProviderSettings(msgspec.Struct, frozen=True):
     """The address of a provider. `key_env` is the variable with its key. An empty base URL is the dialect's default.
 
-    The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL.
+    The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL. `paid` says that calls cost money even if the
+    address is local, as that of a proxy on this machine: with a cap in dollars, a model without a known price is then
+    refused.
     """
 
     base_url: str = ""
     key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_]*[A-Za-z0-9_]*$")] = ""
     wire: DialectName | None = None
     headers: dict[str, SecretText] = {}
+    paid: bool = False
 
 
 PRICE_KEYS = ("input", "output", "cache_read", "cache_write")

@@ -8,7 +8,7 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import AgentSettings, CapabilitySettings
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, ApprovalVerdict
-from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, BUILTIN_TOOL_NAMES, MODULE_ACTIONS
+from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, MODULE_ACTIONS
 
 
 def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | None:
@@ -26,12 +26,13 @@ def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | 
 
 def list_offered_tools(config: ResolvedConfig) -> frozenset[str]:
     """List the built-in tools of this agent. MCP servers add their own."""
-    if config.settings.modules is None:
-        return BUILTIN_TOOL_NAMES - {"hello"}
-    named = {
+    offered = {
         find_module_tool(config, module, action) for module, actions in MODULE_ACTIONS.items() for action in actions
     }
-    return frozenset(tool for tool in named if tool is not None) | ALWAYS_OFFERED_TOOLS
+    if config.settings.modules is None:
+        offered.discard("hello")
+    allowed = (tool for tool in offered if tool is not None and is_tool_allowed(config.agent, tool))
+    return frozenset(allowed) | ALWAYS_OFFERED_TOOLS
 
 
 def is_tool_allowed(agent: AgentSettings, name: str) -> bool:

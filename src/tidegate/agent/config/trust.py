@@ -2,7 +2,8 @@
 
 The file comes with the project, perhaps from a stranger. It may send the user's key to another server, let tools run
 without asking, start programs, or read the user's environment into a prompt. Such a file is refused until the user says
-that they trust it, and again after each change of it.
+that they trust it, and again after each change of it. Trust belongs to the folder of the project and the content of the
+file: the same file in another folder, where its paths lead elsewhere, is not trusted.
 
 The user's own file, and a file that was named on the command line, are trusted. Trust does not lift the limits of the
 user's own file, see `limits`.
@@ -10,15 +11,14 @@ user's own file, see `limits`.
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
-from tidegate.agent.config.files import ConfigFiles, ConfigSources
+from tidegate.agent.config.files import ConfigFiles, ConfigSources, read_project_config
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER
 from tidegate.agent.config.reader import find_variables
 from tidegate.agent.config.settings import PRICE_KEYS, ExecutionSettings
-from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode
+from tidegate.core.config.yaml_tree import YamlNode
 from tidegate.core.errors import BadInput
 from tidegate.disk.atomic_files import make_folder, write_atomically
 
@@ -84,11 +84,7 @@ def _mapping(node: YamlNode | None) -> dict[str, YamlNode]:
 
 def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
     """Raise BadInput if the project's file needs trust and the user has not given it."""
-    if (
-        sources.is_explicit
-        or sources.project is None
-        or _read_trusted(files).get(str(files.project.resolve())) == sources.digest
-    ):
+    if sources.is_explicit or sources.project is None or _read_trusted(files).get(_trust_key(files)) == sources.digest:
         return
     allowed = [each.value for each in _list_items(_mapping(sources.user).get("allow_env"))]
     variables = sorted({name for name in find_environment_variables(sources.project) if name not in allowed})
@@ -108,13 +104,18 @@ def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
 
 def trust_project_file(files: ConfigFiles) -> bool:
     """Store that the user trusts the project's file as it is now. Return False if there is none."""
-    data = _read_bytes(files.project)
+    data = read_project_config(files)
     if data is None:
         return False
-    known = {**_read_trusted(files), str(files.project.resolve()): hashlib.sha256(data).hexdigest()}
+    known = {**_read_trusted(files), _trust_key(files): hashlib.sha256(data).hexdigest()}
     make_folder(files.user.parent)
     write_atomically(files.user.parent / _TRUSTED_FILE, msgspec.json.format(msgspec.json.encode(known)))
     return True
+
+
+def _trust_key(files: ConfigFiles) -> str:
+    """The place of the project's file, without following the file itself if it is a link."""
+    return str(files.project.parent.resolve() / files.project.name)
 
 
 def _read_trusted(files: ConfigFiles) -> dict[str, str]:
@@ -122,11 +123,3 @@ def _read_trusted(files: ConfigFiles) -> dict[str, str]:
         return msgspec.json.decode((files.user.parent / _TRUSTED_FILE).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError):
         return {}
-
-
-def _read_bytes(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_YAML_CHARS + 1)
-    except OSError:
-        return None

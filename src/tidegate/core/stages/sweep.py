@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
-from tidegate.core.messages import NOTE, Thinking, calls_of, common_mark, is_user_request, result_of, text_of
+from tidegate.core.messages import CLIENT_NOTE, NOTE, Message, Thinking, calls_of, common_mark, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
@@ -94,13 +94,18 @@ def sweep(
     return Outcome((*draft.edits(), *plan.notes), why=f"sweep of {swept}, {price.at_level(level)}")
 
 
+def _is_of_client(message: Message) -> bool:
+    """Whether the user or their client wrote the message, not the engine."""
+    return message.role == "user" and message.kind in ("", CLIENT_NOTE)
+
+
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
     """The index of the first group that stays whole. Messages that the model has not seen yet always do.
 
     Of the groups before them the newest stay until they have `tokens`; the last of these only if they have at most
     `_MAX_TAIL` times that. If the user's messages, with a note after each, leave less below the level, fewer stay.
     """
-    said = sum(unit.tokens + _NOTE_TOKENS for unit in units if is_user_request(unit.items[0].message))
+    said = sum(unit.tokens + _NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
     new = {item.message.id for item in view.items_since_reply()}
     free = max(level - reserved - said, int(level * _MIN_TAIL))
     used, first = 0, len(units)
@@ -183,9 +188,8 @@ class _Sweep:
         for number in reversed(range(len(self._units))):
             item = self._units[number].items[0]
             message = item.message
-            if message.role not in ("user", "system") or message.kind or common_mark(message.parts):
-                continue
-            block = _BLOCK.fullmatch(text_of(message))
+            is_said = _is_of_client(message) or (message.role == "system" and not message.kind)
+            block = _BLOCK.fullmatch(text_of(message)) if is_said and not common_mark(message.parts) else None
             if block is None:
                 continue
             key = (message.role, block[1])
@@ -199,8 +203,8 @@ class _Sweep:
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
-        said = [u for u in old if is_user_request(u.items[0].message) and u.last_id != self._view.newest_request]
-        before = sum(u.tokens for u in self._units[: self._old.start] if is_user_request(u.items[0].message))
+        said = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
+        before = sum(u.tokens for u in self._units[: self._old.start] if _is_of_client(u.items[0].message))
         sizes = sorted(unit.tokens for unit in said)
         cap, left = max(sizes, default=0), max(room - before, room // 8)
         if sum(sizes) <= left:

@@ -2,33 +2,40 @@
 
 A user message also carries text of others: mentioned files, pasted logs, diffs, blocks that a program put between
 tags. None of that may become a rule, or a README could give orders for the rest of the session. A text that is marked
-as not typed is left out whole. From typed text, and from text without a mark, these are left out:
+as not typed is left out whole, and so is one without a mark that a client added (`core/text/client_texts.py`). From
+typed text, and from other text without a mark, these are left out:
 
 - fenced blocks; a fence that is never closed runs to the end
 - text between tags, from the first `<x>` to the last `</x>`: text inside cannot end its own block. Without a
-  closing tag it runs to the end, without an opening tag it begins at the start
+  closing tag, or with one in a fenced block, it runs to the end, without an opening tag it begins at the start
+- what follows the line with which a client begins attached files or its own instructions
 - quoted lines (`>`), and quotations that begin a line
 - diffs
 - paragraphs of more than 600 characters; each item of a list is a paragraph
 
-Text without a mark is not read at all if it has more than 2,000 characters: hardly anybody types that much, and of such
-messages nearly all are plans, instructions of programs and files. Else only the first 40,000 characters are
-read, so that no block can begin unseen in the middle of a longer text.
+Text without a mark is not read at all if it has more than 2,000 characters, or 2,600 without headings, code and tables:
+hardly anybody types that much, and of such messages nearly all are plans, instructions of programs and files. Blocks
+inside a single text count for that, because a file could imitate them to appear shorter. Else only the first 40,000
+characters are read, so that no block can begin unseen in the middle of a longer text.
 """
 
 import re
 from typing import Final
 
-from tidegate.core.messages import MENTIONED_FILE, Message, Text
+from tidegate.core.messages import Message, Text
+from tidegate.core.text.client_texts import mark_added_texts
 
 PARAGRAPH_CHARS: Final = 600
 """The longest paragraph that counts as typed."""
 UNMARKED_CHARS: Final = 2_000
 """The longest text without a mark that may have been typed."""
+_PLAIN_CHARS: Final = 2_600
+"""The same for text without Markdown."""
 READ_CHARS: Final = 40_000
 
 LIST_ITEM: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 
+_MARKDOWN: Final = re.compile(r"`|\*\*|^ {0,3}#|^ *\|", re.MULTILINE)
 _FENCE: Final = re.compile(r"`{3,}|^\s*~{3,}")
 _INLINE_CODE: Final = re.compile(r"`[^`\n]+`")
 _TAG: Final = re.compile(r"<(?:/([A-Za-z][\w.:-]*)\s*|(?<!\w<)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?(?<!/))>")
@@ -38,39 +45,53 @@ _DIFF_HEADER: Final = re.compile(
     r"diff --\w|index [0-9a-f]{7,}\.\.|Index: \S|@@ -\d|--- \S|\+\+\+ \S|\*\*\* (?:Begin|Update|Add|Delete)\b"
 )
 _DIFF_LINE: Final = (" ", "\t", "+", "-", "@", "\\", "*** ")
+_ADDED_LINE: Final = re.compile(
+    r"--- Content from referenced files ---|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
+    r"|To suggest changes to a file you MUST "
+)
 _QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "『": "』"}
 
 
 def rule_text(message: Message) -> str:
     """The text of a user message to search for rules: what may have been typed, in the user's own words."""
-    texts = [part for part in message.parts if isinstance(part, Text) and part.typed is not False]
-    # In a log from before there were marks, the chat put mentioned files into separate parts.
-    texts = [part for part in texts if part.typed or not part.text.startswith(MENTIONED_FILE)]
-    if sum(len(part.text) for part in texts if not part.typed) > UNMARKED_CHARS:
+    # A log from before there were marks has none.
+    texts = [part for part in mark_added_texts(message).parts if isinstance(part, Text) and part.typed is not False]
+    unmarked = [part.text for part in texts if not part.typed]
+    size = sum(map(len, unmarked))
+    if size > _PLAIN_CHARS or (size > UNMARKED_CHARS and any(map(_MARKDOWN.search, unmarked))):
         texts = [part for part in texts if part.typed]
     return own_words("\n\n".join(part.text for part in texts))
 
 
 def own_words(text: str) -> str:
     """The text with each line that is not in the user's own words made empty."""
-    lines = _without_fences(text[:READ_CHARS].split("\n"))
-    lines = _without_tags("\n".join(lines)).split("\n")
+    lines = _without_client_endings(text[:READ_CHARS].split("\n"))
+    lines, fenced = _without_fences(lines)
+    lines = _without_tags("\n".join(lines), fenced).split("\n")
     lines = _without_quotations(_without_diffs(lines))
     return "\n".join(_without_long_paragraphs(lines))
 
 
-def _without_fences(lines: list[str]) -> list[str]:
+def _without_client_endings(lines: list[str]) -> list[str]:
+    return lines[: next((number for number, line in enumerate(lines) if _ADDED_LINE.match(line)), len(lines))]
+
+
+def _without_fences(lines: list[str]) -> tuple[list[str], str]:
+    """The lines with those in fenced blocks made empty, and these."""
     kept: list[str] = []
+    fenced: list[str] = []
     fence = ""
     for line in lines:
         if fence:
             if line.rstrip().endswith(fence):
                 fence = ""
             kept.append("")
+            fenced.append(line)
         else:
             before, fence = _open_fence(line)
             kept.append(before)
-    return kept
+            fenced += [line] if before != line else []
+    return kept, "\n".join(fenced)
 
 
 def _open_fence(line: str) -> tuple[str, str]:
@@ -89,7 +110,9 @@ def _open_fence(line: str) -> tuple[str, str]:
     return " ".join([*kept, line[done:]]), ""
 
 
-def _without_tags(text: str) -> str:
+def _without_tags(text: str, fenced: str) -> str:
+    """The text without its tagged blocks. `fenced` was cut out of it: a block that ends there ends nowhere."""
+    hidden_ends = {tag[1].lower() for tag in _TAG.finditer(fenced) if tag[1]}
     blocks: dict[str, tuple[int, int]] = {}
     searched = _INLINE_CODE.sub(lambda code: " " * len(code[0]), text)
     for tag in _TAG.finditer(searched):
@@ -97,7 +120,7 @@ def _without_tags(text: str) -> str:
         if name in _VOID_TAGS:
             continue
         start, _ = blocks.get(name, (0 if tag[1] else tag.start(), 0))
-        blocks[name] = (start, tag.end() if tag[1] else len(text))
+        blocks[name] = (start, tag.end() if tag[1] and name not in hidden_ends else len(text))
     kept: list[str] = []
     done = 0
     for start, end in sorted(blocks.values()):

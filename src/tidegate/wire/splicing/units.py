@@ -1,16 +1,19 @@
 """The messages of a client's request, read so that each can be found again in the client's bytes.
 
 Unlike the parsers of the dialects, this reader refuses nothing: content that the engine does not know becomes an
-opaque part. It is counted, and it is kept whole or left out whole, never cut inside.
+opaque part. It is counted, and it is kept whole or left out whole, never cut inside. Texts that the client added to
+those of the user are marked (`core/text/client_texts.py`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.core.text.client_texts import mark_client_texts, mark_texts_beside_results
 from tidegate.wire.anthropic import parse as anthropic
 from tidegate.wire.gemini import parse as gemini
 from tidegate.wire.openai_chat import parse as openai_chat
@@ -136,12 +139,14 @@ def _read_anthropic_item(item: object, place: int) -> list[HostUnit]:
     role, content = item.get("role"), item.get("content")
     if isinstance(content, str) or not isinstance(content, list):
         part: Part = Text(repair_unicode(content)) if isinstance(content, str) else make_opaque(item)
-        return [HostUnit(_message(role, (part,), anthropic.FAMILY), (PartOrigin(place),), True)]
+        message = mark_client_texts(_message(role, (part,), anthropic.FAMILY))
+        return [HostUnit(message, (PartOrigin(place),), True)]
     if role == "assistant":
         parts = tuple(_read_assistant_block(block) for block in content)
         origins = tuple(PartOrigin(place, number) for number in range(len(parts)))
         return [HostUnit(Message("assistant", parts, origin=anthropic.FAMILY), origins or (PartOrigin(place),), True)]
-    return _split_blocks(content, place, _message(role, (), anthropic.FAMILY), _read_anthropic_result, _anthropic_part)
+    rest = _message(role, (), anthropic.FAMILY)
+    return _split_blocks(content, place, rest, _read_anthropic_result, _anthropic_part, has_notices=True)
 
 
 def _anthropic_part(block: object) -> Part:
@@ -173,20 +178,28 @@ def _split_blocks(
     rest: Message,
     read_result: Callable[[object], Message | None],
     read_part: Callable[[object], Part],
+    *,
+    has_notices: bool = False,
 ) -> list[HostUnit]:
-    """The units of an item with blocks: each result is one, and so are adjacent other blocks."""
+    """The units of an item with blocks: each result is one, and so are adjacent other blocks.
+
+    `has_notices` is for `mark_texts_beside_results`.
+    """
     units: list[HostUnit] = []
     parts: list[Part] = []
     origins: list[PartOrigin] = []
+    results = [read_result(block) for block in content]
+    has_result = any(result is not None for result in results)
 
     def end_rest() -> None:
         if parts:
-            units.append(HostUnit(msgspec.structs.replace(rest, parts=tuple(parts)), tuple(origins), False))
+            message = msgspec.structs.replace(rest, parts=tuple(parts))
+            mark = partial(mark_texts_beside_results, has_notices=has_notices) if has_result else mark_client_texts
+            units.append(HostUnit(mark(message), tuple(origins), False))
             parts.clear()
             origins.clear()
 
-    for number, block in enumerate(content):
-        result = read_result(block)
+    for number, (block, result) in enumerate(zip(content, results, strict=True)):
         if result is None:
             parts.append(read_part(block))
             origins.append(PartOrigin(place, number))
@@ -221,7 +234,7 @@ def read_openai_chat(body: JsonObject, memo: ReadMemo | None = None) -> HostRequ
 
 
 def _read_chat_item(item: object, place: int, before: _ChatItem | None) -> _ChatItem:
-    message = _read_chat_message(item)
+    message = _mark_after(_read_chat_message(item), before.unit.message if before else None)
     is_fixed = message.role == "system" and (before is None or before.is_fixed)
     return _ChatItem(HostUnit(message, (PartOrigin(place),) * max(1, len(message.parts)), True), is_fixed)
 
@@ -282,7 +295,8 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
             system.append(join_text_parts(each.message.parts))
     units = tuple(known)
     if isinstance(given, str):
-        units = (HostUnit(Message("user", (Text(repair_unicode(given)),)), (PartOrigin(WHOLE),), True),)
+        message = mark_client_texts(Message("user", (Text(repair_unicode(given)),)))
+        units = (HostUnit(message, (PartOrigin(WHOLE),), True),)
     is_stored = any(each.is_stored for each in found[-1:])
     kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = "part of it is stored by the provider" if kept else ""
@@ -298,7 +312,7 @@ def _list_responses_units(found: _ResponsesItem, following: _ResponsesItem | Non
 
 
 def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
-    message = _read_responses_item(item)
+    message = _mark_after(_read_responses_item(item), before.message if before else None)
     unit = before.unit if before else None
     is_reference = isinstance(item, dict) and item.get("type") == "item_reference"
     is_stored = is_reference or (before is not None and before.is_stored)
@@ -427,6 +441,12 @@ def _message(role: object, parts: tuple[Part, ...], family: str) -> Message:
     if role in ("system", "developer"):
         return Message("system", parts)
     return Message("assistant", parts, origin=family) if role == "assistant" else Message("user", parts)
+
+
+def _mark_after(message: Message, before: Message | None) -> Message:
+    """Mark the texts of the message that comes after `before` in the client's list."""
+    after_result = before is not None and (before.role == "tool" or before.kind == CLIENT_NOTE)
+    return mark_client_texts(message, after_result=after_result)
 
 
 class ReadRequest(Protocol):

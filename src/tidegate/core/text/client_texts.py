@@ -1,0 +1,125 @@
+"""Texts that clients put into messages of the user: attached files, reminders, output of commands, bodies of skills.
+
+A client sends such a text as a separate part of a message, or as a message. So its borders are certain, whatever it
+contains: a file that imitates a form here, or the end of one, is only one more part that nobody typed. Inside a single
+text no border is certain, so nothing is cut out of one here (`core/text/rule_text.py` reads single texts).
+
+The forms were recorded with the clients that docs/gateway.md names.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from tidegate.core.messages import CLIENT_NOTE, MENTIONED_FILE, Image, MarkedText, Message, Part, Text
+
+_STARTS: Final = (
+    MENTIONED_FILE,  # an older chat of tidegate
+    "[Request interrupted by user",  # Claude Code
+    "Base directory for this skill: ",
+    "This session is being continued from a previous conversation",
+    "# AGENTS.md instructions for ",  # Codex
+    "# Context from my IDE setup:",
+    "Called the Read tool with the following input: ",  # OpenCode
+    "The following tool was executed by the user",
+    "I ran the following shell command:\n```",  # Gemini CLI, Qwen Code
+    "Here are some READ ONLY files, provided for your reference.",  # aider
+    "Here are summaries of some files present in my git repo.",
+    "I have *added these files to the chat*",
+    "I switched to a new code base.",
+)
+"""How a text begins that a client added."""
+_REST_STARTS: Final = (
+    "--- Content from referenced files ---",  # Gemini CLI, Qwen Code: the files follow as they are
+    "<command-message>",  # Claude Code: the text of the command follows
+    "<command-name>",
+)
+"""How a text begins after which all texts of the message were added, too."""
+_SENT_MEANWHILE: Final = "The user sent a new message while you were working:"
+_INTERRUPTION: Final = re.compile(r"\[Request interrupted by user(?: for tool use)?\]\s*")
+_FIRST_TAG: Final = re.compile(r"\s*<[A-Za-z][\w.:-]*(?:\s[^<>]*)?>")
+_LAST_TAG: Final = re.compile(r"</[A-Za-z][^<>]*>\s*$")
+_END_CHARS: Final = 200
+"""Characters at each end of a text that are read to recognize its form."""
+
+
+def mark_added_texts(message: Message) -> Message:
+    """Mark the texts without a mark that a client added to a user message as not typed."""
+    if message.role != "user":
+        return message
+    parts: list[Part] = []
+    is_rest = False
+    for part in message.parts:
+        if isinstance(part, Text) and part.typed is None:
+            is_rest = is_rest or _starts_with(part, _REST_STARTS)
+            part = _mark_unknown(part) if is_rest or _is_added(part) else part
+        parts.append(part)
+    return _replace_parts(message, tuple(parts))
+
+
+def mark_client_texts(message: Message, *, after_result: bool = False) -> Message:
+    """The same for a message of a client's list. Of several unknown texts none counts: one may be an attached file.
+
+    After the result of a tool, a message that has nothing but added texts is no request of the user.
+    """
+    marked = mark_added_texts(message)
+    if after_result and _is_all_added(marked):
+        return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
+    unknown = sum(map(_is_unknown, marked.parts))
+    return marked if unknown < 2 else _replace_parts(marked, tuple(map(_mark_unknown, marked.parts)))
+
+
+def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message:
+    """The same for texts that are in one message with results of tools.
+
+    Nobody types there. With `has_notices`, as in Claude Code, a notice of the client can say otherwise: the user has
+    interrupted it, and typed what follows, or sent a message meanwhile.
+    """
+    marked = mark_added_texts(message)
+    if _is_all_added(marked):
+        return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
+    parts = list(marked.parts)
+    unknown = [number for number, part in enumerate(parts) if _is_unknown(part)]
+    if has_notices:
+        sent = [number for number in unknown if _starts_with(parts[number], (_SENT_MEANWHILE,))]
+        notices = [n for n, part in enumerate(parts) if isinstance(part, Text) and _INTERRUPTION.fullmatch(part.text)]
+        resumed = [number for number in unknown if notices and number > notices[-1]]
+        typed = {*sent, *resumed} if len({*resumed} - {*sent}) < 2 else {*sent}
+        unknown = [number for number in unknown if number not in typed]
+    for number in unknown:
+        parts[number] = _mark_unknown(parts[number])
+    return _replace_parts(marked, tuple(parts))
+
+
+def _is_all_added(marked: Message) -> bool:
+    """Whether a client added everything in a user message, and not because the user gave a command."""
+    if marked.role != "user" or not marked.parts:
+        return False
+    return not any(
+        _is_unknown(part) or isinstance(part, Image) or _starts_with(part, _REST_STARTS) for part in marked.parts
+    )
+
+
+def _starts_with(part: Part, starts: tuple[str, ...]) -> bool:
+    return isinstance(part, Text) and part.text[:_END_CHARS].lstrip().startswith(starts)
+
+
+def _is_added(part: Text) -> bool:
+    """Whether a client added this text: by its start, or because it is a block from its first to its last tag."""
+    text = part.text
+    if _starts_with(part, _STARTS) or (text.startswith("Ran `") and "`\n```\n" in text):  # the second one is of pi
+        return True
+    return _FIRST_TAG.match(text) is not None and _LAST_TAG.search(text[-_END_CHARS:]) is not None
+
+
+def _is_unknown(part: Part) -> bool:
+    return isinstance(part, Text) and part.typed is None and bool(part.text.strip())
+
+
+def _mark_unknown(part: Part) -> Part:
+    return MarkedText(part.text, part.opaque, typed=False) if isinstance(part, Text) and _is_unknown(part) else part
+
+
+def _replace_parts(message: Message, parts: tuple[Part, ...]) -> Message:
+    return msgspec.structs.replace(message, parts=parts) if parts != message.parts else message
