@@ -30,10 +30,12 @@ class AnswerCopy:
     """Feed it the bytes of an answer. `is_whole`: nothing is missing. `error` is the upstream's error in the stream.
 
     `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
+    `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
     """
 
-    def __init__(self, dialect: str, *, is_stream: bool) -> None:
+    def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
         self._dialect = dialect
+        self._request = request
         self._reader = SseReader() if is_stream else None
         self._assembler = create_assembler(dialect)
         self._body = bytearray()
@@ -91,7 +93,7 @@ class AnswerCopy:
     def _take(self, frame: JsonObject) -> None:
         self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
         if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
-            self.error = classify_frame(frame)
+            self.error = classify_frame(frame, request=self._request)
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)
