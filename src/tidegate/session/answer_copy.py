@@ -7,6 +7,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
+from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
@@ -82,6 +83,8 @@ class AnswerCopy:
         if self._reader is not None or self._is_broken:
             return
         try:
+            if has_too_many_values(bytes(self._body), MAX_ANSWER_VALUES):
+                raise LimitExceeded(f"The answer holds more than {MAX_ANSWER_VALUES:,} values.")
             value = msgspec.json.decode(bytes(self._body))
             for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
                 frames = [each] if isinstance(value, list) else frames_from_response(self._dialect, each)
