@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Text, Tool
-from tidegate.wire.parsing import decode_object
+from tidegate.wire.parsing import decode_object, is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
 from tidegate.wire.splicing.units import HostRequest, HostUnit
@@ -106,6 +106,16 @@ def is_tool_choice_forced(dialect: str, body: JsonObject) -> bool:
     return choice == "required" or isinstance(choice, dict)
 
 
+def asks_for_several_answers(dialect: str, body: JsonObject) -> bool:
+    """Whether the request asks for alternatives, of which only one could be continued."""
+    if dialect == "gemini":
+        config = as_object(body.get("generationConfig", body.get("generation_config")))
+        count = config.get("candidateCount", config.get("candidate_count"))
+    else:
+        count = body.get("n") if dialect == "openai_chat" else 1
+    return count not in (None, 1)
+
+
 # --- calls and results --------------------------------------------------------------------------------------------
 
 
@@ -118,6 +128,36 @@ def list_raw_calls(dialect: str, messages: Sequence[JsonObject], name: str) -> l
         else:
             listed += as_list(message.get({"gemini": "parts", "openai_chat": "tool_calls"}.get(dialect, "content")))
     return [msgspec.Raw(_encode(value)) for value in listed if isinstance(value, dict) and _call_name(value) == name]
+
+
+def bound_arguments(dialect: str, messages: Sequence[JsonObject], name: str, most: int) -> list[JsonObject]:
+    """An answer that can be sent back: calls of this tool have no arguments if theirs are no object, or too long."""
+    key = {"gemini": "parts", "openai_chat": "tool_calls"}.get(dialect, "content")
+    if dialect == "openai_responses":
+        return [_bound_call(message, name, most) for message in messages]
+    return [
+        {**message, key: [_bound_call(each, name, most) if isinstance(each, dict) else each for each in listed]}
+        if (listed := as_list(message.get(key)))
+        else message
+        for message in messages
+    ]
+
+
+def _bound_call(value: JsonObject, name: str, most: int) -> JsonObject:
+    if _call_name(value) != name:
+        return value
+    holder = next((key for key in ("function", "functionCall") if isinstance(value.get(key), dict)), "")
+    call = as_object(value[holder]) if holder else value
+    key = {"functionCall": "args", "function": "arguments"}.get(holder) or (
+        "input" if value.get("type") == "tool_use" else "arguments"
+    )
+    given = call.get(key)
+    is_text = key == "arguments"
+    text = given if is_text and isinstance(given, str) else _encode(given).decode()
+    if len(text) <= most and (given is None or is_object_text(text)):
+        return value
+    bounded = {**call, key: "{}" if is_text else {}}
+    return {**value, holder: bounded} if holder else bounded
 
 
 def _call_name(value: JsonObject) -> object:
