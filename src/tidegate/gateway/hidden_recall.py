@@ -26,7 +26,6 @@ from tidegate.wire.splicing.hidden_exchanges import (
     HiddenResult,
     append_exchange,
     append_tool,
-    asks_for_several_answers,
     bound_arguments,
     insert_exchanges,
     is_tool_choice_forced,
@@ -60,14 +59,12 @@ _MAX_CACHED_MESSAGES: Final = 2_000
 
 
 def offer_recall(client: ClientRequest) -> ClientRequest:
-    """The request with the tool, if it has tools of its own, none of this name, and does not demand a certain call, nor
-    several answers.
-    """
+    """The request with the tool, if it has tools of its own, none of this name, and does not demand a certain call."""
     text = append_tool(client.dialect, client.text, RECALL_TOOL) if client.host.tools else None
     if text is None:
         return client
     client = client._replace(offers_recall=True)  # what the notes of the view say must not depend on the choice
-    if is_tool_choice_forced(client.dialect, client.body) or asks_for_several_answers(client.dialect, client.body):
+    if is_tool_choice_forced(client.dialect, client.body):
         return client
     host = msgspec.structs.replace(client.host, tools=(*client.host.tools, RECALL_TOOL))
     return client._replace(text=text, host=host)

@@ -56,6 +56,8 @@ def append_tool(dialect: str, text: bytes, tool: Tool) -> bytes | None:
     if member is None or listed[:1] != b"[":
         return None
     elements = [listed[each.start : each.end] for each in find_elements(listed)]
+    if not all(each[:1] == b"{" for each in elements):
+        return None
     schema = msgspec.Raw(tool.parameters.encode())
     if dialect == "gemini":
         new = _append_declaration(elements, tool, schema)
@@ -67,10 +69,10 @@ def append_tool(dialect: str, text: bytes, tool: Tool) -> bytes | None:
 
 
 def _names_tool(element: bytes, name: str) -> bool:
-    value = msgspec.json.decode(element)
-    declared = value.get("functionDeclarations", value.get("function_declarations")) or []
-    listed = [value, value.get("function"), *declared, *(value.get("tools") or [])]
-    return any(isinstance(each, dict) and each.get("name") == name for each in listed)
+    value = as_object(msgspec.json.decode(element))
+    declared = as_list(value.get("functionDeclarations", value.get("function_declarations")))
+    listed = [value, value.get("function"), *declared, *as_list(value.get("tools"))]
+    return any(as_object(each).get("name") == name for each in listed)
 
 
 def _append_declaration(elements: list[bytes], tool: Tool, schema: msgspec.Raw) -> list[bytes] | None:
@@ -78,6 +80,8 @@ def _append_declaration(elements: list[bytes], tool: Tool, schema: msgspec.Raw) 
         for key in ("functionDeclarations", "function_declarations"):
             if member := find_members(elements[place]).get(key):
                 listed = elements[place][member.value : member.end]
+                if listed[:1] != b"[":
+                    return None
                 declared = [listed[each.start : each.end] for each in find_elements(listed)]
                 named = {"name": tool.name, "description": tool.description, "parametersJsonSchema": schema}
                 new = rebuild_array(listed, [*declared, _encode(named)])
@@ -104,16 +108,6 @@ def is_tool_choice_forced(dialect: str, body: JsonObject) -> bool:
     if dialect == "anthropic":
         return isinstance(choice, dict) and choice.get("type") in ("any", "tool")
     return choice == "required" or isinstance(choice, dict)
-
-
-def asks_for_several_answers(dialect: str, body: JsonObject) -> bool:
-    """Whether the request asks for alternatives, of which only one could be continued."""
-    if dialect == "gemini":
-        config = as_object(body.get("generationConfig", body.get("generation_config")))
-        count = config.get("candidateCount", config.get("candidate_count"))
-    else:
-        count = body.get("n") if dialect == "openai_chat" else 1
-    return count not in (None, 1)
 
 
 # --- calls and results --------------------------------------------------------------------------------------------
