@@ -65,7 +65,10 @@ class ScriptedClient:
         """Ask, keep the answer, and answer its calls with a result. The names of the calls."""
         response = await self.ask()
         assert response.status_code == 200, response.text
-        answer = response.json()
+        return self.keep(response.json(), result)
+
+    def keep(self, answer: Json, result: str = "") -> list[str]:
+        """Keep an answer, and answer its calls. The names of the calls."""
         if self.wire == "anthropic":
             self.messages.append({"role": "assistant", "content": answer["content"]})
             calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]

@@ -133,6 +133,13 @@ def test_what_was_read_in_one_request_it_holds() -> None:
     assert not truth.confirm_tokens(500_000)
 
 
+def test_a_window_below_what_was_read_is_not_learned() -> None:
+    truth = truth_of()
+    truth.confirm_tokens(131_073)
+    assert not truth.learn(OVERFLOW)
+    assert truth.window.source == "catalog"
+
+
 def test_only_what_is_named_is_learned() -> None:
     learned = LearnedWindows()
     bare = classify_response(400, {"error": {"message": "Prompt is too long", "code": "2013"}})

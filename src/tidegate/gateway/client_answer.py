@@ -22,6 +22,13 @@ class OwnAnswer(Exception):
         self.status, self.headers, self.body = status, headers, body
 
 
+class AnswerBrokeOff(ConnectionResetError):
+    """An answer that has begun cannot be ended properly. The server closes the connection, so that the client notices.
+
+    `server_log` keeps it off the terminal: the line of the request says that the answer broke off.
+    """
+
+
 class OpenResponse:
     """Closes the answer of an upstream at the end, also if the client is gone."""
 
@@ -70,7 +77,7 @@ class ClientAnswer:
         """End the answer with this piece. One that broke off is not ended properly: the client must notice."""
         if self.is_broken:
             await self.send_piece(last)
-            raise ConnectionResetError("the upstream's answer broke off")
+            raise AnswerBrokeOff("the upstream's answer broke off")
         self.sent += len(last)
         await self._send({"type": "http.response.body", "body": last})
 
@@ -81,5 +88,5 @@ class ClientAnswer:
 
     async def send_json(self, status: int, value: object) -> None:
         if self.status:
-            raise ConnectionResetError("the answer broke off")
+            raise AnswerBrokeOff("the answer broke off")
         await self.send_whole(status, [(b"content-type", b"application/json")], msgspec.json.encode(value))

@@ -7,11 +7,13 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.wire.limits import MAX_ANSWER_VALUES, ProviderLimits, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.assembly import SseReader, decode_frame
 from tidegate.wire.streaming.merged_answer import KEEP, MergedAnswer
 
-_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_EVENT_END: Final = re.compile(rb"(?:\r\n){2,}|\n{2,}|\r{2,}")
+_MAX_EVENT_BYTES: Final = ProviderLimits().max_line_bytes
 
 
 async def split_first_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -30,43 +32,57 @@ async def split_first_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
 class ClientStream:
     """Feed it the pieces of the provider's answers, one after the other. Without `merged` they pass unchanged.
 
-    Events that need no change keep their bytes. An answer that is no stream is held until `end`.
+    Events that need no change keep their bytes. An answer that is no stream is held until `end`. After an event that is
+    too long, the rest of an answer passes unchanged.
     """
 
     def __init__(self, merged: MergedAnswer | None) -> None:
         self._merged = merged
         self._is_stream = False
-        self._buffer = b""
+        self._is_passed_on = merged is None
+        self._buffer = bytearray()
         self._listed: list[JsonObject] = []
 
     def start(self, *, is_stream: bool) -> None:
         """An answer of the provider begins."""
         self._is_stream = is_stream
-        self._buffer = b""
+        self._is_passed_on = self._merged is None
+        self._buffer.clear()
 
     def feed(self, piece: bytes) -> bytes:
         """What the client gets now."""
-        if self._merged is None:
+        if self._merged is None or self._is_passed_on:
             return piece
+        searched = max(0, len(self._buffer) - 3)  # the end of an event may be cut
         self._buffer += piece
         if not self._is_stream:
             return b""
         found: list[bytes] = []
         start = 0
-        for end in _EVENT_END.finditer(self._buffer):
-            found.append(self._change_event(self._merged, self._buffer[start : end.end()]))
-            start = end.end()
-        self._buffer = self._buffer[start:]
+        for end in [match.end() for match in _EVENT_END.finditer(self._buffer, searched)]:
+            found.append(self._change_event(self._merged, bytes(self._buffer[start:end])))
+            start = end
+        del self._buffer[:start]
+        if len(self._buffer) > _MAX_EVENT_BYTES:
+            self._is_passed_on = True
+            found.append(self._take_buffer())
         return b"".join(found)
+
+    def _take_buffer(self) -> bytes:
+        raw = bytes(self._buffer)
+        self._buffer.clear()
+        return raw
 
     def end(self) -> bytes:
         """What is left when the answer has ended. Half an event is passed on as it is."""
-        raw, self._buffer = self._buffer, b""
+        raw = self._take_buffer()
         if self._merged is None or self._is_stream or not raw:
             return raw
         return self._change_body(self._merged, raw)
 
     def _change_event(self, merged: MergedAnswer, raw: bytes) -> bytes:
+        if b"data" not in raw:
+            return raw
         try:
             frames = SseReader().feed(raw)
             values = [decode_frame(frame) for frame in frames]
@@ -83,6 +99,8 @@ class ClientStream:
         return named + b"data: " + msgspec.json.encode(new) + b"\n\n"
 
     def _change_body(self, merged: MergedAnswer, raw: bytes) -> bytes:
+        if has_too_many_values(raw, MAX_ANSWER_VALUES):
+            return raw
         try:
             body = msgspec.json.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -95,7 +113,7 @@ class ClientStream:
         return msgspec.json.encode(new)
 
     def _change_list(self, merged: MergedAnswer, raw: bytes, frames: list[JsonObject]) -> bytes:
-        new = [(frame, merged.feed(frame)) for frame in frames]
+        new = [(frame, merged.feed(frame)) for frame in frames if isinstance(frame, dict)]
         if not self._listed and all(changed is KEEP for _, changed in new):
             return raw
         self._listed += [frame if changed is KEEP else changed for frame, changed in new if changed is not None]

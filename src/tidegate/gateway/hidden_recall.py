@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Message, Tool, calls_of, result_of, text_of
 from tidegate.gateway.client_stream import ClientStream
@@ -25,10 +26,12 @@ from tidegate.wire.splicing.hidden_exchanges import (
     HiddenResult,
     append_exchange,
     append_tool,
+    bound_arguments,
     insert_exchanges,
     is_tool_choice_forced,
     list_raw_calls,
 )
+from tidegate.wire.splicing.units import read_reply
 from tidegate.wire.streaming.merged_answer import MergedAnswer, create_merged_answer
 
 RECALL_NAME: Final = "recall"
@@ -49,6 +52,8 @@ RECALL_TOOL: Final = Tool(
 )
 MAX_ROUNDS: Final = 8
 _MAX_RESULT_CHARS: Final = 8_000
+_MAX_ARGUMENT_CHARS: Final = 4_000
+"""A call with more is answered as one without arguments: it would be sent again with every later request."""
 _LAST_ROUND_NOTE: Final = "\n[This was the last recall for this answer. Go on without it.]"
 _MAX_CACHED_MESSAGES: Final = 2_000
 
@@ -149,7 +154,8 @@ async def answer_recall(conversation: Conversation, call: Call) -> str:
 class HiddenRecall:
     """The answers to one request of a client: `merged` is the one that the client gets.
 
-    `calls` are the hidden calls of the newest answer, which are to be answered before the next.
+    `has_calls`: the newest answer was read, and has hidden calls that are to be answered before the next. If `merged`
+    goes on without them, the answer is too odd to be read, and must break off.
     """
 
     def __init__(self, dialect: str) -> None:
@@ -159,24 +165,34 @@ class HiddenRecall:
         self._calls: list[Call] = []
         self._messages: list[dict[str, object]] = []
 
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
+
     def take_answer(self, copied: CopiedAnswer) -> tuple[Message | None, list[NoteAdded]]:
         """The answer as it is logged, and the note about its hidden calls. Calls that stay unanswered are left out."""
-        message = copied.message
+        message, messages = copied.message, copied.client_messages
+        bounded = bound_arguments(self._dialect, messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
+        if bounded != messages:
+            message, messages = read_reply(self._dialect, bounded), bounded
         hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
         if message is None or not hidden:
             return message, []
         has_others = len(calls_of(message)) > len(hidden)
-        if not self.merged.goes_on and not (has_others and copied.asks_for_calls):
+        raw = list_raw_calls(self._dialect, messages, RECALL_NAME)
+        is_answered = not has_others if self.merged.goes_on else has_others and copied.asks_for_calls
+        if not is_answered or len(raw) != len(hidden):
             kept = tuple(part for part in message.parts if part not in hidden)
             return msgspec.structs.replace(message, parts=kept) if kept else None, []
-        raw = list_raw_calls(self._dialect, copied.client_messages, RECALL_NAME)
-        self._calls, self._messages = hidden, copied.client_messages
+        self._calls, self._messages = hidden, messages
         return message, [
             encode_hidden_calls([HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True)])
         ]
 
     async def continue_request(self, conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
         """The request for the next answer: with the newest answer and the results of its calls."""
+        if not self._calls:
+            raise BadInput("The answer has hidden calls that cannot be read.", "Ask again.")
         self._rounds += 1
         self.merged.start_next()
         self.merged.is_last = self._rounds >= MAX_ROUNDS
@@ -184,6 +200,7 @@ class HiddenRecall:
         if self.merged.is_last:
             results[-1] = results[-1]._replace(text=results[-1].text + _LAST_ROUND_NOTE)
         text = append_exchange(client.dialect, client.text, self._messages, results)
+        self._calls = []
         continued = read_client_request(client.dialect, text, client.host.model)
         return continued._replace(offers_recall=True) if continued else None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any, Final
 
 from tidegate.core.errors import BadInput
@@ -17,7 +17,12 @@ _HOP_BY_HOP: Final = frozenset(
     " upgrade expect".split()
 )
 _OWN_REQUEST_HEADERS: Final = frozenset("host content-length accept-encoding forwarded x-forwarded-for".split())
-_OWN_ANSWER_HEADERS: Final = frozenset("content-length content-encoding date server alt-svc".split())
+_OWN_ANSWER_HEADERS: Final = frozenset("content-length date server alt-svc".split())
+_ZLIB_CODINGS: Final = frozenset("gzip x-gzip deflate".split())
+_KNOWN_CODINGS: Final = _ZLIB_CODINGS | {"identity", "zstd", ""}
+_ZSTD_STEP_BYTES: Final = 1024
+"""Read of a zstd body at a time. They have at most 32 MB of content: a bomb is stopped soon after the limit."""
+_DECODED_PIECE_BYTES: Final = 65_536
 
 
 class BodyTooLarge(Exception):
@@ -49,47 +54,74 @@ async def read_body(receive: Receive, limit: int, timeout: float) -> bytes:
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
     """The content of a compressed body. BodyTooLarge if it has more than `limit` bytes."""
     for name in reversed([part.strip().lower() for part in encoding.split(",") if part.strip()]):
-        if name == "identity":
-            continue
-        if name in ("gzip", "x-gzip", "deflate"):
-            body = _inflate(body, 31 if "gzip" in name else 15, limit)
-        elif name == "zstd":
-            body = _inflate_zstd(body, limit)
-        else:
+        if name not in _KNOWN_CODINGS:
             raise BadInput(f"The body is compressed with {name[:20]}.", "Use gzip, deflate or zstd.")
+        decoder = BodyDecoder(name)
+        found: list[bytes] = []
+        size = 0
+        for piece in decoder.feed(body):
+            found.append(piece)
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge
+        decoder.end()
+        body = b"".join(found)
     return body
 
 
-def _inflate(body: bytes, bits: int, limit: int) -> bytes:
-    unpacker = zlib.decompressobj(bits)
-    try:
-        found = unpacker.decompress(body, limit + 1)
-    except zlib.error as fault:
-        raise BadInput("The compressed body is damaged.", "Send it again.") from fault
-    if len(found) > limit:
-        raise BodyTooLarge
-    if not unpacker.eof:
-        raise BadInput("The compressed body is cut off.", "Send it again.")
-    return found
+class BodyDecoder:
+    """Decodes a body while it arrives, in pieces of bounded size. BadInput if it is damaged or cut off.
 
+    Bytes of an unknown coding stay as they are: `answer_headers` then leaves its name in the headers, for the client.
+    """
 
-def _inflate_zstd(body: bytes, limit: int) -> bytes:
-    import zstandard  # noqa: PLC0415 - only few clients compress with it
+    def __init__(self, coding: str) -> None:
+        coding = coding.strip().lower()
+        self.is_known = coding in _KNOWN_CODINGS
+        self._unpacker: Any = None
+        self._faults: tuple[type[Exception], ...] = ()
+        self._has_begun = False
+        self._is_zstd = coding == "zstd"
+        if self._is_zstd:
+            import zstandard  # noqa: PLC0415 - only few compress with it
 
-    unpacker = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
-    found: list[bytes] = []
-    size = 0
-    try:
-        for start in range(0, len(body), 4096):  # a bomb is stopped early
-            found.append(unpacker.decompress(body[start : start + 4096]))
-            size += len(found[-1])
-            if size > limit:
-                raise BodyTooLarge
-    except zstandard.ZstdError as fault:
-        raise BadInput("The compressed body is damaged.", "Send it again.") from fault
-    if not unpacker.eof:
-        raise BadInput("The compressed body is cut off.", "Send it again.")
-    return b"".join(found)
+            self._unpacker = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
+            self._faults = (zstandard.ZstdError,)
+        elif coding in _ZLIB_CODINGS:
+            self._unpacker = zlib.decompressobj(wbits=47)  # gzip or zlib, as its header says
+            self._faults = (zlib.error,)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The content. What follows the end of a compressed body is ignored."""
+        if self._unpacker is None:
+            yield data
+            return
+        self._has_begun = True
+        try:
+            yield from self._feed_zstd(data) if self._is_zstd else self._feed_zlib(data)
+        except self._faults as fault:
+            raise BadInput("The compressed body is damaged.", "Send it again.") from fault
+
+    def _feed_zlib(self, data: bytes) -> Iterator[bytes]:
+        while not self._unpacker.eof:
+            piece = self._unpacker.decompress(data, _DECODED_PIECE_BYTES)
+            data = self._unpacker.unconsumed_tail
+            if piece:
+                yield piece
+            if not data and len(piece) < _DECODED_PIECE_BYTES:
+                return
+
+    def _feed_zstd(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_STEP_BYTES):
+            if self._unpacker.eof:
+                return
+            if piece := self._unpacker.decompress(data[start : start + _ZSTD_STEP_BYTES]):
+                yield piece
+
+    def end(self) -> None:
+        """The body has ended. The answer to a HEAD request has none, but headers that describe one."""
+        if self._has_begun and not self._unpacker.eof:
+            raise BadInput("The compressed body is cut off.", "Send it again.")
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -110,9 +142,14 @@ def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable
 
 
 def answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """The headers of an upstream's answer as they are passed on. Which web pages may read it, the gateway decides."""
+    """The headers of an upstream's answer as they are passed on.
+
+    The answer is decoded, if its coding is known. Which web pages may read it, the gateway decides.
+    """
     pairs = list(headers)
     dropped = _HOP_BY_HOP | _OWN_ANSWER_HEADERS | _named_by_connection(pairs)
+    if read_headers(pairs).get("content-encoding", "").strip().lower() in _KNOWN_CODINGS:
+        dropped |= {"content-encoding"}
     return [
         (name.lower(), value)
         for name, value in pairs

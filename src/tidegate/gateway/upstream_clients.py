@@ -3,9 +3,10 @@
 The client is aiohttp, because httpx takes longer for a request.
 """
 
+import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -14,8 +15,9 @@ import aiohttp
 import httpx
 from yarl import URL
 
+from tidegate.core.errors import BadInput
 from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
-from tidegate.gateway.http_body import BodyTooLarge, RawHeaders, forward_headers
+from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers
 from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
@@ -26,6 +28,8 @@ _MAX_HEADER_BYTES: Final = 65_536
 _KEEP_ALIVE_SECONDS: Final = 5.0
 _LARGE_BODY_BYTES: Final = 500_000
 """A larger body is written in parts, so that other requests are not kept waiting."""
+_PIECE_BYTES: Final = 32_768
+"""Of an answer: reading the events of a larger one would keep other requests waiting."""
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """aiohttp adds these if the client did not send them, unless it is told not to."""
 
@@ -88,10 +92,11 @@ class UpstreamClients:
             self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
             text = f"The upstream {upstream.name} did not answer ({type(failure).__name__})."
             raise GatewayRefusal(502, "api_error", text) from None
-        if not 200 <= response.status < 300 and response.status < 400:
+        if not (200 <= response.status < 300 or 400 <= response.status < 600):
             response.close()
-            what = "a redirect; none is followed" if response.status >= 300 else "another protocol"
-            raise GatewayRefusal(502, "api_error", f"The upstream {upstream.name} answered with {what}.")
+            raise GatewayRefusal(
+                502, "api_error", f"The upstream {upstream.name} answered with {_name_status(response.status)}."
+            )
         return OpenResponse(response)
 
     def _client_for(self, upstream: Upstream) -> _UpstreamClient:
@@ -115,24 +120,46 @@ class UpstreamClients:
             client = self._clients[upstream.name] = _UpstreamClient(http, _find_proxy(upstream.url))
         return client
 
-    async def read_pieces(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """The answer as it arrives. BodyTooLarge if it never ends."""
+    async def read_pieces(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+        """The answer as it arrives, decoded if it is compressed. BodyTooLarge if it never ends.
+
+        Other requests are served between the parts of a large piece.
+        """
+        coding = response.headers.get("content-encoding", "")
+        decoder = BodyDecoder(coding)
+        if not decoder.is_known:
+            self._log_line(f"an answer is compressed with {coding[:20]!r}; it is passed on unread")
         size = 0
-        async for piece in response.content.iter_any():
-            size += len(piece)
-            if size > self._settings.max_answer:
-                raise BodyTooLarge
-            yield piece
+        try:
+            async for packed in response.content.iter_any():
+                for decoded in decoder.feed(packed):
+                    size += len(decoded)
+                    if size > self._settings.max_answer:
+                        raise BodyTooLarge
+                    for start in range(0, len(decoded), _PIECE_BYTES):
+                        yield decoded[start : start + _PIECE_BYTES]
+                        if len(decoded) > _PIECE_BYTES:
+                            await asyncio.sleep(0)
+            decoder.end()
+        except BadInput as bad:
+            raise aiohttp.ClientPayloadError(bad.args[0]) from bad
 
     async def read_failure(self, response: aiohttp.ClientResponse) -> bytes:
         """The body of an error, as far as it arrives, and not more than a megabyte."""
         body = bytearray()
-        with suppress(aiohttp.ClientError, TimeoutError):
-            async for piece in response.content.iter_any():
-                body += piece
-                if len(body) > _MAX_ERROR_BYTES:
-                    break
+        with suppress(aiohttp.ClientError, TimeoutError, BodyTooLarge):
+            async with aclosing(self.read_pieces(response)) as pieces:
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > _MAX_ERROR_BYTES:
+                        break
         return bytes(body[:_MAX_ERROR_BYTES])
+
+
+def _name_status(status: int) -> str:
+    if status >= 600:
+        return f"the status {status}, which HTTP does not have"
+    return "a redirect; none is followed" if status >= 300 else "another protocol"
 
 
 def _decode_header(value: bytes) -> str:

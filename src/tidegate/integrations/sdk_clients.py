@@ -13,6 +13,7 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from threading import Lock
 from types import ModuleType
@@ -22,10 +23,13 @@ from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, To
 from tidegate.core.policy.policy import Policy
 from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
+from tidegate.wire.splicing.head import read_requested_output
 from tidegate.wire.splicing.units import HostUnit
+from tidegate.wire.usage import read_usage
 
 Client = TypeVar("Client")
 
@@ -109,6 +113,7 @@ class _ManagedCalls:
         self._session = session
         self._paths = paths
         self._reader = ClientRequestReader()
+        self._evidence = WindowEvidence()
         self._lock = Lock()  # a client may be used by several threads
 
     def start(self, request: Any) -> "_Exchange | None":
@@ -122,7 +127,8 @@ class _ManagedCalls:
         if client is None or client.host.reason or not client.items:
             return None
         try:
-            return _Exchange(self._threads.follow(self._session, client.host.model, dialect), client)
+            following = self._threads.follow(self._session, client.host.model, dialect)
+            return _Exchange(following, client, self._evidence, WindowKey("", request.url.host, client.host.model))
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
             return None
@@ -134,9 +140,18 @@ class _ManagedCalls:
 class _Exchange:
     """A managed request: the view that is sent, and the answer for the log."""
 
-    def __init__(self, following: FollowingSession[HostUnit], client: ClientRequest) -> None:
+    def __init__(
+        self,
+        following: FollowingSession[HostUnit],
+        client: ClientRequest,
+        evidence: WindowEvidence,
+        key: WindowKey,
+    ) -> None:
         self._following = following
         self._client = client
+        self._evidence = evidence
+        self._window_key = key
+        self._sent = b""
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
@@ -149,6 +164,7 @@ class _Exchange:
         except BadRequest as defect:
             _LOG.warning("A request is sent unmanaged: %s", defect)
             body = self._client.text
+        self._sent = body
         headers = request.headers.copy()
         headers["content-length"] = str(len(body))
         if self._client.body.get("stream"):
@@ -160,13 +176,15 @@ class _Exchange:
     def start_stream(self, response: Any) -> bool:
         """Whether the answer is a stream. It is copied from here on."""
         is_stream = response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
-        self._copy = AnswerCopy(self._client.dialect, is_stream=is_stream)
+        self._copy = AnswerCopy(self._client.dialect, is_stream=is_stream, request=self._sent)
         return bool(is_stream)
 
     def take_whole(self, response: Any) -> bool:
         """Record an answer that is no stream. False: the request was too long, send it again."""
         if not response.is_success:
-            error = classify_response(response.status_code, response.content, dict(response.headers))
+            error = classify_response(
+                response.status_code, response.content, dict(response.headers), request=self._sent
+            )
             return not self._shrink(error)
         self._copy.feed(response.content)
         self._copy.end()
@@ -186,8 +204,12 @@ class _Exchange:
     def _shrink(self, error: ProviderError) -> bool:
         if error.kind != "overflow":
             return False
+        count = OwnCount(self._followed.tokens, read_requested_output(self._client.dialect, self._client.body))
+        window = self._evidence.take_refusal(self._window_key, error, count, time.time())
+        if error.window and window is None:
+            return False
         try:
-            self._following.session.recovery.learn_limits(error.window, error.prompt_tokens)
+            self._following.session.recovery.learn_limits(window, error.prompt_tokens)
             self._followed = self._following.shrink(self._client.items)
         except (GiveUp, TooSmall, OSError):
             return False
@@ -201,6 +223,7 @@ class _Exchange:
         except TidegateError:
             return
         self._is_recorded, self._has_usage = True, bool(copied.usage)
+        self._evidence.take_accepted(self._window_key, read_usage(copied.usage).input_tokens, time.time())
         self._try_to_record(copied.message, copied.usage)
 
     def record(self) -> None:

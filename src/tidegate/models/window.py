@@ -104,6 +104,7 @@ class WindowResolver:
         self._catalog = find_window(model)
         self._learned = shared_learned_windows() if learned is None else learned
         self._asked: ProbeResult | None = None
+        self._largest_read = 0  # tokens of the largest request that was answered
         self.forgotten_notice = ""  # the notice for the user after a learned window was disproved
         # In a closure, so that no dump of this object shows the key.
         self._ask: WindowQuery = lambda: probe_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
@@ -139,11 +140,17 @@ class WindowResolver:
         return self.window
 
     def learn(self, fault: ProviderError) -> bool:
-        """Return True if a window was learned; `window` has it from now on, unless one is set by hand."""
+        """Return True if a window was learned; `window` has it from now on, unless one is set by hand.
+
+        A window that is smaller than a request that was answered is not learned: it may be text of the request.
+        """
+        if fault.window is not None and fault.window < self._largest_read:
+            return False
         return self._learned.learn(self.address, self.model, fault, self._named) is not None
 
     def confirm_tokens(self, tokens: int) -> bool:
         """Record that one request had this many tokens. Return True if that disproved a smaller learned window."""
+        self._largest_read = max(self._largest_read, tokens)
         learned = self._learned.find_tokens(self.address, self.model)
         if not learned or tokens <= learned:
             return False

@@ -7,6 +7,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
+from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
@@ -30,10 +31,12 @@ class AnswerCopy:
     """Feed it the bytes of an answer. `is_whole`: nothing is missing. `error` is the upstream's error in the stream.
 
     `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
+    `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
     """
 
-    def __init__(self, dialect: str, *, is_stream: bool) -> None:
+    def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
         self._dialect = dialect
+        self._request = request
         self._reader = SseReader() if is_stream else None
         self._assembler = create_assembler(dialect)
         self._body = bytearray()
@@ -80,6 +83,8 @@ class AnswerCopy:
         if self._reader is not None or self._is_broken:
             return
         try:
+            if has_too_many_values(bytes(self._body), MAX_ANSWER_VALUES):
+                raise LimitExceeded(f"The answer holds more than {MAX_ANSWER_VALUES:,} values.")
             value = msgspec.json.decode(bytes(self._body))
             for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
                 frames = [each] if isinstance(value, list) else frames_from_response(self._dialect, each)
@@ -91,7 +96,7 @@ class AnswerCopy:
     def _take(self, frame: JsonObject) -> None:
         self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
         if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
-            self.error = classify_frame(frame)
+            self.error = classify_frame(frame, request=self._request)
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)

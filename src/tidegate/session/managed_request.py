@@ -193,6 +193,8 @@ class ClientRequestReader:
         host, items = known.read(dialect, decoded.body)
         if model and not host.model:
             host = msgspec.structs.replace(host, model=model)
+        if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
+            host = msgspec.structs.replace(host, reason="it has messages that are no objects")
         self._size += len(text) - known.size
         source = known.source.follow(decoded) if known.source else RequestSource(decoded, RequestCheck(dialect))
         known.source = source
@@ -214,6 +216,10 @@ class ClientRequestReader:
     def _forget_oldest(self) -> None:
         while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
             self._size -= self._known.popitem(last=False)[1].size
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return not isinstance(value, list) or all(isinstance(item, dict) for item in value)
 
 
 def _identify_conversation(body: JsonObject) -> str:

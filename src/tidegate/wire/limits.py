@@ -14,6 +14,8 @@ from tidegate.core.errors import TidegateError
 
 MAX_JSON_VALUES: Final = 50_000
 """Values in one JSON text. A value costs a parser up to 200 bytes and a microsecond, and takes 2 bytes to write."""
+MAX_ANSWER_VALUES: Final = 1_000_000
+"""Values in a whole answer that is passed on: probabilities of tokens are many. An answer with more is not logged."""
 MAX_CALLS: Final = 128
 """Tool calls in one answer of a model. OpenAI refuses a history with more."""
 MAX_TOOLS: Final = 128

@@ -35,6 +35,8 @@ _CODE_KEYS: Final = (
     "code type status reason name error_type errorType __type error_code errCode status_code httpStatusCode"
     " statusCode quotaId quotaMetric blockReason exception finish_reason finishReason stop_reason"
 ).split()
+_ECHO_KEYS: Final = frozenset("args body candidates choices data metadata name text title".split())
+"""Where servers also put the request or an answer: not read beside a field `error`, which then has the error."""
 _COUNT_KEYS: Final = ("n_ctx", "n_prompt_tokens")
 _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 
@@ -130,6 +132,8 @@ def _read_value(value: object, said: ErrorBody, depth: int) -> None:
 
 
 def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -> None:
+    if fields.get("error") or fields.get("errors"):
+        fields = {key: value for key, value in fields.items() if key not in _ECHO_KEYS}
     for key in _SENTENCE_KEYS:
         if isinstance(text := fields.get(key), str):
             _read_text(text, said, depth)

@@ -14,6 +14,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.errors.body import ErrorBody, parse_error_body, read_retry_delay
 from tidegate.models.errors.numbers import ErrorNumbers, extract_numbers
+from tidegate.models.errors.quotations import SIZE_KINDS, remove_quotations
 from tidegate.models.errors.rows import ErrorKind
 from tidegate.models.errors.table import STATUS_KINDS, STOP_KINDS, WRAPPER_ALONE, match_error
 from tidegate.wire.streaming.reply import Reply
@@ -28,8 +29,6 @@ _STATUS_IN_TEXT: Final = re.compile(
     r"|payload too|unprocessable|too many req|internal server|bad gateway|service (?:temporarily )?una|gateway time)",
     re.IGNORECASE,
 )
-_SIZE_KINDS: Final = frozenset({"overflow", "rate_bucket", "output_cap", "bytes"})
-"""Kinds for which the names of settings in a sentence are no evidence."""
 _REFUSALS: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 422, 429})
 """Statuses in a client's words that say more than its complaint about the connection: the server did answer."""
 _FULL_WINDOW_SHARE: Final = 0.97
@@ -147,16 +146,22 @@ def classify_response(
     body: object = b"",
     headers: Mapping[str, str] | None = None,
     mask: Callable[[str], str] | None = None,
+    request: bytes = b"",
 ) -> ProviderError:
-    """Classify an HTTP error response. Never raises, for any body. `mask` hides the caller's keys."""
+    """Classify an HTTP error response. Never raises, for any body. `mask` hides the caller's keys.
+
+    `request` is the body that was refused: what the error repeats of it is not taken for the provider's words.
+    """
     said = parse_error_body(body)
-    kind, numbers, why = _classify(said, status)
+    kind, numbers, why = _classify(said, status, request)
     return _build_error(
         kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, headers or {}), mask=mask
     )
 
 
-def classify_frame(frame: object, mask: Callable[[str], str] | None = None) -> ProviderError | None:
+def classify_frame(
+    frame: object, mask: Callable[[str], str] | None = None, request: bytes = b""
+) -> ProviderError | None:
     """Classify an error in a stream that began with 200, or in a whole 200 body; None for ordinary frames.
 
     The forms of all dialects are tried, because a gateway passes on the errors of other servers.
@@ -169,7 +174,7 @@ def classify_frame(frame: object, mask: Callable[[str], str] | None = None) -> P
         words = [f"the answer ended with {stop!r}."]
         return _build_error(STOP_KINDS[stop], ErrorBody(words), why="its stop reason", mask=mask) if stop else None
     status = _read_status(frame)
-    kind, numbers, why = _classify(said, status)
+    kind, numbers, why = _classify(said, status, request)
     if kind == "unknown" and not why:
         kind = "server"  # it accepted the request and then failed: the server's fault unless it says otherwise
     return _build_error(kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, {}), mask=mask)
@@ -210,13 +215,19 @@ def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Provid
     return _build_error("excess", ErrorBody(sentences=[cause]), why="a limit of ours", mask=mask)
 
 
-def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
+def _classify(said: ErrorBody, status: int | None, request: bytes = b"") -> tuple[ErrorKind, ErrorNumbers, str]:
+    found = _match(said, status)
+    return _match(remove_quotations(said, request), status) if request and found[0] in SIZE_KINDS else found
+
+
+def _match(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
     answered = status
     status = status or _find_status(said)
     row = match_error(said.lines, status)
     if row is None:
         named = match_error(said.lines_as_words, status)  # names as programs write them
-        row = None if named is not None and said.sentences and named.kind in _SIZE_KINDS else named
+        # Names of settings in a sentence are no evidence of a size.
+        row = None if named is not None and said.sentences and named.kind in SIZE_KINDS else named
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is WRAPPER_ALONE and len(said.sentences) > 1:
@@ -280,10 +291,10 @@ def _read_error_frame(frame: Mapping[str, object]) -> ErrorBody | None:
     """Return the error in a frame. A field `error` that is null or empty is no error."""
     response = frame.get("response")
     kind = frame.get("type")
+    if isinstance(response, Mapping) and (response.get("error") or kind == "response.failed"):
+        return parse_error_body({"error": response.get("error")})  # the rest of it repeats the request
     if frame.get("error") or kind in ("error", "response.failed") or frame.get("object") == "error":
         return parse_error_body(frame)
-    if isinstance(response, Mapping) and response.get("error"):
-        return parse_error_body({"error": response["error"]})
     base = frame.get("base_resp")
     if isinstance(base, Mapping) and base.get("status_code") not in (None, 0):
         return parse_error_body(base)

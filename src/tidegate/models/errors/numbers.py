@@ -163,6 +163,12 @@ def extract_numbers(kind: ErrorKind, said: ErrorBody) -> ErrorNumbers:
     return ErrorNumbers(**{name: number for name, number in found.items() if name in ErrorNumbers.__struct_fields__})
 
 
+def list_number_phrases(line: str) -> list[str]:
+    """The text of each known sentence about a length, an output or a rate that is in the line."""
+    known = (*_LENGTH_SENTENCES, *_OUTPUT_SENTENCES, *_RATE_SENTENCES, *_SIZE_SENTENCES)
+    return [found[0] for sentence in _compile_sentences(known) if (found := sentence.search(line))]
+
+
 @cache
 def _compile_sentences(sentences: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(_NUMBER_MARK.sub(_spell_number, sentence), re.IGNORECASE) for sentence in sentences)

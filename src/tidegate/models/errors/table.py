@@ -1,7 +1,7 @@
 """The error table: what a provider says, and the kind of error it means. `rows` explains the format of the rows."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Final
@@ -323,6 +323,12 @@ def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None
         if status not in row.excluded_statuses and any(map(compile_patterns(row.patterns).search, said)):
             return row
     return None
+
+
+def list_phrases(line: str, kinds: Container[ErrorKind]) -> list[str]:
+    """The first text that matches each row of these kinds."""
+    rows = (compile_patterns(row.patterns).search(line) for row in ERROR_TABLE if row.kind in kinds)
+    return [found[0] for found in rows if found]
 
 
 @cache

@@ -157,8 +157,8 @@ class HttpProvider:
         response: httpx.Response = await self._wait_until(deadline, client.send(request, stream=True))
         try:
             if not response.is_success:
-                raise await self._read_refusal(response, deadline)
-            async with aclosing(self._read_answer(response, deadline)) as answer:
+                raise await self._read_refusal(response, deadline, body)
+            async with aclosing(self._read_answer(response, deadline, body)) as answer:
                 async for each in answer:
                     yield each
         finally:
@@ -186,7 +186,7 @@ class HttpProvider:
     def _limit_error(self, what: str) -> ProviderError:
         return excess_fault(what, self._mask)
 
-    async def _read_refusal(self, response: httpx.Response, deadline: float) -> ProviderError:
+    async def _read_refusal(self, response: httpx.Response, deadline: float, request: bytes) -> ProviderError:
         body = bytearray()
         with suppress(ProviderError):  # a part of the error body says more than a failed connection
             async with aclosing(self._pieces(response, deadline)) as pieces:
@@ -195,14 +195,18 @@ class HttpProvider:
                     if len(body) >= self.limits.max_error_bytes:
                         break
         said = bytes(body[: self.limits.max_error_bytes])
-        return await asyncio.to_thread(classify_response, response.status_code, said, response.headers, self._mask)
+        return await asyncio.to_thread(
+            classify_response, response.status_code, said, response.headers, self._mask, request
+        )
 
-    async def _read_answer(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
+    async def _read_answer(
+        self, response: httpx.Response, deadline: float, request: bytes
+    ) -> AsyncGenerator[Delta | Reply, None]:
         answer, pace, content = create_assembler(self.wire), Pace(), 0
         try:
             async with aclosing(self._frames(response, deadline)) as frames:
                 async for size, frame in frames:
-                    deltas = self._feed_frame(answer, frame)
+                    deltas = self._feed_frame(answer, frame, request)
                     content += max(size - _FRAME_OVERHEAD_BYTES, sum(len(delta.text) for delta in deltas))
                     if content > self.limits.content:
                         raise self._limit_error(f"The answer holds more than {self.limits.content:,} bytes of content.")
@@ -219,14 +223,14 @@ class HttpProvider:
             raise self._transport_error(str(cut.args[0])) from None
         yield reply
 
-    def _feed_frame(self, answer: ReplyAssembler, frame: JsonObject) -> list[Delta]:
+    def _feed_frame(self, answer: ReplyAssembler, frame: JsonObject, request: bytes) -> list[Delta]:
         try:
             deltas = answer.feed(frame)
         except LimitExceeded as exceeded:
             raise self._limit_error(str(exceeded.args[0])) from None
-        fault = classify_frame(frame, self._mask)
+        fault = classify_frame(frame, self._mask, request)
         if fault is None and answer.error is not None:
-            fault = classify_response(None, {"error": answer.error}, mask=self._mask)
+            fault = classify_response(None, {"error": answer.error}, mask=self._mask, request=request)
         if fault is not None:
             raise fault
         return deltas

@@ -50,8 +50,8 @@ _LONGEST_CHECKED = 65_536
 """Characters of arguments up to which a piece with another id is compared with them: see `_slot`."""
 
 
-class _PartialCall(msgspec.Struct, eq=False):
-    """Pieces are joined once, at the end, so that long arguments are not copied with every piece."""
+class PartialCall(msgspec.Struct, eq=False):
+    """A call. Its pieces are joined once, at the end, so that long arguments are not copied with every piece."""
 
     index: int | None
     place: int
@@ -70,6 +70,47 @@ class _PartialCall(msgspec.Struct, eq=False):
         return self.length <= _LONGEST_CHECKED and is_object_text(self.arguments)
 
 
+class PartialCalls:
+    """The calls of an answer, from pieces that are identified by index, by id or by neither."""
+
+    def __init__(self) -> None:
+        self.calls: list[PartialCall] = []
+        self._last_by_index: dict[int | None, PartialCall] = {}
+
+    def take(self, piece: JsonObject) -> tuple[PartialCall, list[Delta]]:
+        """Add a piece to its call. Return the call, and the piece as it is displayed."""
+        function = as_object(piece.get("function") or piece.get("custom"))
+        name, given = as_string(function.get("name")), function.get("arguments", function.get("input"))
+        arguments = given if isinstance(given, str) or given is None else msgspec.json.encode(given).decode()
+        called = self._find(piece, name)
+        started = not called.name and bool(name)
+        called.id = called.id or as_string(piece.get("id"))
+        called.name = called.name or name
+        if arguments:
+            called.pieces.append(arguments)
+            called.length += len(arguments)
+        extra = {key: value for key, value in piece.items() if key not in ("index", "id", "type", "function")}
+        called.opaque = called.opaque | extra
+        shown = [Delta("call", name, called.place)] if started else []
+        return called, [*shown, Delta("call", arguments, called.place)] if arguments else shown
+
+    def _find(self, piece: JsonObject, name: str) -> PartialCall:
+        """Return the call that a piece belongs to. Some servers give every call the index 0, or none: another id or
+        a second name then starts another call.
+        """
+        given, ident = piece.get("index"), as_string(piece.get("id"))
+        index = given if isinstance(given, int) and not isinstance(given, bool) else None
+        last = self._last_by_index.get(index) if index is not None else next(reversed(self.calls), None)
+        if last is not None:
+            other = bool(ident and last.id and ident != last.id) and (bool(name) or last.is_whole)
+            again = bool(name and last.name) and (index is None or (name != last.name and not ident))
+            if not other and not again:
+                return last
+        self.calls.append(PartialCall(index, len(self.calls)))
+        self._last_by_index[index] = self.calls[-1]
+        return self.calls[-1]
+
+
 class ChatAssembler:
     def __init__(self) -> None:
         self.error: JsonObject | None = None
@@ -79,7 +120,7 @@ class ChatAssembler:
         self._thought_key = ""
         self._details: list[JsonObject] = []
         self._grown: list[dict[str, list[str]]] = []  # for each of them, the pieces to be added to its texts
-        self._calls: list[_PartialCall] = []
+        self._calls = PartialCalls()
         self._usage: JsonObject = {}
         self._model = self._reason = ""
 
@@ -140,7 +181,7 @@ class ChatAssembler:
         if not last or last.get("type") != piece.get("type") or last.get("index") != piece.get("index"):
             self._details.append(dict(piece))
             self._grown.append({})
-            bound_parts(len(self._details), len(self._calls))
+            bound_parts(len(self._details), len(self._calls.calls))
             return
         for key, value in piece.items():
             grows = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
@@ -164,43 +205,14 @@ class ChatAssembler:
         return Delta("thinking", text)
 
     def _call(self, piece: JsonObject) -> list[Delta]:
-        function = as_object(piece.get("function") or piece.get("custom"))
-        name, given = as_string(function.get("name")), function.get("arguments", function.get("input"))
-        arguments = given if isinstance(given, str) or given is None else msgspec.json.encode(given).decode()
-        called = self._slot(piece, name)
-        started = not called.name and bool(name)
-        called.id = called.id or as_string(piece.get("id"))
-        called.name = called.name or name
-        if arguments:
-            called.pieces.append(arguments)
-            called.length += len(arguments)
-        extra = {key: value for key, value in piece.items() if key not in ("index", "id", "type", "function")}
-        called.opaque = called.opaque | extra
-        bound_parts(len(called.opaque), len(self._calls))
-        shown = [Delta("call", name, called.place)] if started else []
-        return [*shown, Delta("call", arguments, called.place)] if arguments else shown
-
-    def _slot(self, piece: JsonObject, name: str) -> _PartialCall:
-        """Return the call that a piece belongs to. Some servers give every call the index 0, or none: another id or
-        a second name then starts another call.
-        """
-        given, ident = piece.get("index"), as_string(piece.get("id"))
-        index = given if isinstance(given, int) and not isinstance(given, bool) else None
-        same = [each for each in self._calls if index is None or each.index == index]
-        if same:
-            last = same[-1]
-            other = bool(ident and last.id and ident != last.id) and (bool(name) or last.is_whole)
-            again = bool(name and last.name) and (index is None or (name != last.name and not ident))
-            if not other and not again:
-                return last
-        self._calls.append(_PartialCall(index, len(self._calls)))
-        bound_parts(len(self._details), len(self._calls))
-        return self._calls[-1]
+        called, deltas = self._calls.take(piece)
+        bound_parts(max(len(called.opaque), len(self._details)), len(self._calls.calls))
+        return deltas
 
     def finish(self) -> Reply:
         if not self.done:
             raise incomplete_reply_error()
-        calls = [each for each in self._calls if each.name or each.length]
+        calls = [each for each in self._calls.calls if each.name or each.length]
         message: JsonObject = {"role": "assistant", "content": "".join(self._text) or None}
         if self._thought:
             message[self._thought_key] = "".join(self._thought)
@@ -220,12 +232,12 @@ class ChatAssembler:
         return ensure_parseable("openai_chat", Reply([message], self._usage, stop, self._model, self._reason, bad))
 
 
-def _is_custom_call(called: _PartialCall) -> bool:
+def _is_custom_call(called: PartialCall) -> bool:
     """Build the call of a custom tool, which takes text of any form."""
     return "custom" in called.opaque
 
 
-def _encode_call(called: _PartialCall, ident: str) -> JsonObject:
+def _encode_call(called: PartialCall, ident: str) -> JsonObject:
     extra = {key: value for key, value in called.opaque.items() if key != "custom"}
     if _is_custom_call(called):
         return {"id": ident, "type": "custom", "custom": {"name": called.name, "input": called.arguments}, **extra}

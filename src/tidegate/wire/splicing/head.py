@@ -29,6 +29,12 @@ def _read_path(body: Mapping[str, object], path: tuple[str, ...]) -> object:
     return value
 
 
+def read_requested_output(dialect: str, body: JsonObject) -> int:
+    """The output tokens that a request asks for; 0 if it does not say."""
+    asked = [_read_path(body, path) for path in _OUTPUT_KEYS[dialect]]
+    return max((each for each in asked if isinstance(each, int) and not isinstance(each, bool)), default=0)
+
+
 def lower_output(dialect: str, text: bytes, body: JsonObject, room: int) -> bytes:
     """The request with at most `room` tokens of output; unchanged if it asks for no more than that."""
     for path in _OUTPUT_KEYS[dialect]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Text, Tool
-from tidegate.wire.parsing import decode_object
+from tidegate.wire.parsing import decode_object, is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
 from tidegate.wire.splicing.units import HostRequest, HostUnit
@@ -56,6 +56,8 @@ def append_tool(dialect: str, text: bytes, tool: Tool) -> bytes | None:
     if member is None or listed[:1] != b"[":
         return None
     elements = [listed[each.start : each.end] for each in find_elements(listed)]
+    if not all(each[:1] == b"{" for each in elements):
+        return None
     schema = msgspec.Raw(tool.parameters.encode())
     if dialect == "gemini":
         new = _append_declaration(elements, tool, schema)
@@ -67,10 +69,10 @@ def append_tool(dialect: str, text: bytes, tool: Tool) -> bytes | None:
 
 
 def _names_tool(element: bytes, name: str) -> bool:
-    value = msgspec.json.decode(element)
-    declared = value.get("functionDeclarations", value.get("function_declarations")) or []
-    listed = [value, value.get("function"), *declared, *(value.get("tools") or [])]
-    return any(isinstance(each, dict) and each.get("name") == name for each in listed)
+    value = as_object(msgspec.json.decode(element))
+    declared = as_list(value.get("functionDeclarations", value.get("function_declarations")))
+    listed = [value, value.get("function"), *declared, *as_list(value.get("tools"))]
+    return any(as_object(each).get("name") == name for each in listed)
 
 
 def _append_declaration(elements: list[bytes], tool: Tool, schema: msgspec.Raw) -> list[bytes] | None:
@@ -78,6 +80,8 @@ def _append_declaration(elements: list[bytes], tool: Tool, schema: msgspec.Raw) 
         for key in ("functionDeclarations", "function_declarations"):
             if member := find_members(elements[place]).get(key):
                 listed = elements[place][member.value : member.end]
+                if listed[:1] != b"[":
+                    return None
                 declared = [listed[each.start : each.end] for each in find_elements(listed)]
                 named = {"name": tool.name, "description": tool.description, "parametersJsonSchema": schema}
                 new = rebuild_array(listed, [*declared, _encode(named)])
@@ -118,6 +122,36 @@ def list_raw_calls(dialect: str, messages: Sequence[JsonObject], name: str) -> l
         else:
             listed += as_list(message.get({"gemini": "parts", "openai_chat": "tool_calls"}.get(dialect, "content")))
     return [msgspec.Raw(_encode(value)) for value in listed if isinstance(value, dict) and _call_name(value) == name]
+
+
+def bound_arguments(dialect: str, messages: Sequence[JsonObject], name: str, most: int) -> list[JsonObject]:
+    """An answer that can be sent back: calls of this tool have no arguments if theirs are no object, or too long."""
+    key = {"gemini": "parts", "openai_chat": "tool_calls"}.get(dialect, "content")
+    if dialect == "openai_responses":
+        return [_bound_call(message, name, most) for message in messages]
+    return [
+        {**message, key: [_bound_call(each, name, most) if isinstance(each, dict) else each for each in listed]}
+        if (listed := as_list(message.get(key)))
+        else message
+        for message in messages
+    ]
+
+
+def _bound_call(value: JsonObject, name: str, most: int) -> JsonObject:
+    if _call_name(value) != name:
+        return value
+    holder = next((key for key in ("function", "functionCall") if isinstance(value.get(key), dict)), "")
+    call = as_object(value[holder]) if holder else value
+    key = {"functionCall": "args", "function": "arguments"}.get(holder) or (
+        "input" if value.get("type") == "tool_use" else "arguments"
+    )
+    given = call.get(key)
+    is_text = key == "arguments"
+    text = given if is_text and isinstance(given, str) else _encode(given).decode()
+    if len(text) <= most and (given is None or is_object_text(text)):
+        return value
+    bounded = {**call, key: "{}" if is_text else {}}
+    return {**value, holder: bounded} if holder else bounded
 
 
 def _call_name(value: JsonObject) -> object:

@@ -372,11 +372,13 @@ def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
     cached, given = body.get("cachedContent") is not None, body.get("tools")
+    config = body.get("generationConfig", body.get("generation_config"))
+    several = isinstance(config, dict) and config.get("candidateCount", config.get("candidate_count")) not in (None, 1)
     return HostRequest(
         tuple(units),
         memo.read_field("system", system, lambda: _read_system(system, lambda part, _: gemini.read_user_part(part))),
         memo.read_field("tools", given, lambda: _read_tool_list(given, lambda tool: gemini.read_tools([tool]))),
-        reason="part of it is stored by the provider" if cached else "",
+        reason="part of it is stored by the provider" if cached else "it asks for several answers" if several else "",
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tidegate.wire.openai_chat.stream import PartialCalls
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.streaming.reply import as_list, as_object, as_string
+from tidegate.wire.streaming.reply import as_index, as_list, as_object, as_string
 
 KEEP: Final[JsonObject] = {}
 """The frame is passed on as it is, byte for byte."""
@@ -42,14 +43,18 @@ class _Merged:
         self._hidden_calls = self._visible_calls = 0
         self._earlier_output = 0
         self._first_id: object = None
+        self._has_ended = False
 
     def start_next(self) -> None:
         self._rounds += 1
         self._hidden_calls = self._visible_calls = 0
-        self.goes_on = False
+        self.goes_on = self._has_ended = False
 
     def _ends_here(self, asks_for_calls: bool, output_tokens: object) -> bool:
-        """Whether the answer to the client ends with this answer of the provider."""
+        """Whether the answer to the client ends with this answer of the provider. The first end of an answer counts."""
+        if self._has_ended:
+            return not self.goes_on
+        self._has_ended = True
         self.goes_on = bool(asks_for_calls and self._hidden_calls and not self._visible_calls and not self.is_last)
         if self.goes_on and isinstance(output_tokens, int):
             self._earlier_output += output_tokens
@@ -75,7 +80,7 @@ class _Merged:
 class _MergedAnthropic(_Merged):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._places: dict[object, int] = {}
+        self._places: dict[int, int] = {}
         self._next_place = 0
         self._input_usage: JsonObject = {}
         self._content: list[object] = []
@@ -85,23 +90,24 @@ class _MergedAnthropic(_Merged):
         self._places = {}
 
     def feed(self, frame: JsonObject) -> JsonObject | None:
-        kind = frame.get("type")
+        kind, index = frame.get("type"), as_index(frame.get("index"), 0)
         if kind == "message_start":
             self._input_usage = dict(as_object(as_object(frame.get("message")).get("usage")))
             return KEEP if self._rounds == 1 else None
-        if kind == "content_block_start" and not self._take_block(frame.get("index"), frame.get("content_block")):
+        if kind == "content_block_start" and not self._take_block(index, frame.get("content_block")):
             return None
         if kind in ("content_block_start", "content_block_delta", "content_block_stop"):
-            place = self._places.get(frame.get("index"))
+            place = None if self.goes_on else self._places.get(index)
             return None if place is None else KEEP if place == frame.get("index") else {**frame, "index": place}
         if kind == "message_delta":
             return self._end(frame)
         return None if kind == "message_stop" and self.goes_on else KEEP
 
-    def _take_block(self, index: object, block: object) -> bool:
+    def _take_block(self, index: int, block: object) -> bool:
         found = as_object(block)
         if found.get("type") == "tool_use" and found.get("name") == self._name:
             self._hidden_calls += 1
+            self._places.pop(index, None)  # some servers give every block the same index
             return False
         self._visible_calls += found.get("type") == "tool_use"
         self._places[index] = self._next_place
@@ -125,7 +131,7 @@ class _MergedAnthropic(_Merged):
 
     def feed_body(self, body: JsonObject) -> JsonObject | None:
         for block in as_list(body.get("content")):
-            if self._take_block(None, block):
+            if self._take_block(0, block):
                 self._content.append(block)
         self._first_id = self._first_id or body.get("id")
         usage = as_object(body.get("usage"))
@@ -139,19 +145,21 @@ class _MergedAnthropic(_Merged):
 class _MergedChat(_Merged):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._places: dict[object, int | None] = {}
-        self._created: object = None
+        self._calls = PartialCalls()
+        self._places: list[int | None] = []
         self._texts: list[str] = []
 
     def start_next(self) -> None:
         super().start_next()
-        self._places = {}
+        self._calls, self._places = PartialCalls(), []
 
     def feed(self, frame: JsonObject) -> JsonObject | None:
         self._first_id = self._first_id or frame.get("id")
         choices = as_list(frame.get("choices"))
         if not choices:
             return self._end_usage(frame)
+        if self.goes_on:
+            return None
         choice = as_object(choices[0])
         delta = as_object(choice.get("delta"))
         new_delta = self._filter_calls(delta)
@@ -188,13 +196,13 @@ class _MergedChat(_Merged):
             return dict(delta)
         kept = []
         for call in map(as_object, as_list(delta["tool_calls"])):
-            index = call.get("index")
-            if index not in self._places:
-                is_hidden = as_object(call.get("function")).get("name") == self._name
+            taken, _ = self._calls.take(call)
+            if taken.place == len(self._places):
+                is_hidden = taken.name == self._name
                 self._hidden_calls += is_hidden
-                self._places[index] = None if is_hidden else self._visible_calls
+                self._places.append(None if is_hidden else self._visible_calls)
                 self._visible_calls += not is_hidden
-            if (place := self._places[index]) is not None:
+            if (place := self._places[taken.place]) is not None:
                 kept.append({**call, "index": place})
         rest = {key: value for key, value in delta.items() if key != "tool_calls"}
         if not kept and all(value in (None, "", "assistant") for value in rest.values()):
@@ -225,7 +233,7 @@ class _MergedChat(_Merged):
 class _MergedResponses(_Merged):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._places: dict[object, int | None] = {}
+        self._places: dict[int, int | None] = {}
         self._next_place = self._sequence = 0
         self._output: list[object] = []
 
@@ -256,13 +264,13 @@ class _MergedResponses(_Merged):
             return KEEP if found is response else {**frame, "response": found}
         if "output_index" not in frame:
             return KEEP
-        index = frame["output_index"]
+        index = as_index(frame["output_index"], 0)
         if kind == "response.output_item.added":
             self._take_item(index, frame.get("item"))
         place = self._places.get(index)
         return None if place is None else KEEP if place == index else {**frame, "output_index": place}
 
-    def _take_item(self, index: object, item: object) -> None:
+    def _take_item(self, index: int, item: object) -> None:
         if self._is_hidden(item):
             self._places[index] = None
         else:

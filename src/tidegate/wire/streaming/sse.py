@@ -48,6 +48,7 @@ class SseReader:
                 if not is_whole:
                     break
                 line, self._line = bytes(self._line), bytearray()
+            self._size += len(line)
             line = line.rstrip(b"\r\n")
             if not self._started:
                 self._started = True
@@ -67,7 +68,6 @@ class SseReader:
             raise LimitExceeded(f"A line or frame of the stream is longer than {self._longest:,} bytes.")
 
     def _read(self, line: bytes) -> None:
-        self._size += len(line)
         self._bound(self._size)
         field, _, value = line.decode("utf-8", "replace").partition(":")
         value = value.removeprefix(" ")

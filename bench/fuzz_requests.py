@@ -1,0 +1,252 @@
+"""Requests for `fuzz_gateway.py`: clients of the four dialects that keep a list of messages, and changes of what they send.
+
+Everything is drawn from one random generator, so a seed gives the same requests. Texts have marks (`k0000002a`), which
+the log must have later.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from tidegate.core.messages import Call
+from tidegate.wire.splicing.units import to_client_messages
+from tidegate.wire.streaming.assembly import parse_reply
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.usage import Usage
+
+Json = dict[str, Any]
+MARK = re.compile(r"k[0-9a-f]{8}")
+DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+MODELS = {"anthropic": "claude-opus-4-6", "gemini": "gemini-2.5-pro"}
+PATHS = {"anthropic": "/v1/messages", "openai_chat": "/v1/chat/completions", "openai_responses": "/v1/responses"}
+LISTS = {"openai_responses": "input", "gemini": "contents"}
+SCHEMA: Json = {"type": "object", "properties": {"n": {"type": "integer"}, "path": {"type": "string"}}}
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+WORDS = (
+    "the tide harbor page value error test line file must never always use value=42 src/app.py 3.5 água 港 🌊".split()
+)
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1.5, 10**18, "", " ", "x", "user", "assistant", "system", "tool", "\x00\x1f", "\ud800",
+    "💥" * 50, "a" * 5000, [], {}, [[]], [None], {"type": "text"}, {"type": "text", "text": "x"}, {"": {}},
+    {"type": "unknown", "x": [1, {"y": None}]}, {"role": "user", "content": "x"}, {"cache_control": {"type": "ephemeral"}},
+)  # fmt: skip
+
+
+class ClientState:
+    """A client of one dialect: its list of messages, always as a real client would send it."""
+
+    def __init__(self, dialect: str, random: Random, make_mark: Callable[[], str], name: str) -> None:
+        self.dialect, self.random, self._make_mark, self.name = dialect, random, make_mark, name
+        self.messages: list[Json] = []
+        self.system = f"You are helpful. {self.text(random.choice((5, 200)))}" if random.random() < 0.7 else ""
+        self.tools = [f"step{number}" for number in range(random.randrange(4))]
+        self.calls: list[Json] = []
+
+    def text(self, words: int) -> str:
+        """Words with marks, one at the start and one at the end."""
+        drawn = " ".join(self.random.choices(WORDS, k=words))
+        return f"{self._make_mark()} {drawn} {self._make_mark()}"
+
+    def draw_text(self) -> str:
+        return self.text(self.random.choice((1, 5, 5, 30, 30, 300, 1500)))
+
+    @property
+    def list_name(self) -> str:
+        return LISTS.get(self.dialect, "messages")
+
+    def say(self) -> None:
+        """The results of open calls, or else words of the user."""
+        results, self.calls = [(call, self.draw_text()) for call in self.calls], []
+        if self.dialect == "anthropic":
+            blocks = [{"type": "tool_result", "tool_use_id": call["id"], "content": text} for call, text in results]
+            self.messages.append({"role": "user", "content": blocks or self._user_content()})
+        elif self.dialect == "openai_chat":
+            self.messages += [{"role": "tool", "tool_call_id": call["id"], "content": text} for call, text in results]
+        elif self.dialect == "openai_responses":
+            self.messages += [
+                {"type": "function_call_output", "call_id": call["call_id"], "output": text} for call, text in results
+            ]
+        else:
+            parts: list[Json] = [
+                {"functionResponse": {"name": call["name"], "response": {"output": text}}} for call, text in results
+            ]
+            self.messages.append({"role": "user", "parts": parts or self._user_content()})
+        if not results and self.dialect.startswith("openai"):
+            self.messages.append({"role": "user", "content": self._user_content()})
+
+    def _user_content(self) -> Any:
+        text, kind = self.draw_text(), self.random.random()
+        if self.dialect == "gemini":
+            image = [{"inlineData": {"mimeType": "image/png", "data": PICTURE}}] if kind < 0.1 else []
+            return [{"text": text}, *image]
+        if kind < 0.6:
+            return text
+        named = {"openai_responses": "input_text"}.get(self.dialect, "text")
+        blocks: list[Json] = [{"type": named, "text": text}]
+        if kind < 0.7:
+            blocks.append(self._image())
+        return blocks
+
+    def _image(self) -> Json:
+        url = f"data:image/png;base64,{PICTURE}"
+        if self.dialect == "anthropic":
+            return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
+        if self.dialect == "openai_chat":
+            return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "input_image", "image_url": url}
+
+    def keep(self, body: Json) -> None:
+        """Keep an answer, and its calls to be answered."""
+        answer = to_client_messages(self.dialect, parse_reply(self.dialect, body).messages)
+        if self.dialect == "openai_responses":
+            answer = [{key: value for key, value in item.items() if key != "id"} for item in answer]
+        self.messages += answer
+        for item in answer:
+            listed = item.get("content") if self.dialect == "anthropic" else item.get("parts", item.get("tool_calls"))
+            for each in [item, *(listed if isinstance(listed, list) else [])]:
+                call = each.get("functionCall", each) if isinstance(each, dict) else {}
+                if each.get("type") in ("tool_use", "function", "function_call") or "functionCall" in each:
+                    self.calls.append(call)
+
+    @property
+    def ends_with_user(self) -> bool:
+        last = self.messages[-1]
+        return last.get("role") in ("user", "tool") or last.get("type") == "function_call_output"
+
+    def make_body(self) -> Json:
+        body: Json = {self.list_name: copy.deepcopy(self.messages)}
+        tools: list[Json] = [{"name": name, "description": "a tool"} for name in self.tools]
+        if self.dialect == "gemini":
+            body |= {"systemInstruction": {"parts": [{"text": self.system}]}} if self.system else {}
+            declared = [{**tool, "parametersJsonSchema": SCHEMA} for tool in tools]
+            return body | ({"tools": [{"functionDeclarations": declared}]} if tools else {})
+        body["model"] = MODELS.get(self.dialect, "gpt-4o")
+        if self.dialect == "anthropic":
+            body |= {"max_tokens": 3000} | ({"system": self.system} if self.system else {})
+            return body | ({"tools": [{**tool, "input_schema": SCHEMA} for tool in tools]} if tools else {})
+        if self.dialect == "openai_chat":
+            if self.system:
+                body["messages"].insert(0, {"role": "system", "content": self.system})
+            listed = [{"type": "function", "function": {**tool, "parameters": SCHEMA}} for tool in tools]
+            return body | ({"tools": listed} if tools else {})
+        body |= {"store": False} | ({"instructions": self.system} if self.system else {})
+        return body | (
+            {"tools": [{"type": "function", **tool, "parameters": SCHEMA} for tool in tools]} if tools else {}
+        )
+
+    def change(self) -> None:
+        """What users and clients do with a conversation: go back, change a text, a tool or the system prompt."""
+        starts = [n for n, each in enumerate(self.messages) if each.get("role") == "user" and not _has_results(each)]
+        act = self.random.randrange(5)
+        if act == 0 and len(starts) > 1:
+            del self.messages[self.random.choice(starts[1:]) :]
+            self.calls = []
+        elif act == 1 and len(starts) > 1:
+            place = self.random.choice(starts)
+            key = "parts" if self.dialect == "gemini" else "content"
+            self.messages[place] = {**self.messages[place], key: self._user_content()}
+        elif act == 2:
+            self.system = self.draw_text()
+        elif act == 3:
+            self.tools.append(f"more{len(self.tools)}")
+
+
+def _has_results(message: Json) -> bool:
+    text = json.dumps(message)
+    return '"tool_result"' in text or '"functionResponse"' in text
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def draw_answer(client: ClientState, tools: list[str], number: int) -> ScriptedAnswer:
+    """What the model says. `tools` are those of the request that arrived, `recall` included."""
+    random = client.random
+    calls = []
+    for place in range(random.choice((0, 0, 1, 1, 2, 3)) if tools else 0):
+        name = random.choice(tools)
+        arguments = (
+            {"what": f"m{random.randrange(2, 30)}"} if name == "recall" else {"n": number, "path": client.text(1)}
+        )
+        calls.append(Call(f"call_{number}_{place}", name, json.dumps(arguments)))
+    text = client.text(random.choice((1, 10, 100))) if not calls or random.random() < 0.7 else ""
+    return ScriptedAnswer(
+        text=text, calls=tuple(calls), usage=Usage(random.randrange(1, 9000), 50, 0, 0), number=number
+    )
+
+
+def encode_answer(client: ClientState, answer: ScriptedAnswer, *, is_stream: bool, is_odd: bool) -> bytes:
+    """The bytes of an answer. An `odd` one has changes at random, or is cut."""
+    if not is_stream:
+        body: Any = encode_response_body(client.dialect, answer)
+        return json.dumps(mutate(body, client.random) if is_odd else body).encode()
+    frames = encode_frames(client.dialect, answer)
+    if is_odd:
+        place = client.random.randrange(len(frames))
+        frames[place : place + 1] = client.random.choice(
+            ([mutate(frames[place], client.random)], [], frames[place : place + 1] * 2)
+        )
+    sent = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
+    return sent[: client.random.randrange(len(sent))] if is_odd and client.random.random() < 0.2 else sent
+
+
+# --- changes at random --------------------------------------------------------------------------------------------
+
+
+def _list_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container in a JSON value with each of its keys."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict | list):
+            for key in each if isinstance(each, dict) else range(len(each)):
+                yield each, key
+                waiting.append(each[key])
+
+
+def mutate(value: Any, random: Random) -> Any:
+    """A copy with one to three changes: values removed, repeated, exchanged, replaced or added."""
+    changed = copy.deepcopy(value)
+    for _ in range(random.randrange(1, 4)):
+        places = list(_list_places(changed))
+        if not places:
+            return changed
+        holder, key = random.choice(places)
+        act = random.randrange(6)
+        if act == 0:
+            del holder[key]
+        elif act == 1:
+            holder[key] = copy.deepcopy(random.choice(ODD_VALUES))
+        elif act == 2:
+            other, place = random.choice(places)
+            holder[key] = copy.deepcopy(other[place]) if place in other or isinstance(other, list) else None
+        elif act == 3 and isinstance(holder, list):
+            holder.insert(random.randrange(len(holder) + 1), copy.deepcopy(holder[key]))
+        elif act == 4 and isinstance(holder, list):
+            random.shuffle(holder)
+        elif isinstance(holder, dict):
+            holder[random.choice(("x", "type", "role", "content", "name", "id", "cache_control"))] = copy.deepcopy(
+                random.choice(ODD_VALUES)
+            )
+    return changed
+
+
+def write_json(value: Any, random: Random) -> bytes:
+    """JSON in one of the ways in which clients write it: spaces, escapes and the order of keys differ."""
+    way = random.randrange(6)
+    if way == 0:
+        text = json.dumps(value, indent=random.choice((1, 2, "\t")))
+    elif way == 1:
+        text = json.dumps(value, separators=(",", ":"))
+    elif way == 2:
+        text = json.dumps(value, sort_keys=isinstance(value, dict) and all(isinstance(key, str) for key in value))
+    elif way == 3:
+        text = re.sub(r'(?<!\\)": ', '"  :\r\n ', json.dumps(value).replace("/", "\\/"))
+    elif way == 4:
+        text = "\n " + json.dumps(dict(reversed(value.items())) if isinstance(value, dict) else value) + " \n"
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass") if way == 5 else text.encode()

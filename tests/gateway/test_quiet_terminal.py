@@ -1,0 +1,89 @@
+"""What the gateway prints: one line for what happened, and no traceback for what clients and upstreams do."""
+
+import asyncio
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fake.server import CutAt, Fake
+from tests.gateway.scripted_client import ScriptedClient
+from tests.gateway.serving import open_http
+from tests.gateway.test_killed import find_free_port
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+
+async def start_gateway(folder: Path, port: int, *more: str) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "tidegate", "serve", "--data", str(folder), "--port", str(port), *more]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return await asyncio.create_subprocess_exec(
+        *command, env=environment, stderr=asyncio.subprocess.PIPE, cwd=folder, limit=10_000_000
+    )
+
+
+async def wait_until_ready(port: int) -> None:
+    async with asyncio.timeout(60), open_http() as http:
+        while True:
+            with suppress(httpx.HTTPError):
+                if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def end(process: asyncio.subprocess.Process) -> str:
+    """What it printed."""
+    process.terminate()
+    _, printed = await process.communicate()
+    return printed.decode()
+
+
+def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
+    async def run() -> str:
+        said = ScriptedAnswer(text="Words of an answer. " * 200)
+        async with Fake("anthropic", [CutAt(said, 2000), CutAt(said, 2000)]) as fake, open_http() as http:
+            port = find_free_port()
+            process = await start_gateway(tmp_path, port, "--upstream", f"anthropic={fake.host}")
+            await wait_until_ready(port)
+            client = ScriptedClient("anthropic", f"http://127.0.0.1:{port}", http)
+            client.say("start")
+            for path in ("", "/v1/other"):
+                with suppress(httpx.RemoteProtocolError):
+                    await client.ask(path, stream=True)
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.ask(stream=True)
+            return await end(process)
+
+    printed = asyncio.run(run())
+    assert printed.count("the upstream's answer broke off: ClientPayloadError") == 2, printed
+    assert "Traceback" not in printed
+    assert "ASGI" not in printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of a running process is changed")
+def test_connections_that_cannot_be_accepted_are_one_line(tmp_path: Path) -> None:
+    async def run() -> str:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port)
+        await wait_until_ready(port)
+        used = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + 5, used + 5))
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+        assert process.stderr is not None
+        first = b""
+        async with asyncio.timeout(60):
+            while b"have to wait" not in first:
+                line = await process.stderr.readline()
+                assert line, first
+                first += line
+        for _, writer in opened:
+            writer.close()
+        await wait_until_ready(port)
+        return first.decode() + await end(process)
+
+    printed = asyncio.run(run())
+    assert printed.count("new connections have to wait (Too many open files)") == 1, printed
+    assert "Traceback" not in printed
