@@ -1,19 +1,21 @@
-"""What must hold with every framework: a killed run goes on, and the framework's own model writes summaries."""
+"""What must hold with every framework: a killed run goes on, the framework's own model writes summaries, and no user
+gets the text of another."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.fake.server import Fake, Step
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
 from tidegate.core.events import BranchStarted, Event, MessageAdded
-from tidegate.core.messages import Result
+from tidegate.core.messages import Call, Result
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT
 from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 WINDOW = 16_000
 GO_ON = "Go on with the pages."
@@ -125,3 +127,39 @@ def check_summaries(run: Callable[[Fake], str], wire: str, task: LongTask | None
         assert fake.refused == []
         assert questions
         assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+
+
+GREETING = "Hello."
+SECRET = "heliotrope-7731"
+TOLD = f"My passphrase is {SECRET}."
+QUESTION = "What is my passphrase?"
+
+
+def answer_and_recall(body: dict[str, Any]) -> Step:
+    """A model that answers politely, and looks the passphrase up with the tool `recall` when it is asked for it."""
+    text = str(body)
+    if QUESTION not in text:
+        return "Good day. What can I do for you?"
+    if "recalled" in text:
+        return "I do not know it."
+    return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"passphrase","offset":0}'),), number=900)
+
+
+Talk = Callable[[Fake, str, Sequence[str]], object]
+"""Sends the messages of a user, named by the second argument, one after the other, in one conversation."""
+
+
+def check_users_stay_apart(talk: Talk, wire: str) -> None:
+    """Two users greet alike. One tells a secret, and the other asks for it."""
+    with run_provider(wire, answer_and_recall) as fake:
+        talk(fake, "alice", [GREETING, TOLD])
+        talk(fake, "bob", [GREETING, QUESTION])
+        check_secret_stays(fake)
+
+
+def check_secret_stays(fake: Fake) -> None:
+    """No request in which the secret is asked for has it, also after `recall` was called."""
+    assert fake.refused == []
+    asked = [seen.raw.decode() for seen in fake.seen if QUESTION in seen.raw.decode()]
+    assert any("recalled" in each for each in asked)
+    assert not [each for each in asked if SECRET in each]

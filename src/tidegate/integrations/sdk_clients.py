@@ -42,7 +42,7 @@ def managed(
     client: Client,
     data: DataLocation = None,
     *,
-    session: str = "sdk",
+    session: str = "",
     model: str = "",
     window: int | None = None,
     reserve: int | None = None,
@@ -57,12 +57,13 @@ def managed(
     Parameters:
 
     - `data`: a data folder or its path. Without it, the folder that the command `tidegate` uses.
-    - `session`: the name of the session. Use one for each conversation.
+    - `session`: the name of the session, for a client that has one conversation. Without it, a list of messages
+      continues the session whose messages it begins with, or gets a new one.
     - `model`: the name of the model for the window and the token counter, if the requests have another name.
     - `window`, `reserve`, `policy`: as for `Session`.
     """
     package = _find_package(client)
-    threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy)
+    threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
     calls = _ManagedCalls(threads, session, _PATHS[package])
     sdk_client = cast(Any, client)
     http_client = sdk_client._client  # the SDKs have no public name for it
@@ -122,7 +123,9 @@ class _ManagedCalls:
         if client is None or client.host.reason or not client.items:
             return None
         try:
-            return _Exchange(self._threads.follow(self._session, client.host.model, dialect), client)
+            name = self._threads.name("sdk")
+            _, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
+            return _Exchange(following, client)
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
             return None
