@@ -68,28 +68,31 @@ def check_killed_run(
     *,
     begins_again: bool = False,
     unlogged: int = 0,
+    session: str = "k",
     task: Callable[[dict[str, Any]], Step] | None = None,
 ) -> None:
     """The program is killed while a tool runs. Started again, it gives the final answer, and everything is in the log.
 
     `begins_again`: the framework saves nothing while a run is under way, so it begins again with the first message.
-    `unlogged`: how many pages at the end of a run may be missing in the log.
+    `unlogged`: how many pages at the end of a run may be missing in the log. `session` is its name.
     """
     with run_provider(wire, task or ResumedTask(), WINDOW) as fake:
         url = fake.host if wire == "gemini" else fake.url
         command = [sys.executable, "-c", PROGRAM_HEAD + program, url, str(folder)]
         killed = run_program([*command, "stop"])
         assert killed.returncode == -9, killed.stderr[-2000:]
-        assert len(read_pages(folder)) >= _LAST_BEFORE - 2 - unlogged, "what was sent before the kill is in the log"
+        assert len(read_pages(folder, session)) >= _LAST_BEFORE - 2 - unlogged, (
+            "what was sent before the kill is in the log"
+        )
         done = run_program([*command, "go"])
         assert done.returncode == 0, done.stderr[-2000:]
         assert FINAL_ANSWER in done.stdout
         assert fake.refused == []
-    pages = read_pages(folder)
+    pages = read_pages(folder, session)
     assert set(pages) >= set(range(_PAGES - unlogged))
     if not begins_again:
         assert len(pages) == len(set(pages)), "each page is in the log once"
-        branches = [event for event in read_events(folder) if isinstance(event.payload, BranchStarted)]
+        branches = [event for event in read_events(folder, session) if isinstance(event.payload, BranchStarted)]
         assert len(branches) < 2, "one at most, before an answer that the framework did not save"
 
 
@@ -98,14 +101,14 @@ def run_program(command: list[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-def read_events(folder: Path) -> list[Event]:
+def read_events(folder: Path, session: str) -> list[Event]:
     with DataFolder(folder / "data") as data:
-        return list(data.open_conversation("k").log.read())
+        return list(data.open_conversation(session).log.read())
 
 
-def read_pages(folder: Path) -> list[int]:
-    """The numbers of the pages in the log of the session `k`."""
-    added = [event.payload.message for event in read_events(folder) if isinstance(event.payload, MessageAdded)]
+def read_pages(folder: Path, session: str) -> list[int]:
+    """The numbers of the pages in the log of a session."""
+    added = [event.payload.message for event in read_events(folder, session) if isinstance(event.payload, MessageAdded)]
     results = [part for message in added for part in message.parts if isinstance(part, Result)]
     texts = [join_result_text(result) for result in results]
     return [int(text.split(":")[0].split()[-1]) for text in texts if text.startswith("Page ")]

@@ -8,8 +8,8 @@ logged, and the view takes their place. inspect_ai adds the messages that follow
 reached again. So the log ends with the last compaction, and the usage of calls is not recorded. The messages of the
 task state stay complete.
 
-A session is named after the sample (its uuid in the log of inspect_ai) and the first message, or by `session` if there
-is only one. `recall_tool()` is a tool for the agent.
+A session is named after the sample (its uuid in the log of inspect_ai), or by `session` if there is only one. Further
+agents of a sample have sessions of their own. `recall_tool()` is a tool for the agent.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
             settings["window"] = int(threshold)
         self._preparer = CallPreparer(InspectFormat(), data, **settings)
         self.threads = self._preparer.threads
-        self._originals: dict[str, dict[str, models.ChatMessage]] = {}
+        self._originals: dict[tuple[str, str], dict[str, models.ChatMessage]] = {}
         self._thread: ContextVar[str] = ContextVar("tidegate_thread", default="")
         self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
 
@@ -147,8 +147,8 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         sample = sample_state()
         thread = sample.uuid if sample else self._thread.get() or make_random_id()
         self._thread.set(thread)
-        name = self.threads.name("inspect-ai", thread, agent=(given[0].id or "") if given else "")
-        known = self._originals.setdefault(name.name, {})
+        run = thread, (given[0].id or "") if given else ""
+        known = self._originals.setdefault(run, {})
         before = len(known)
         for message in given:
             if not (message.metadata or {}).get(_OWN):
@@ -159,8 +159,9 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         async def ask(text: str) -> str:
             return (await model.generate([models.ChatMessageUser(content=text)])).completion
 
+        name = self.threads.name("inspect-ai", thread, is_shared=True)
         call = await self._preparer.prepare_async(
-            name, list(known.values()), model=model.name, fixed_part=fixed_part, ask=ask
+            name, list(known.values()), ask, model=model.name, fixed_part=fixed_part, run=run
         )
         if call.request.is_unchanged or len(known) == before:  # the framework counts more tokens than we do
             call = await asyncio.to_thread(call.shrink)

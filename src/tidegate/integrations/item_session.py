@@ -6,7 +6,7 @@ stay in the log.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,10 +19,17 @@ _ITEMS_TOPIC = "openai_agents.items"
 _Item = dict[str, Any]
 
 
+class ReadItems(NamedTuple):
+    """The items that the framework has read from a session."""
+
+    name: SessionName
+    items: list[_Item]
+
+
 class TidegateSession:
     """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours.
 
-    `on_read` is called when the framework reads the items, which it does before each run.
+    `on_read` is called when the framework reads the items, which it does before each run, and sometimes after it.
     """
 
     session_settings = None
@@ -33,7 +40,7 @@ class TidegateSession:
         threads: ThreadSessions | None = None,
         data: DataLocation = None,
         *,
-        on_read: Callable[[SessionName], object] = lambda name: None,
+        on_read: Callable[[ReadItems], object] = lambda read: None,
     ) -> None:
         self.session_id = session_id
         self._threads = threads or ThreadSessions(data)
@@ -42,9 +49,10 @@ class TidegateSession:
 
     async def get_items(self, limit: int | None = None) -> list[_Item]:
         """All items, or the latest `limit`."""
-        self._on_read(self._name)
         items = await asyncio.to_thread(self._read_items)
-        return items if limit is None else items[-limit:] if limit > 0 else []
+        items = items if limit is None else items[-limit:] if limit > 0 else []
+        self._on_read(ReadItems(self._name, items))
+        return items
 
     async def add_items(self, items: list[_Item]) -> None:
         if items:

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Unpack
 
 from tidegate.core.messages import Tool
-from tidegate.integrations.item_session import TidegateSession
+from tidegate.integrations.item_session import ReadItems, TidegateSession
 from tidegate.integrations.model_calls import make_usage
 from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.summaries import make_async_summarizer
@@ -33,6 +33,7 @@ from tidegate.integrations.threads import (
     describe_missing_framework,
 )
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.session.host_tree import hash_message
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
@@ -51,15 +52,20 @@ _FRAMEWORK = "openai-agents"
 
 
 class _Run(NamedTuple):
-    """A run with a session of `make_session`: its first message, and the number of messages of its last call."""
+    """A run with a session of `make_session`, and the keys of the messages of its last call."""
 
     name: SessionName
-    first_key: str
-    size: int
+    keys: list[str]
 
     def has(self, items: list[HostItem[HostUnit]]) -> bool:
-        """Whether a later call is of this run. A nested run begins with another message, the next run is shorter."""
-        return bool(items) and items[0].key == self.first_key and len(items) > self.size
+        """Whether a later call is of this run. A nested run, or the next run of the task, has other messages."""
+        return len(items) > len(self.keys) and [item.key for item in items[: len(self.keys)]] == self.keys
+
+
+def _begins_with(items: list[HostItem[HostUnit]], read: ReadItems) -> bool:
+    """Whether a list begins with the items of a session. The framework leaves out a last answer without results."""
+    keys = [hash_message(unit.message) for unit in read_openai_responses({"input": read.items}).units]
+    return len(items) >= len(keys) and [item.key for item in items[: len(keys)]][:-1] == keys[:-1]
 
 
 class _Call(NamedTuple):
@@ -84,7 +90,7 @@ class TidegateFilter(SessionAccess):
         self._reader = ClientRequestReader()
         self._lock = Lock()
         # Each task of a program has its own: runs at the same time do not see those of each other.
-        self._begun: ContextVar[SessionName | None] = ContextVar("tidegate_begun", default=None)
+        self._read: ContextVar[ReadItems | None] = ContextVar("tidegate_read", default=None)
         self._run: ContextVar[_Run | None] = ContextVar("tidegate_run", default=None)
         self._call: ContextVar[_Call | None] = ContextVar("tidegate_call", default=None)
         self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
@@ -96,7 +102,7 @@ class TidegateFilter(SessionAccess):
         Without an id it is the session that the settings name, or a new one; `session_id` of the result is its id.
         """
         session_id = session_id or self._session or f"{_FRAMEWORK}-{make_random_id()}"
-        return TidegateSession(session_id, self.threads, on_read=self._begun.set)
+        return TidegateSession(session_id, self.threads, on_read=self._read.set)
 
     def recall_tool(self) -> agents.FunctionTool:
         """The tool with which the model reads what left the view."""
@@ -125,10 +131,10 @@ class TidegateFilter(SessionAccess):
             )
 
         summarizer = make_async_summarizer(ask) if self._summarize else None
-        begun, run = self._begun.get(), self._run.get()
-        self._begun.set(None)
+        begun = self._read.get(), self._run.get()
+        self._read.set(None)
         items, call = await asyncio.to_thread(
-            self._prepare, given.input, str(name or ""), fixed_part, summarizer, begun, run
+            self._prepare, given.input, str(name or ""), fixed_part, summarizer, *begun
         )
         self._call.set(call)
         self._run.set(call.run)
@@ -141,15 +147,18 @@ class TidegateFilter(SessionAccess):
         model: str,
         fixed_part: FixedPart,
         summarizer: Summarizer | None,
-        begun: SessionName | None,
+        read_items: ReadItems | None,
         run: _Run | None,
     ) -> tuple[list[_Item], _Call]:
         with self._lock:  # agents that run in parallel may begin with the same message
             read, hosts, writer = self._reader.read_list([*items])
-        name = begun or (run.name if run and run.has(hosts) else None)
-        if name is not None:
-            run = _Run(name, hosts[0].key if hosts else "", len(hosts))
-        session, following = self.threads.follow_list(name or self._find_name(hosts), hosts, model)
+        if read_items is not None and _begins_with(hosts, read_items):
+            run = _Run(read_items.name, [])
+        elif run is not None and not run.has(hosts):
+            run = None
+        name = run.name if run else self._find_name(hosts)
+        run = run and run._replace(keys=[item.key for item in hosts])
+        session, following = self.threads.follow_list(name, hosts, model)
         request = following.prepare(hosts, summarizer, fixed_part=fixed_part)
         call = _Call(request, following, ConversationPlace(session, request.last_id), run)
         if request.is_unchanged:
