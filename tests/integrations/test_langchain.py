@@ -231,6 +231,25 @@ def test_two_agents_with_threads_of_the_same_id_do_not_read_each_other(tmp_path:
     middleware.threads.close()
 
 
+def test_a_recall_that_was_interrupted_reads_its_own_conversation(tmp_path: Path) -> None:
+    """Meanwhile the other agent has continued the session that both have."""
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    with run_provider("openai_chat", answer_and_recall) as fake:
+        alice, bob = (
+            create_agent(
+                make_model(fake), [], middleware=[middleware], checkpointer=InMemorySaver(), interrupt_before=["tools"]
+            )
+            for _ in range(2)
+        )
+        for agent, text in ((alice, GREETING), (bob, GREETING), (bob, QUESTION), (alice, TOLD)):
+            agent.invoke(ask(text), config("1"))
+        result = bob.invoke(None, config("1"))
+        check_secret_stays(fake)
+    recalled = next(message for message in result["messages"] if isinstance(message, ToolMessage))
+    assert QUESTION in recalled.text
+    middleware.threads.close()
+
+
 def test_without_a_thread_id_users_do_not_read_each_other(tmp_path: Path) -> None:
     middleware = TidegateMiddleware(tmp_path, window=WINDOW)
 

@@ -116,8 +116,8 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         """The tool with which the model reads what left the view."""
 
         async def recall(what: str, tool_context: ToolContext, offset: int = 0) -> str:
-            name = self._name_session(tool_context)
-            return await self._preparer.recall_async(name, (tool_context.invocation_id, name), what, offset)
+            run = tool_context.invocation_id, self._name_session(tool_context)
+            return await self._preparer.recall_async(run, what, offset)
 
         recall.__doc__ = RECALL_DESCRIPTION
         return FunctionTool(recall)

@@ -26,6 +26,7 @@ from tidegate.wire.parsing import decode_object, encode_json_text
 try:
     from langchain.agents.middleware import AgentMiddleware
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
+    from langchain.tools import ToolRuntime
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -157,8 +158,10 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
         await call.record_async(*_read_answer(response))
         return response
 
-    def _recall(self, what: str, offset: int = 0) -> str:
-        return self._preparer.recall(*self._find_conversation(), what, offset)
+    def _recall(self, what: str, runtime: ToolRuntime, offset: int = 0) -> str:
+        name, run = self._find_conversation()
+        self._preparer.resume(name, runtime.state["messages"], run)
+        return self._preparer.recall(run, what, offset)
 
     def _find_conversation(self) -> tuple[SessionName, Hashable]:
         """The name of the session, and the run that makes the call.

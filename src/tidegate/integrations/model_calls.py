@@ -154,29 +154,33 @@ class CallPreparer(Generic[HostObject]):
             messages = host.writer.write(hosts, request)
         call = PreparedCall(session, messages, hosts, request, following, self._form)
         if run is not None:
-            self._places[run] = call.place
-            while len(self._places) > MAX_OPEN:
-                self._places.popitem(last=False)
+            self._remember_place(run, call.place)
         return call
+
+    def _remember_place(self, run: Hashable, place: ConversationPlace) -> None:
+        self._places[run] = place
+        self._places.move_to_end(run)
+        while len(self._places) > MAX_OPEN:
+            self._places.popitem(last=False)
 
     def find_session(self, run: Hashable) -> Session | None:
         """The session of a run; None before its first call."""
         place = self._places.get(run)
         return self.threads.follow(place.session).session if place else None
 
-    def recall(self, name: SessionName, run: Hashable, what: str, offset: int = 0) -> str:
-        """The answer of the recall tool in a run: from the messages of its last call.
+    def recall(self, run: Hashable, what: str, offset: int = 0) -> str:
+        """The answer of the recall tool in a run: from the messages of its last call."""
+        return self.threads.recall_at(self._places.get(run), what, offset)
 
-        A run that was resumed may not have made one yet. It gets an answer if its session is its own.
-        """
-        place = self._places.get(run)
-        if place is None and not name.is_shared:
-            place = ConversationPlace(name.name, None)
-        return self.threads.recall_at(place, what, offset)
-
-    async def recall_async(self, name: SessionName, run: Hashable, what: str, offset: int = 0) -> str:
+    async def recall_async(self, run: Hashable, what: str, offset: int = 0) -> str:
         """The same for async code."""
-        return await asyncio.to_thread(self.recall, name, run, what, offset)
+        return await self.threads.recall_at_async(self._places.get(run), what, offset)
+
+    def resume(self, name: SessionName, hosts: Sequence[HostObject], run: Hashable) -> None:
+        """Find the place of a run that has made no call yet in this process, by its messages."""
+        place = None if run in self._places else self.threads.find_place(name, HostReader(self._form).read(hosts))
+        if place is not None:
+            self._remember_place(run, place)
 
     def _find_host(self, name: SessionName, hosts: Sequence[object], run: Hashable) -> _Host[HostObject]:
         """What is known of the list. That of another list is no harm: it is compared."""

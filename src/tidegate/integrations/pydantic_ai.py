@@ -135,7 +135,7 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             return None
 
         async def recall(ctx: RunContext[Any], what: str, offset: int = 0) -> str:
-            return await self._preparer.recall_async(self._name_session(ctx), ctx.run_id, what, offset)
+            return await self._preparer.recall_async(ctx.run_id, what, offset)
 
         toolset: FunctionToolset[Any] = FunctionToolset()
         toolset.add_function(recall, takes_ctx=True, name="recall", description=RECALL_DESCRIPTION)

@@ -13,7 +13,8 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
@@ -35,6 +36,7 @@ _PATHS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The dialects of the managed paths, by the package of the client."""
 _CLIENTS: Final = frozenset(("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic"))
+_FRAMEWORK: Final = "sdk"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -119,13 +121,13 @@ class _ManagedCalls:
         if not dialect or request.method != "POST" or is_signed:
             return None
         with self._lock:
-            client = self._reader.read(dialect, request.content, "", self._session)
+            client = self._reader.read(dialect, request.content, "", self._session or _FRAMEWORK)
         if client is None or client.host.reason or not client.items:
             return None
         try:
-            name = self._threads.name("sdk")
-            _, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
-            return _Exchange(following, client)
+            name = self._threads.name(_FRAMEWORK)
+            session, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
+            return _Exchange(following, client, partial(self._threads.expect_retry, session))
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
             return None
@@ -135,11 +137,12 @@ class _ManagedCalls:
 
 
 class _Exchange:
-    """A managed request: the view that is sent, and the answer for the log."""
+    """A managed request: the view that is sent, and the answer for the log. `fail` is called if there is none."""
 
-    def __init__(self, following: FollowingSession[HostUnit], client: ClientRequest) -> None:
+    def __init__(self, following: FollowingSession[HostUnit], client: ClientRequest, fail: Callable[[], None]) -> None:
         self._following = following
         self._client = client
+        self.fail = fail
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
@@ -170,7 +173,10 @@ class _Exchange:
         """Record an answer that is no stream. False: the request was too long, send it again."""
         if not response.is_success:
             error = classify_response(response.status_code, response.content, dict(response.headers))
-            return not self._shrink(error)
+            is_final = not self._shrink(error)
+            if is_final:
+                self.fail()
+            return is_final
         self._copy.feed(response.content)
         self._copy.end()
         self.record()
@@ -209,10 +215,12 @@ class _Exchange:
     def record(self) -> None:
         """Record what is left at the end: the answer, the part of one that was cut off, or a usage that came last."""
         self._record_if_whole()
-        partial = None if self._is_recorded else self._copy.read_partial()
+        if not self._is_recorded:
+            self.fail()
+        beginning = None if self._is_recorded else self._copy.read_partial()
         usage = self._copy.read_usage() if self._is_recorded and not self._has_usage else {}
         self._is_recorded = self._has_usage = True
-        self._try_to_record(partial, usage, partial=partial is not None)
+        self._try_to_record(beginning, usage, partial=beginning is not None)
 
     def _try_to_record(self, *answer: Any, partial: bool = False) -> None:
         """The caller gets the answer in any case. One that was not logged is in the list of the next call."""
@@ -282,7 +290,11 @@ class _SyncTransport:
         if exchange is None:
             return self._http_client.send(request, stream=True)
         while True:
-            response = self._http_client.send(exchange.build_request(request), stream=True)
+            try:
+                response = self._http_client.send(exchange.build_request(request), stream=True)
+            except BaseException:
+                exchange.fail()
+                raise
             if not exchange.start_stream(response):
                 response.read()
                 if exchange.take_whole(response):
@@ -323,7 +335,11 @@ class _AsyncTransport:
         if exchange is None:
             return await self._http_client.send(request, stream=True)
         while True:
-            response = await self._http_client.send(exchange.build_request(request), stream=True)
+            try:
+                response = await self._http_client.send(exchange.build_request(request), stream=True)
+            except BaseException:
+                exchange.fail()
+                raise
             if not exchange.start_stream(response):
                 await response.aread()
                 if exchange.take_whole(response):

@@ -123,7 +123,7 @@ class TidegateConversation(ConversationManager, SessionAccess):
 
             @tool(name="recall", description=RECALL_DESCRIPTION)
             def recall(what: str, offset: int = 0) -> str:
-                return self._preparer.recall(self._name_session(agent), self._find_run(agent), what, offset)
+                return self._preparer.recall(self._find_run(agent), what, offset)
 
             agent.tool_registry.process_tools([recall])
 

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import Any, NamedTuple, TypedDict
 
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.location import STORE_VARIABLE, locate_user_data
+from tidegate.integrations.found_sessions import FoundSessions
 from tidegate.integrations.session_names import SessionName, encode_part, make_random_id, name_program, name_session
-from tidegate.session.following import FollowingSession, HostItem, is_continued_by
+from tidegate.session.following import FollowingSession, HostItem, count_continued
 from tidegate.session.host_tree import HostTree
 from tidegate.session.recall import ConversationLog, recall_text
 from tidegate.session.session import Session
@@ -33,7 +34,7 @@ RECALL_DESCRIPTION = (
     " answer ends with a line that says how to go on."
 )
 """The description of the recall tool that every adapter offers to the model."""
-NOTHING_LOGGED = "Nothing of this conversation has left the view."
+NOTHING_LOGGED = "There is nothing to recall yet."
 """The answer of the recall tool before the first call of a conversation."""
 RECALL_CHARS = 8_000
 MAX_OPEN = 1_000
@@ -54,13 +55,10 @@ class SessionSettings(TypedDict, total=False):
 
 
 class ConversationPlace(NamedTuple):
-    """Where a conversation is: the name of its session, and the id of its last message there.
-
-    None stands for the end of the current branch, if no other conversation has the name of the session.
-    """
+    """Where a conversation is: the name of its session, and the id of its last message there."""
 
     session: str
-    last_id: str | None
+    last_id: str
 
 
 class ThreadSessions:
@@ -96,9 +94,7 @@ class ThreadSessions:
         is_common = data is None or (not isinstance(data, DataFolder) and bool(os.environ.get(STORE_VARIABLE)))
         self._app = encode_part(app) if app else name_program() if is_common else ""
         self._open: OrderedDict[str, FollowingSession[Any]] = OrderedDict()
-        # The sessions that are found by their messages: by the given name and the first message, and the other way.
-        self._alike: dict[tuple[str, str], list[str]] = {}
-        self._found_by: dict[str, tuple[str, str]] = {}
+        self._found = FoundSessions(self._get_tree)
         self._names: OrderedDict[str, list[str]] = OrderedDict()  # by thread id, those that were used
         self._old_names: dict[str, str] = {}  # those of version 0.1.0 that are still used
         self._lock = RLock()
@@ -150,7 +146,11 @@ class ThreadSessions:
         """The session for a list of messages, and what its name is."""
         with self._lock:
             chosen = self._find_by_messages(name, items) if name.is_shared else self._find_stored(name, items)
-            following = self.follow(chosen, model, wire)
+            try:
+                following = self.follow(chosen, model, wire)
+            except TidegateError:
+                self._found.forget(chosen)
+                raise
             used = self._names.setdefault(name.thread, [])
             self._names.move_to_end(name.thread)
             if chosen not in used:
@@ -172,27 +172,30 @@ class ThreadSessions:
         return name.old_name
 
     def _find_by_messages(self, name: SessionName, items: Sequence[HostItem[Any]]) -> str:
-        """The session that the list continues: that of the name, or one that was found so before. Else a new one."""
-        key = name.name, items[0].key if items else ""
-        for known in reversed(self._alike.get(key, ())):
-            following = self._open.get(known)
-            if following is not None and is_continued_by(following.tree, items):
-                return known
-        stored = self._find_stored(name, items) if name.name else ""
-        if stored and stored not in self._found_by and (not self._exists(stored) or self._is_continued(stored, items)):
-            chosen = stored
-        else:
-            chosen = f"{name.beginning}{'.' if name.name else '-'}{make_random_id()}"
-        self._alike.setdefault(key, []).append(chosen)
-        self._found_by[chosen] = key
+        """The session that the list continues: one that was found so before, or that of the name. Else a new one."""
+        chosen, count = self._found.find(name.name, items)
+        if count <= 1 and name.name:  # with only the first message in common, the name's own session may have more
+            stored = self._find_stored(name, items)
+            if stored not in self._found and (not self._exists(stored) or self._is_continued(stored, items)):
+                chosen = stored
+        chosen = chosen or f"{name.beginning}{'.' if name.name else '-'}{make_random_id()}"
+        self._found.add(name.name, chosen, items)
         return chosen
+
+    def expect_retry(self, session: str) -> None:
+        """Note that a call got no whole answer. The next list like its own is the same call again, not another one."""
+        with self._lock:
+            self._found.expect_retry(session)
+
+    def _get_tree(self, name: str) -> HostTree | None:
+        known = self._open.get(name)
+        return known.tree if known else None
 
     def _exists(self, name: str) -> bool:
         return name in self._open or self.data.store.head(name) > 0
 
     def _is_continued(self, name: str, items: Sequence[HostItem[Any]]) -> bool:
-        known = self._open.get(name)
-        return is_continued_by(known.tree if known else HostTree(self.data.open_log(name).read()), items)
+        return count_continued(self._get_tree(name) or HostTree(self.data.open_log(name).read()), items) > 0
 
     def follow(self, name: str, model: str = "", wire: str = "") -> FollowingSession[Any]:
         """The followed session of this name. Another model or dialect (`wire`) than before opens it again."""
@@ -213,10 +216,7 @@ class ThreadSessions:
 
     def _close_oldest(self) -> None:
         name, following = self._open.popitem(last=False)
-        if key := self._found_by.pop(name, None):
-            self._alike[key].remove(name)
-            if not self._alike[key]:
-                del self._alike[key]
+        self._found.forget(name)
         following.session.close()
 
     def _read_model(self, name: str) -> str:
@@ -237,10 +237,12 @@ class ThreadSessions:
                     f"{whose} has {len(used)} sessions, such as {used[0]!r} and {used[-1]!r}.",
                     "Give the name of one of them.",
                 )
-            if used or thread == self._session != "":
-                return used[0] if used else thread
+            if used:
+                return used[0]
             if not thread:
                 raise BadInput("There is no session yet.", "Run the agent first, or give the name of a session.")
+            if thread == self._session:
+                return thread
             name = name_session(thread, application=self._app)
             return thread if not self._exists(name) and self._exists(thread) else name
 
@@ -250,6 +252,13 @@ class ThreadSessions:
         Without a thread it is the session of the conversation that has no id, if there was only one.
         """
         return self.follow(self.find_name(thread)).session
+
+    def find_place(self, name: SessionName, items: Sequence[HostItem[Any]]) -> ConversationPlace | None:
+        """Where a list of messages is in the session of this name, which is its own; None if others may have it."""
+        if name.is_shared:
+            return None
+        known = HostTree(self.data.open_log(name.name).read()).match([item.key for item in items])
+        return ConversationPlace(name.name, known[-1] if known else "")
 
     def recall(self, thread: str, what: str, offset: int = 0) -> str:
         """What the current branch of a session has, as the recall tool answers: bounded, and never an error.

@@ -110,20 +110,23 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
         return self.changed
 
 
-def is_continued_by(tree: HostTree, items: Sequence[HostItem[HostObject]]) -> bool:
-    """Whether a list continues the conversation of a log: it begins with everything on the current branch.
+def count_continued(tree: HostTree, items: Sequence[HostItem[HostObject]], known: Sequence[str] = ()) -> int:
+    """How many messages of a log a list begins with, if it continues the conversation of the log; else 0.
 
-    So whoever sends the list learns nothing that is not in it. Two conversations that begin alike are not one: the list
-    must have an answer of the log, or go on after its last message. Only the newest answer may be missing, because a
-    host that is killed may not have saved it.
+    It does if it begins with everything on the current branch: whoever sends the list learns nothing that is not in it.
+    Two conversations that begin alike are not one: the list must have an answer of the log, or go on after its last
+    message. Only the newest answer may be missing, because a host that is killed may not have saved it. `known` are the
+    ids of its first messages, as far as they were matched before.
     """
-    known = tree.match([item.key for item in items])
-    if not known:
-        return False
+    known = [*known, *tree.match([item.key for item in items[len(known) :]], known[-1] if known else ROOT)]
     has_answer = any(item.message.role == "assistant" for item in items[: len(known)])
-    if known[-1] == tree.tip:
-        return has_answer or len(items) > len(known)
-    return has_answer and tree.is_newest_answer_after(known[-1])
+    if not known:
+        is_continued = False
+    elif known[-1] == tree.tip:
+        is_continued = has_answer or len(items) > len(known)
+    else:
+        is_continued = has_answer and tree.is_newest_answer_after(known[-1])
+    return len(known) if is_continued else 0
 
 
 class _LogMoved(Exception):
