@@ -54,7 +54,7 @@ def make_model(fake: Fake, **options: Any) -> Any:
     )
 
 
-def config(thread: str) -> Any:
+def config(thread: str | int) -> Any:
     return {"configurable": {"thread_id": thread}, "recursion_limit": 1000}
 
 
@@ -338,6 +338,35 @@ def test_an_agent_that_is_a_node_has_one_session_for_its_place(thread: str, tmp_
     assert name.startswith("main.reader" if thread else "langchain.reader-")
     assert len(usage_reports(middleware, name)) == 9
     assert "branched" not in str(list(middleware.session(name).log.read()))
+    middleware.threads.close()
+
+
+def test_sub_agents_that_run_at_the_same_time_have_sessions_of_their_own(tmp_path: Path) -> None:
+    """Two calls of one tool start the same agent with the same task."""
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def script(body: dict[str, Any]) -> Any:
+        results = sum(message["role"] == "tool" for message in body["messages"])
+        if any(tool["function"]["name"] == "read" for tool in body["tools"]):
+            return LongTask(1, start=results)(body) if results < 3 else FINAL_ANSWER
+        calls = tuple(Call(f"d{number}", "delegate", "{}") for number in (1, 2))
+        return "Both are done." if results else ScriptedAnswer(calls=calls, number=800)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        reader = create_agent(make_model(fake), [read], middleware=[middleware])
+
+        @tool
+        def delegate() -> str:
+            """Let the reader read."""
+            return str(reader.invoke(ask("Read all pages."))["messages"][-1].text)
+
+        agent = create_agent(make_model(fake), [delegate], middleware=[middleware], checkpointer=InMemorySaver())
+        assert agent.invoke(ask("Delegate it."), config(0))["messages"][-1].text == "Both are done."
+        assert fake.refused == []
+    names = names_of(middleware)
+    assert names[:2] == ["0", "0.tools"]
+    assert names[2].startswith("0.tools.")
+    assert [len(usage_reports(middleware, name)) for name in names] == [2, 4, 4]
     middleware.threads.close()
 
 

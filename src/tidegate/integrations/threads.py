@@ -231,6 +231,8 @@ class ThreadSessions:
         with self._lock:
             thread = thread or self._session
             used = self._names.get(thread, [])
+            if thread and (thread in used or thread == self._session):
+                return thread
             if len(used) > 1:
                 whose = f"The thread {thread!r}" if thread else "This adapter"
                 raise BadInput(
@@ -241,8 +243,6 @@ class ThreadSessions:
                 return used[0]
             if not thread:
                 raise BadInput("There is no session yet.", "Run the agent first, or give the name of a session.")
-            if thread == self._session:
-                return thread
             name = name_session(thread, application=self._app)
             return thread if not self._exists(name) and self._exists(thread) else name
 
