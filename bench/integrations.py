@@ -45,12 +45,13 @@ def use_format(form: Any, folder: str, window: int, get_value: Callable[[Any], o
     """With `get_value`, the framework copies its messages for each call."""
     from tidegate.integrations.host_messages import Copies
     from tidegate.integrations.model_calls import CallPreparer
+    from tidegate.integrations.session_names import SessionName
 
     preparer: Any = CallPreparer(form, folder, window=window, model="gpt-4o")
 
     def prepare(messages: list[Any], originals: list[Any]) -> int:
         copies = Copies(originals, get_value) if get_value else None
-        return len(preparer.prepare("t", messages, copies=copies).messages)
+        return len(preparer.prepare(SessionName("t"), messages, copies=copies).messages)
 
     return prepare
 

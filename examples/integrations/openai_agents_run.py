@@ -13,15 +13,15 @@ def read(number: int) -> str:
     return f"Page {number}: the code is K{number:04d}.\n" + "The harbor log has nothing new for this day.\n" * 60
 
 
-tidegate = TidegateFilter(session="report", window=16_000)
+tidegate = TidegateFilter(window=16_000)
 agent = Agent(name="reader", model="gpt-4o", tools=[read, tidegate.recall_tool()])
 result = Runner.run_sync(
     agent,
     "Read all pages.",
     run_config=RunConfig(call_model_input_filter=tidegate),
     hooks=tidegate.hooks,
-    session=tidegate.make_session(),
+    session=tidegate.make_session("report"),
     max_turns=500,
 )
 print(result.final_output)
-print(tidegate.session().explain())
+print(tidegate.session("report").explain())

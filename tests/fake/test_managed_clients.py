@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_type
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import openai
 
 WIRES = ["openai_chat", "openai_responses", "anthropic"]
+ONE = {"role": "assistant", "content": "One."}
 GUIDE = Path(__file__).parents[2] / "docs" / "integrations.md"
 EXAMPLE = "sdk_client_loop.py"
 STEPS, PARALLEL = scaled(8, 25), 8
@@ -108,9 +110,11 @@ def make_script() -> list[Step]:
     return [*(ScriptedAnswer(calls=some) for some in calls), "Done."]
 
 
-def read_events(data: Path, session: str = "sdk") -> list[Event]:
+def read_events(data: Path, session: str = "") -> list[Event]:
+    """The events of a session, or of the only one."""
     with DataFolder(data) as folder:
-        return list(folder.open_conversation(session).log.read())
+        (name,) = [session] if session else [info.name for info in folder.store.sessions()]
+        return list(folder.open_conversation(name).log.read())
 
 
 def logged_messages(events: list[Event]) -> list[Message]:
@@ -151,7 +155,7 @@ def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_past_that_the_caller_changed_is_noticed(wire: str, tmp_path: Path) -> None:
     def use(url: str) -> None:
-        with managed(make_client(wire, url), tmp_path, window=16_000) as client:
+        with managed(make_client(wire, url), tmp_path, session="changed", window=16_000) as client:
             messages: list[Any] = list(HELLO)
             run_loop(wire, client, messages)
             messages[0] = {"role": "user", "content": "Hullo"}
@@ -292,6 +296,29 @@ def test_retries_of_the_sdk_log_a_message_once(tmp_path: Path) -> None:
     assert [text_of(each) for each in logged_messages(read_events(tmp_path))] == ["Hello", "At last."]
 
 
+def test_conversations_of_one_client_have_sessions_of_their_own(tmp_path: Path) -> None:
+    """They begin alike, and are answered alike. A client with a name of its own has one session."""
+    histories: list[list[Any]] = [[*HELLO, ONE, {"role": "user", "content": text}] for text in ("Mine.", "Yours.")]
+
+    def use(url: str) -> None:
+        with managed(make_client("openai_chat", url), tmp_path) as client, ThreadPoolExecutor(2) as pool:
+            for messages in ([HELLO, HELLO], histories):
+                calls = [
+                    pool.submit(client.chat.completions.create, model="gpt-4o", messages=each) for each in messages
+                ]
+                assert all(call.result(60).choices[0].message.content == "One." for call in calls)
+
+    run_sync(Fake("openai_chat", lambda body: "One."), use)
+    with DataFolder(tmp_path) as data:
+        names = [info.name for info in data.store.sessions()]
+        logged = [logged_messages(list(data.open_log(name).read())) for name in names]
+    assert sorted([text_of(each) for each in messages][2:] for messages in logged) == [
+        ["Mine.", "One."],
+        ["Yours.", "One."],
+    ]
+    assert all(name.startswith("sdk-") for name in names)
+
+
 def test_an_answer_that_breaks_off_is_kept_in_part(tmp_path: Path) -> None:
     def use(url: str) -> None:
         with managed(make_client("anthropic", url), tmp_path) as client:
@@ -402,7 +429,7 @@ def test_a_custom_http_client_is_used(library: str, tmp_path: Path) -> None:
         )
         with managed(make_client("openai_chat", url, http_client=http_client), tmp_path) as client:
             assert list(client.chat.completions.create(model="gpt-4o", messages=HELLO, stream=True))
-            client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Again"}])
+            client.chat.completions.create(model="gpt-4o", messages=[*HELLO, ONE, {"role": "user", "content": "Again"}])
 
     server = run_sync(Fake("openai_chat", ["One.", "Two."]), use)
     assert [seen.headers["x-own"] for seen in server.seen] == ["1", "1"]

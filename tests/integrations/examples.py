@@ -12,7 +12,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "integrations"
 
 
 def check_example(name: str, wire: str, folder: Path, session: str = "report") -> None:
-    """The example gives the final answer, no request is refused, and everything is in the log."""
+    """The example gives the final answer, no request is refused, and everything is in the log.
+
+    `session` is the name of its session, without the program that is in front of it in the default folder.
+    """
     with run_provider(wire, LongTask(40, parallel=2), 16_000) as fake:
         set_up = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TIDEGATE_DATA": str(folder)}
         set_up |= {"GOOGLE_GEMINI_BASE_URL": fake.host, "GEMINI_API_KEY": KEY, "GOOGLE_API_KEY": KEY}
@@ -29,4 +32,4 @@ def check_example(name: str, wire: str, folder: Path, session: str = "report") -
         assert fake.refused == []
         assert len(fake.seen) == 21
     with DataFolder(folder) as data:
-        assert [info.name for info in data.store.sessions()] == [session]
+        assert [info.name.rpartition("/")[2] for info in data.store.sessions()] == [session]

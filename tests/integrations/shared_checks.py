@@ -1,19 +1,21 @@
-"""What must hold with every framework: a killed run goes on, and the framework's own model writes summaries."""
+"""What must hold with every framework: a killed run goes on, the framework's own model writes summaries, and no user
+gets the text of another."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.fake.server import Fake, Step
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
 from tidegate.core.events import BranchStarted, Event, MessageAdded
-from tidegate.core.messages import Result
+from tidegate.core.messages import Call, Result
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT
 from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 WINDOW = 16_000
 GO_ON = "Go on with the pages."
@@ -66,28 +68,31 @@ def check_killed_run(
     *,
     begins_again: bool = False,
     unlogged: int = 0,
+    session: str = "k",
     task: Callable[[dict[str, Any]], Step] | None = None,
 ) -> None:
     """The program is killed while a tool runs. Started again, it gives the final answer, and everything is in the log.
 
     `begins_again`: the framework saves nothing while a run is under way, so it begins again with the first message.
-    `unlogged`: how many pages at the end of a run may be missing in the log.
+    `unlogged`: how many pages at the end of a run may be missing in the log. `session` is its name.
     """
     with run_provider(wire, task or ResumedTask(), WINDOW) as fake:
         url = fake.host if wire == "gemini" else fake.url
         command = [sys.executable, "-c", PROGRAM_HEAD + program, url, str(folder)]
         killed = run_program([*command, "stop"])
         assert killed.returncode == -9, killed.stderr[-2000:]
-        assert len(read_pages(folder)) >= _LAST_BEFORE - 2 - unlogged, "what was sent before the kill is in the log"
+        assert len(read_pages(folder, session)) >= _LAST_BEFORE - 2 - unlogged, (
+            "what was sent before the kill is in the log"
+        )
         done = run_program([*command, "go"])
         assert done.returncode == 0, done.stderr[-2000:]
         assert FINAL_ANSWER in done.stdout
         assert fake.refused == []
-    pages = read_pages(folder)
+    pages = read_pages(folder, session)
     assert set(pages) >= set(range(_PAGES - unlogged))
     if not begins_again:
         assert len(pages) == len(set(pages)), "each page is in the log once"
-        branches = [event for event in read_events(folder) if isinstance(event.payload, BranchStarted)]
+        branches = [event for event in read_events(folder, session) if isinstance(event.payload, BranchStarted)]
         assert len(branches) < 2, "one at most, before an answer that the framework did not save"
 
 
@@ -96,14 +101,14 @@ def run_program(command: list[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-def read_events(folder: Path) -> list[Event]:
+def read_events(folder: Path, session: str) -> list[Event]:
     with DataFolder(folder / "data") as data:
-        return list(data.open_conversation("k").log.read())
+        return list(data.open_conversation(session).log.read())
 
 
-def read_pages(folder: Path) -> list[int]:
-    """The numbers of the pages in the log of the session `k`."""
-    added = [event.payload.message for event in read_events(folder) if isinstance(event.payload, MessageAdded)]
+def read_pages(folder: Path, session: str) -> list[int]:
+    """The numbers of the pages in the log of a session."""
+    added = [event.payload.message for event in read_events(folder, session) if isinstance(event.payload, MessageAdded)]
     results = [part for message in added for part in message.parts if isinstance(part, Result)]
     texts = [join_result_text(result) for result in results]
     return [int(text.split(":")[0].split()[-1]) for text in texts if text.startswith("Page ")]
@@ -125,3 +130,39 @@ def check_summaries(run: Callable[[Fake], str], wire: str, task: LongTask | None
         assert fake.refused == []
         assert questions
         assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+
+
+GREETING = "Hello."
+SECRET = "heliotrope-7731"
+TOLD = f"My passphrase is {SECRET}."
+QUESTION = "What is my passphrase?"
+
+
+def answer_and_recall(body: dict[str, Any]) -> Step:
+    """A model that answers politely, and looks the passphrase up with the tool `recall` when it is asked for it."""
+    text = str(body)
+    if QUESTION not in text:
+        return "Good day. What can I do for you?"
+    if "recalled" in text:
+        return "I do not know it."
+    return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"passphrase","offset":0}'),), number=900)
+
+
+Talk = Callable[[Fake, str, Sequence[str]], object]
+"""Sends the messages of a user, named by the second argument, one after the other, in one conversation."""
+
+
+def check_users_stay_apart(talk: Talk, wire: str) -> None:
+    """Two users greet alike. One tells a secret, and the other asks for it."""
+    with run_provider(wire, answer_and_recall) as fake:
+        talk(fake, "alice", [GREETING, TOLD])
+        talk(fake, "bob", [GREETING, QUESTION])
+        check_secret_stays(fake)
+
+
+def check_secret_stays(fake: Fake) -> None:
+    """No request in which the secret is asked for has it, also after `recall` was called."""
+    assert fake.refused == []
+    asked = [seen.raw.decode() for seen in fake.seen if QUESTION in seen.raw.decode()]
+    assert any("recalled" in each for each in asked)
+    assert not [each for each in asked if SECRET in each]

@@ -5,13 +5,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from agent_framework import Agent, Content, Message
 from agent_framework.openai import OpenAIChatCompletionClient
 from openai import AsyncOpenAI
 
+from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries, check_users_stay_apart
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.agent_framework import TidegateMiddleware
@@ -185,3 +187,40 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("agent_framework_agent.py", "openai_chat", tmp_path)
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_users_stay_apart(has_session: bool, tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def talk(fake: Fake, user: str, texts: Any) -> None:
+        async def act(client: AsyncOpenAI) -> None:
+            agent = make_agent(client, tidegate, tools=[tidegate.recall_tool()])
+            session = agent.create_session(session_id=user) if has_session else None
+            messages: list[Message] = []
+            for text in texts:
+                given = [*messages, Message("user", [text])]
+                messages = [*given, *(await agent.run(text if session else given, session=session)).messages]
+
+        run_agent(fake.url, act)
+
+    check_users_stay_apart(talk, "openai_chat")
+    names = {info.name for info in tidegate.threads.data.store.sessions()}
+    assert names == {"alice", "bob"} if has_session else len(names) == 2
+    tidegate.threads.close()
+
+
+def test_a_run_without_a_session_has_one_of_its_own(tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    async def act(client: AsyncOpenAI) -> None:
+        await make_agent(client, tidegate).run("Read all pages.")
+
+    with run_provider("openai_chat", LongTask(40, parallel=2), WINDOW) as fake:
+        run_agent(fake.url, act)
+        assert fake.refused == []
+    assert len(usage_reports(tidegate, "")) == 21
+    tidegate.threads.close()

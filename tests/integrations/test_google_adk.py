@@ -19,7 +19,17 @@ from google.genai import types
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import (
+    GREETING,
+    QUESTION,
+    TOLD,
+    WINDOW,
+    answer_and_recall,
+    check_killed_run,
+    check_secret_stays,
+    check_summaries,
+)
+from tidegate.core.errors import BadInput
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.google_adk import TidegatePlugin
@@ -174,7 +184,7 @@ def test_an_agent_inside_a_tool_has_a_session_of_its_own(tmp_path: Path) -> None
     names = {info.name for info in tidegate.threads.data.store.sessions()}
     assert len(names) == 2
     assert len(usage_reports(tidegate, "main")) == 2
-    assert len(usage_reports(tidegate, (names - {"main"}).pop())) == 5
+    assert len(usage_reports(tidegate, (names - {"app/me@main"}).pop())) == 5
     tidegate.threads.close()
 
 
@@ -213,13 +223,16 @@ def test_an_agent_to_which_another_transfers_has_a_session_of_its_own(tmp_path: 
         assert len(fake.seen) == 1 + 21 + 1, "the leader; 20 steps of the reader and its way back; the leader"
     assert texts[-1] == FINAL_ANSWER
     assert [page for page in results_of(events) if page] == [read_page(number) for number in range(40)]
-    assert {info.name for info in tidegate.threads.data.store.sessions()} == {"main", "main.reader"}
-    for name in ("main", "main.reader"):  # ADK tells the leader what the reader read
+    assert {info.name for info in tidegate.threads.data.store.sessions()} == {
+        "app/me@main",
+        "app/me@main.reader",
+    }
+    for name in ("main", "app/me@main.reader"):  # ADK tells the leader what the reader read
         assert "K0003" in tidegate.threads.recall(name, "K0003")
         log = tidegate.session(name).log.read()
         assert not [event for event in log if isinstance(event.payload, BranchStarted)]
     assert len(usage_reports(tidegate, "main")) == 2
-    assert len(usage_reports(tidegate, "main.reader")) == 21
+    assert len(usage_reports(tidegate, "app/me@main.reader")) == 21
     tidegate.threads.close()
 
 
@@ -281,7 +294,7 @@ asyncio.run(main())
 
 
 def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
-    check_killed_run(KILLED, "gemini", tmp_path)
+    check_killed_run(KILLED, "gemini", tmp_path, session="app/me@k")
 
 
 def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
@@ -296,4 +309,30 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    check_example("google_adk_agent.py", "gemini", tmp_path)
+    check_example("google_adk_agent.py", "gemini", tmp_path, "me@report")
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+def test_users_with_the_same_session_id_stay_apart(tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW)
+
+    async def talk(fake: Fake) -> None:
+        agent = LlmAgent(name="helper", model=make_model(fake), tools=[tidegate.recall_tool()])
+        runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=[tidegate]))
+        for user, texts in (("alice", (GREETING, TOLD)), ("bob", (GREETING, QUESTION))):
+            await runner.session_service.create_session(app_name="app", user_id=user, session_id="1")
+            for text in texts:
+                question = types.Content(role="user", parts=[types.Part(text=text)])
+                async for _ in runner.run_async(user_id=user, session_id="1", new_message=question):
+                    pass
+        await runner.close()
+
+    with run_provider("gemini", answer_and_recall) as fake:
+        asyncio.run(talk(fake))
+        check_secret_stays(fake)
+    assert {info.name for info in tidegate.threads.data.store.sessions()} == {"app/alice@1", "app/bob@1"}
+    with pytest.raises(BadInput, match="'1' has 2 sessions"):
+        tidegate.session("1")
+    tidegate.threads.close()

@@ -15,12 +15,14 @@ from tidegate.core.outcome import SummaryRequest
 from tidegate.integrations.content_blocks import read_block
 from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
 from tidegate.integrations.model_calls import CallPreparer, PreparedCall, make_usage
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.summaries import make_summarizer
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
 from tidegate.wire.splicing.block_rules import join_result_text
 
 Turn = dict[str, Any]
+THREAD = SessionName("t")
 
 
 class TurnFormat:
@@ -252,7 +254,7 @@ class CopyingHost:
         """Prepare a call. `changed` are messages that something between the host and the adapter replaces."""
         self.compared = 0
         copied = [(changed or {}).get(place, {**message}) for place, message in enumerate(self.messages)]
-        call = self.preparer.prepare("t", copied, copies=Copies(self.messages, self.get_value))
+        call = self.preparer.prepare(THREAD, copied, copies=Copies(self.messages, self.get_value))
         return call.request
 
     def read_log(self) -> tuple[str, int]:
@@ -280,7 +282,7 @@ def test_views_that_continue_each_other_are_written_as_each_of_them_alone(tmp_pa
         ids = [f"c{number}-{each}" for each in range(number % 3 + 1)]
         hosts.append(turn("assistant", Thinking(block='{"signature":"x"}'), *(Call(ident, "read") for ident in ids)))
         hosts.append(turn("user", *(Result(ident, (Text(f"{ident} " + "all is well. " * 20),)) for ident in ids)))
-        call = preparer.prepare("t", hosts)
+        call = preparer.prepare(THREAD, hosts)
         check_same_as_written_alone(call)
         edited += not call.request.is_unchanged
         if number == 70:  # the user takes steps back
@@ -292,14 +294,14 @@ def test_views_that_continue_each_other_are_written_as_each_of_them_alone(tmp_pa
 def test_a_framework_that_changes_what_it_got_does_not_change_the_next_request(tmp_path: Path) -> None:
     host = CopyingHost(tmp_path)
     host.add_steps(100)
-    first = host.preparer.prepare("t", host.messages)
+    first = host.preparer.prepare(THREAD, host.messages)
     before = [dict(sent, parts=list(sent["parts"])) for sent in first.messages]
     for sent in first.messages:
         if not any(sent is message for message in host.messages):
             sent["parts"].append(Text("added by a provider's client"))
             sent["marked"] = True
     host.add_steps(1)
-    second = host.preparer.prepare("t", host.messages)
+    second = host.preparer.prepare(THREAD, host.messages)
     assert second.messages[: len(before) - 1] == before[:-1]
     assert "marked" not in str(second.messages)
     host.preparer.threads.close()
@@ -351,7 +353,7 @@ def test_a_message_that_is_not_from_the_originals_is_noticed(tmp_path: Path) -> 
     host.call()
     given = [{**message} for message in host.messages]
     given.insert(5, turn("user", Text("added by a plugin")))
-    host.preparer.prepare("t", given, copies=Copies(host.messages, host.get_value))
+    host.preparer.prepare(THREAD, given, copies=Copies(host.messages, host.get_value))
     text, branches = host.read_log()
     assert "added by a plugin" in text
     assert branches == 1
@@ -378,9 +380,9 @@ def test_objects_that_cannot_be_compared_are_read_again() -> None:
 def test_a_request_does_not_copy_the_history_and_keeps_its_own_size(tmp_path: Path) -> None:
     preparer = CallPreparer(TurnFormat(), tmp_path, window=8_000)
     hosts = [turn("user", Text("Read all pages.")), turn("assistant", Text("Which?"))]
-    first = preparer.prepare("t", hosts, model="gpt-4o").request
+    first = preparer.prepare(THREAD, hosts, model="gpt-4o").request
     hosts.append(turn("user", Text("The first.")))
-    second = preparer.prepare("t", hosts, model="gpt-4o").request
+    second = preparer.prepare(THREAD, hosts, model="gpt-4o").request
     assert first.items is second.items
     assert (len(first.shown), len(second.shown)) == (2, 3)
     preparer.threads.close()
@@ -411,7 +413,7 @@ def test_a_long_list_fits_and_the_host_keeps_all_of_it(tmp_path: Path) -> None:
     for number in range(60):
         hosts.append(turn("assistant", Call(f"c{number}", "read", f'{{"page":{number}}}')))
         hosts.append(turn("user", Result(f"c{number}", (Text(f"page {number} " * 200),))))
-        call = preparer.prepare("t", hosts, model="gpt-4o")
+        call = preparer.prepare(THREAD, hosts, model="gpt-4o")
         assert call.request.tokens <= 8_000
         assert call.messages[-1] is hosts[-1]
         sent = call.messages
@@ -425,7 +427,7 @@ def test_a_thread_goes_on_when_it_is_opened_again(tmp_path: Path) -> None:
     hosts, head = [HELLO, CALLS, RESULTS], 0
     for _ in range(2):
         preparer = CallPreparer(TurnFormat(), tmp_path, window=8_000)
-        preparer.prepare("t", hosts, model="gpt-4o")
+        preparer.prepare(THREAD, hosts, model="gpt-4o")
         head = preparer.threads.session("t").log.head
         preparer.threads.close()
     again = ThreadSessions(tmp_path, window=8_000)
@@ -437,10 +439,10 @@ def test_recall_has_what_another_program_logged_meanwhile(tmp_path: Path) -> Non
     """This is how a loop with a managed client gives its model the tool."""
     preparer, reader = CallPreparer(TurnFormat(), tmp_path, window=8_000), ThreadSessions(tmp_path)
     hosts = [turn("user", Text("the teapot is red"))]
-    preparer.prepare("t", hosts, model="gpt-4o")
+    preparer.prepare(THREAD, hosts, model="gpt-4o")
     assert "the teapot is red" in reader.recall("t", "teapot")
     hosts += [turn("assistant", Text("yes")), turn("user", Text("the zebra is blue"))]
-    preparer.prepare("t", hosts, model="gpt-4o")
+    preparer.prepare(THREAD, hosts, model="gpt-4o")
     assert "the zebra is blue" in reader.recall("t", "zebra")
     assert reader.recall("unknown", "zebra")
     preparer.threads.close()

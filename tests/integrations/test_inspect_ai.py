@@ -11,14 +11,22 @@ from inspect_ai import Task
 from inspect_ai import eval as run_eval
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ChatMessageTool, modelapi
+from inspect_ai.model import ChatMessageTool, ChatMessageUser, modelapi
 from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
 from inspect_ai.tool import Tool, tool
 
 from tests.fake.server import Fake
 from tests.integrations.examples import EXAMPLES
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, ResumedTask, check_killed_run, check_summaries
+from tests.integrations.shared_checks import (
+    QUESTION,
+    TOLD,
+    WINDOW,
+    ResumedTask,
+    check_killed_run,
+    check_secret_stays,
+    check_summaries,
+)
 from tidegate.core.messages import Call
 from tidegate.integrations.inspect_ai import TidegateCompaction
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -67,9 +75,9 @@ class ResumedSubmittingTask(SubmittingTask, ResumedTask):
     """The same for a run that begins again."""
 
 
-def run_task(task: Task, url: str, folder: Path) -> Any:
+def run_task(task: Task, url: str, folder: Path, **options: Any) -> Any:
     model = {"model": "loopback/local/gpt-4o", "model_base_url": url, "model_args": {"api_key": KEY}}
-    logs = run_eval(task, **model, log_dir=str(folder / "logs"), display="none", score=False, max_retries=0)
+    logs = run_eval(task, **model, log_dir=str(folder / "logs"), display="none", score=False, max_retries=0, **options)
     assert logs[0].status == "success", logs[0].error
     assert logs[0].samples
     return logs[0].samples[0]
@@ -121,6 +129,29 @@ def test_samples_that_run_at_the_same_time_have_sessions_of_their_own(tmp_path: 
         assert fake.refused == []
     names = [info.name for info in tidegate.threads.data.store.sessions()]
     assert len(names) == 2
+    tidegate.threads.close()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_samples_whose_messages_have_the_same_ids_stay_apart(is_first: bool, tmp_path: Path) -> None:
+    """One sample tells a secret, the next one asks for it: before its own first compaction, or after it."""
+    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000)
+
+    def script(body: dict[str, Any]) -> Any:
+        asked = sum(message["role"] == "assistant" for message in body["messages"])
+        if QUESTION in str(body) and "recalled" not in str(body) and (is_first or asked >= 24):
+            return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"passphrase"}'),), number=900)
+        if asked >= 26:
+            return ScriptedAnswer(calls=(Call("done", "submit", '{"answer":"All."}'),), number=999)
+        calls = tuple(Call(f"c{2 * asked + n}", "read", f'{{"number":{2 * asked + n}}}') for n in (0, 1))
+        return ScriptedAnswer(calls=calls, number=asked)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        samples = [Sample(input=[ChatMessageUser(content=text, id="1")]) for text in (TOLD, QUESTION)]
+        solver = react(tools=[read(), tidegate.recall_tool().as_tool()], compaction=tidegate)
+        run_task(Task(dataset=samples, solver=solver), fake.url, tmp_path, max_samples=1)
+        check_secret_stays(fake)
+    assert len(tidegate.threads.data.store.sessions()) == 2
     tidegate.threads.close()
 
 

@@ -1,6 +1,8 @@
 """LangChain's own agent with the middleware, against the strict fake provider."""
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,26 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
 
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import (
+    GREETING,
+    QUESTION,
+    TOLD,
+    WINDOW,
+    answer_and_recall,
+    check_killed_run,
+    check_secret_stays,
+    check_summaries,
+    check_users_stay_apart,
+    run_program,
+)
 from tidegate.core.events import UsageReported
 from tidegate.core.messages import Call
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.langchain import TidegateMiddleware
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
@@ -39,7 +54,7 @@ def make_model(fake: Fake, **options: Any) -> Any:
     )
 
 
-def config(thread: str) -> Any:
+def config(thread: str | int) -> Any:
     return {"configurable": {"thread_id": thread}, "recursion_limit": 1000}
 
 
@@ -195,3 +210,184 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("langchain_agent.py", "openai_chat", tmp_path)
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+def names_of(middleware: TidegateMiddleware) -> list[str]:
+    return sorted(info.name for info in middleware.threads.data.store.sessions())
+
+
+def test_two_agents_with_threads_of_the_same_id_do_not_read_each_other(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def talk(fake: Fake, user: str, texts: Any) -> None:
+        agent = create_agent(make_model(fake), [], middleware=[middleware], checkpointer=InMemorySaver())
+        for text in texts:
+            agent.invoke(ask(text), config("1"))
+
+    check_users_stay_apart(talk, "openai_chat")
+    middleware.threads.close()
+
+
+def test_a_recall_that_was_interrupted_reads_its_own_conversation(tmp_path: Path) -> None:
+    """Meanwhile the other agent has continued the session that both have."""
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    with run_provider("openai_chat", answer_and_recall) as fake:
+        alice, bob = (
+            create_agent(
+                make_model(fake), [], middleware=[middleware], checkpointer=InMemorySaver(), interrupt_before=["tools"]
+            )
+            for _ in range(2)
+        )
+        for agent, text in ((alice, GREETING), (bob, GREETING), (bob, QUESTION), (alice, TOLD)):
+            agent.invoke(ask(text), config("1"))
+        result = bob.invoke(None, config("1"))
+        check_secret_stays(fake)
+    recalled = next(message for message in result["messages"] if isinstance(message, ToolMessage))
+    assert QUESTION in recalled.text
+    middleware.threads.close()
+
+
+def test_without_a_thread_id_users_do_not_read_each_other(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def talk(fake: Fake, user: str, texts: Any) -> None:
+        agent = create_agent(make_model(fake), [], middleware=[middleware])
+        messages: list[Any] = []
+        for text in texts:
+            messages = agent.invoke({"messages": [*messages, HumanMessage(text)]})["messages"]
+
+    check_users_stay_apart(talk, "openai_chat")
+    assert len(names_of(middleware)) == 2
+    middleware.threads.close()
+
+
+PROGRAM = """
+import sys
+from tests.integrations.test_langchain import *
+url, texts = sys.argv[1], sys.argv[2:]
+middleware = TidegateMiddleware(window=WINDOW)
+model = ChatOpenAI(model="gpt-4o", base_url=url, api_key=KEY, max_retries=0)
+agent = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
+for text in texts:
+    agent.invoke(ask(text), config("1"))
+print(middleware.session("1").view.items[0].message.parts[0].text)
+"""
+
+
+def test_two_programs_with_the_default_folder_do_not_share_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+    for name in ("alice.py", "bob.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    with run_provider("openai_chat", answer_and_recall) as fake:
+        for name, text in (("alice.py", TOLD), ("bob.py", QUESTION)):
+            done = run_program([sys.executable, str(tmp_path / name), fake.url, GREETING, text])
+            assert done.returncode == 0, done.stderr[-2000:]
+            assert done.stdout.strip() == GREETING
+        check_secret_stays(fake)
+    with DataFolder(tmp_path / "data") as data:
+        names = sorted(info.name for info in data.store.sessions())
+    assert [name.partition("~")[0] for name in names] == ["alice", "bob"]
+    assert all(name.endswith("/1") for name in names)
+
+
+def test_without_a_thread_id_a_run_has_one_session(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    task = LongTask(61)
+
+    def script(body: dict[str, Any]) -> Any:
+        if task.left:
+            return task(body)
+        if any(message.get("tool_call_id") == "recalled" for message in body["messages"]):
+            return FINAL_ANSWER
+        return ScriptedAnswer(calls=(Call("recalled", "recall", '{"what":"K0003"}'),), number=900)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware])
+        result = agent.invoke(ask("Read all pages."), {"recursion_limit": 1000})
+        assert fake.refused == []
+    recalled = next(m for m in result["messages"] if isinstance(m, ToolMessage) and m.tool_call_id == "recalled")
+    assert "K0003" in recalled.text
+    assert len(names_of(middleware)) == 1
+    assert len(usage_reports(middleware, "")) == 63
+    middleware.threads.close()
+
+
+@pytest.mark.parametrize("thread", ["", "main"])
+def test_an_agent_that_is_a_node_has_one_session_for_its_place(thread: str, tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    task = LongTask(4)
+    with run_provider("openai_chat", task, WINDOW) as fake:
+        graph = StateGraph(MessagesState)
+        graph.add_node("reader", create_agent(make_model(fake), [read], middleware=[middleware]))
+        graph.add_edge(START, "reader")
+        graph.add_edge("reader", END)
+        app = graph.compile(checkpointer=InMemorySaver() if thread else None)
+        messages = app.invoke(ask("Read all pages."), config(thread) if thread else None)["messages"]
+        task.left = [4, 5, 6]
+        given = [HumanMessage("Go on.")] if thread else [*messages, HumanMessage("Go on.")]
+        app.invoke({"messages": given}, config(thread) if thread else None)
+        assert fake.refused == []
+        assert len(fake.seen) == 5 + 4
+    (name,) = names_of(middleware)
+    assert name.startswith("main.reader" if thread else "langchain.reader-")
+    assert len(usage_reports(middleware, name)) == 9
+    assert "branched" not in str(list(middleware.session(name).log.read()))
+    middleware.threads.close()
+
+
+def test_sub_agents_that_run_at_the_same_time_have_sessions_of_their_own(tmp_path: Path) -> None:
+    """Two calls of one tool start the same agent with the same task."""
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def script(body: dict[str, Any]) -> Any:
+        results = sum(message["role"] == "tool" for message in body["messages"])
+        if any(tool["function"]["name"] == "read" for tool in body["tools"]):
+            return LongTask(1, start=results)(body) if results < 3 else FINAL_ANSWER
+        calls = tuple(Call(f"d{number}", "delegate", "{}") for number in (1, 2))
+        return "Both are done." if results else ScriptedAnswer(calls=calls, number=800)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        reader = create_agent(make_model(fake), [read], middleware=[middleware])
+
+        @tool
+        def delegate() -> str:
+            """Let the reader read."""
+            return str(reader.invoke(ask("Read all pages."))["messages"][-1].text)
+
+        agent = create_agent(make_model(fake), [delegate], middleware=[middleware], checkpointer=InMemorySaver())
+        assert agent.invoke(ask("Delegate it."), config(0))["messages"][-1].text == "Both are done."
+        assert fake.refused == []
+    names = names_of(middleware)
+    assert names[:2] == ["0", "0.tools"]
+    assert names[2].startswith("0.tools.")
+    assert [len(usage_reports(middleware, name)) for name in names] == [2, 4, 4]
+    middleware.threads.close()
+
+
+def test_a_session_of_version_0_1_0_is_continued_by_its_own_thread_only(tmp_path: Path) -> None:
+    """Its name was the thread id as it is; `a/b` is named with its hash now."""
+    saver, folder = InMemorySaver(), tmp_path / "data"
+
+    def talk(fake: Fake, thread: str, text: str, saver: Any) -> list[str]:
+        with DataFolder(folder) as data:
+            middleware = TidegateMiddleware(data, window=WINDOW)
+            create_agent(make_model(fake), [], middleware=[middleware], checkpointer=saver).invoke(
+                ask(text), config(thread)
+            )
+            found = names_of(middleware)
+            middleware.threads.close()
+            return found
+
+    with run_provider("openai_chat", lambda body: "Good day.") as fake:
+        (name,) = talk(fake, "a/b", GREETING, saver)
+        with DataFolder(folder) as data:
+            data.fork(name, data.open_log(name).head, "a/b")
+            data.store.delete(name)
+        assert talk(fake, "a/b", TOLD, saver) == ["a/b"]
+        assert sorted(talk(fake, "a/b", GREETING, InMemorySaver())) == sorted(["a/b", name])

@@ -12,6 +12,7 @@ from agents import (
     OpenAIResponsesModel,
     RunConfig,
     Runner,
+    SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
@@ -21,7 +22,18 @@ from openai import AsyncOpenAI
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import (
+    GREETING,
+    QUESTION,
+    SECRET,
+    TOLD,
+    WINDOW,
+    answer_and_recall,
+    check_killed_run,
+    check_secret_stays,
+    check_summaries,
+    check_users_stay_apart,
+)
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.item_session import TidegateSession
@@ -260,3 +272,106 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("openai_agents_run.py", "openai_responses", tmp_path)
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+def names_of(tidegate: TidegateFilter) -> list[str]:
+    return sorted(info.name for info in tidegate.threads.data.store.sessions())
+
+
+async def talk_as(fake: Fake, tidegate: TidegateFilter, texts: Any, session: Any, hooks: bool = True) -> None:
+    options = options_of(tidegate)
+    if not hooks:
+        del options["hooks"]
+    async with AsyncOpenAI(base_url=fake.url, api_key=KEY, max_retries=0) as client:
+        agent = make_agent(client, tools=[tidegate.recall_tool()])
+        for text in texts:
+            await Runner.run(agent, text, session=session, **options)
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+@pytest.mark.parametrize("kind", ["sqlite", "tidegate"])
+def test_sessions_of_two_users_stay_apart(kind: str, hooks: bool, tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path / "data", window=WINDOW)
+
+    def talk(fake: Fake, user: str, texts: Any) -> None:
+        items = SQLiteSession(user, tmp_path / "items.db")
+        session: Any = tidegate.make_session(user) if kind == "tidegate" else items
+        asyncio.run(talk_as(fake, tidegate, texts, session, hooks))
+        items.close()
+
+    check_users_stay_apart(talk, "openai_responses")
+    names = names_of(tidegate)
+    assert names == ["alice", "bob"] if kind == "tidegate" else len(names) == 2
+    tidegate.threads.close()
+
+
+def test_runs_that_begin_at_the_same_time_stay_apart(tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path / "data", window=WINDOW)
+
+    async def run(fake: Fake) -> None:
+        users = [(SQLiteSession(user), text) for user, text in (("alice", TOLD), ("bob", QUESTION), ("carol", TOLD))]
+        for turn in range(2):
+            talks = [
+                talk_as(fake, tidegate, [GREETING if turn == 0 else text], session)
+                for session, text in sorted(users, key=lambda user: user[1] == QUESTION)
+            ]
+            await asyncio.gather(*talks)
+        for session, _ in users:
+            session.close()
+
+    with run_provider("openai_responses", answer_and_recall) as fake:
+        asyncio.run(run(fake))
+        check_secret_stays(fake)
+    assert len(names_of(tidegate)) == 3
+    tidegate.threads.close()
+
+
+def test_one_task_may_run_for_several_users(tmp_path: Path) -> None:
+    """The session of the run before must not be taken for that of the next, which has none."""
+    tidegate = TidegateFilter(tmp_path / "data", window=WINDOW)
+
+    async def run(fake: Fake) -> None:
+        await talk_as(fake, tidegate, [GREETING, TOLD], tidegate.make_session("alice"))
+        async with AsyncOpenAI(base_url=fake.url, api_key=KEY, max_retries=0) as client:
+            agent = make_agent(client, tools=[tidegate.recall_tool()])
+            first = await Runner.run(agent, GREETING, **options_of(tidegate))
+            given: Any = [*first.to_input_list(), {"role": "user", "content": QUESTION}]
+            await Runner.run(agent, given, **options_of(tidegate))
+
+    with run_provider("openai_responses", answer_and_recall) as fake:
+        asyncio.run(run(fake))
+        check_secret_stays(fake)
+    assert len(names_of(tidegate)) == 2
+    tidegate.threads.close()
+
+
+def test_a_session_without_an_id_has_a_new_one(tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path / "data", window=WINDOW)
+    first, second = tidegate.make_session(), tidegate.make_session()
+    assert first.session_id != second.session_id
+
+    async def run() -> None:
+        await first.add_items([{"role": "user", "content": TOLD}])
+        assert await second.get_items() == []
+        again = TidegateFilter(tmp_path / "data").make_session(first.session_id)
+        assert SECRET in str(await again.get_items())
+
+    asyncio.run(run())
+    tidegate.threads.close()
+
+
+def test_items_are_not_shared_by_programs_with_the_default_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_DATA", str(tmp_path))
+
+    async def run() -> None:
+        await TidegateFilter(app="alice").make_session("1").add_items([{"role": "user", "content": TOLD}])
+        assert await TidegateFilter(app="bob").make_session("1").get_items() == []
+        assert await TidegateFilter().make_session("1").get_items() == []
+        assert SECRET in str(await TidegateFilter(app="alice").make_session("1").get_items())
+
+    asyncio.run(run())

@@ -29,7 +29,16 @@ from pydantic_ai.usage import UsageLimits
 
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import (
+    GREETING,
+    QUESTION,
+    TOLD,
+    WINDOW,
+    answer_and_recall,
+    check_killed_run,
+    check_secret_stays,
+    check_summaries,
+)
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.pydantic_ai import TidegateCapability
@@ -279,3 +288,26 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("pydantic_ai_agent.py", "openai_chat", tmp_path)
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("conversation", [None, "support"])
+def test_users_whose_runs_begin_with_the_same_history_stay_apart(conversation: str | None, tmp_path: Path) -> None:
+    """The framework takes the conversation id from the history, which is the same for both users here."""
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+
+    async def act(model: Any) -> None:
+        agent = Agent(model, capabilities=[tidegate])
+        common = (await agent.run(GREETING, conversation_id=conversation)).all_messages()
+        for text in (TOLD, QUESTION):
+            await agent.run(text, message_history=common)
+
+    with run_provider("openai_chat", answer_and_recall) as fake:
+        run_agent("openai_chat", fake.url, act)
+        check_secret_stays(fake)
+    names = sorted(info.name for info in tidegate.threads.data.store.sessions())
+    assert len(names) == 2
+    assert names[1].startswith(f"{names[0]}.")
+    tidegate.threads.close()

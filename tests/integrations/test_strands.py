@@ -4,15 +4,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from strands import Agent, tool
 from strands.middleware.stages import InvokeModelStage
 from strands.models.openai import OpenAIModel
+from strands.session.file_session_manager import FileSessionManager
 
 from tests.fake.server import Fake
 from tests.fake.words import too_long
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries
+from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries, check_users_stay_apart
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.strands import TidegateConversation
@@ -167,7 +169,6 @@ def test_an_overflow_shrinks_the_view(tmp_path: Path) -> None:
 
 
 KILLED = """
-from strands.session.file_session_manager import FileSessionManager
 from tests.integrations.test_strands import *
 @tool
 def read(number: int) -> str:
@@ -175,7 +176,7 @@ def read(number: int) -> str:
     return read_or_die(number)
 tidegate = TidegateConversation(folder / "data", window=WINDOW)
 saved = FileSessionManager(session_id="k", storage_dir=str(folder / "saved"))
-print(make_agent(url, tidegate, "k", tools=[read], session_manager=saved)(question))
+print(make_agent(url, tidegate, tools=[read], session_manager=saved)(question))
 tidegate.threads.close()
 """
 
@@ -192,3 +193,41 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("strands_agent.py", "openai_chat", tmp_path)
+
+
+# --- whose session it is ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["no id", "agent id", "session manager"])
+def test_users_stay_apart(kind: str, tmp_path: Path) -> None:
+    """Each user has an agent of the same kind, as a web server makes it."""
+    tidegate = TidegateConversation(tmp_path / "data", window=WINDOW)
+    agents = []
+
+    def talk(fake: Fake, user: str, texts: Any) -> None:
+        saved = FileSessionManager(session_id=user, storage_dir=str(tmp_path / "saved"))
+        name = "default" if kind == "no id" else "support"
+        options = {"session_manager": saved} if kind == "session manager" else {}
+        agents.append(make_agent(fake.url, tidegate, name, tools=[], **options))
+        for text in texts:
+            agents[-1](text)
+
+    check_users_stay_apart(talk, "openai_chat")
+    names = {info.name for info in tidegate.threads.data.store.sessions()}
+    assert len(names) == 2
+    if kind == "session manager":
+        assert names == {"alice.support", "bob.support"}
+    tidegate.threads.close()
+
+
+def test_an_agent_that_has_the_messages_of_a_session_continues_it(tmp_path: Path) -> None:
+    messages: list[Any] = []
+    for question in ("Read all pages.", "Go on."):
+        tidegate = TidegateConversation(tmp_path / "data", window=WINDOW)
+        with run_provider("openai_chat", LongTask(4), WINDOW) as fake:
+            agent = make_agent(fake.url, tidegate, "reader", messages=messages)
+            agent(question)
+            assert fake.refused == []
+        messages = [*agent.messages]
+        assert [info.name for info in tidegate.threads.data.store.sessions()] == ["reader"]
+        tidegate.threads.close()

@@ -4,7 +4,8 @@
     result = await agent.run("...", session=agent.create_session(session_id="build-fix"))
 
 Each model call gets a view of the messages that fits the window; the framework's own list and the history of its
-session are not changed. The id of the session is the name of ours. `recall_tool()` is a tool for the agent.
+session are not changed. The id of the session is the name of ours. A run without a session continues the one whose
+messages it begins with, or has a new one. `recall_tool()` is a tool for the agent.
 
 The framework's `compaction_strategy` is not used: it gets the list of messages and nothing else. It does not know the
 session, the tools, the answer and its usage, and it works by marking the framework's own messages as excluded.
@@ -19,7 +20,13 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, PreparedCall, make_usage
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
+from tidegate.integrations.threads import (
+    RECALL_DESCRIPTION,
+    ConversationPlace,
+    DataLocation,
+    SessionAccess,
+    describe_missing_framework,
+)
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
@@ -84,13 +91,13 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
 class TidegateMiddleware(ChatMiddleware, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    The settings are those of `AdapterSettings`. Without a session of the framework, `session` names ours.
+    The settings are those of `AdapterSettings`.
     """
 
     def __init__(self, data: DataLocation = None, **settings: Unpack[AdapterSettings]) -> None:
         self._preparer = CallPreparer(AgentFrameworkFormat(), data, **settings)
         self.threads = self._preparer.threads
-        self._name: ContextVar[str] = ContextVar("tidegate_session", default="agent-framework")
+        self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
 
     def recall_tool(self) -> FunctionTool:
         """The tool with which the model reads what left the view."""
@@ -98,15 +105,15 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
         async def recall(
             what: Annotated[str, "m12, m12..m40, or words"], offset: Annotated[int, "where to go on"] = 0
         ) -> str:
-            return await self.threads.recall_async(self._name.get(), what, offset)
+            return await self.threads.recall_at_async(self._place.get(), what, offset)
 
         return tool(recall, name="recall", description=RECALL_DESCRIPTION)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         given = list(context.messages)
         fixed = next((n for n, message in enumerate(given) if message.role != "system"), len(given))
-        name = self.threads.name_thread(context.session and context.session.session_id, "agent-framework")
-        self._name.set(name)
+        thread = context.session.session_id if context.session else None
+        name = self.threads.name("agent-framework", thread, old_name=thread or "")
         options = dict(context.options or {})
 
         async def ask(text: str) -> str:
@@ -120,6 +127,7 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
             fixed_part=FixedPart("\n\n".join(filter(None, texts)), tuple(map(_read_tool, options.get("tools") or ()))),
             ask=ask,
         )
+        self._place.set(call.place)
         context.messages = [*given[:fixed], *call.messages]
 
         async def record(response: ChatResponse[Any]) -> ChatResponse[Any]:

@@ -2,9 +2,10 @@
 
     app = App(name="app", root_agent=agent, plugins=[TidegatePlugin(window=32_000)])
 
-Each model call gets a view of the contents that fits the window. The events of the ADK session are not changed. The id
-of the ADK session is the name of ours; a sub-agent sees its own form of the conversation and has a session of its own,
-named after both. `recall_tool()` is a tool for an agent.
+Each model call gets a view of the contents that fits the window. The events of the ADK session are not changed. The
+name of the app, the id of the user and that of the ADK session are the name of ours, such as `app/alice@7`; a sub-agent
+sees its own form of the conversation and has a session of its own, `app/alice@7.reader`. `recall_tool()` is a tool for
+an agent.
 """
 
 import base64
@@ -16,6 +17,7 @@ from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text, read_thinking
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64
@@ -114,15 +116,23 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         """The tool with which the model reads what left the view."""
 
         async def recall(what: str, tool_context: ToolContext, offset: int = 0) -> str:
-            return await self.threads.recall_async(self._name_session(tool_context), what, offset)
+            run = tool_context.invocation_id, self._name_session(tool_context)
+            return await self._preparer.recall_async(run, what, offset)
 
         recall.__doc__ = RECALL_DESCRIPTION
         return FunctionTool(recall)
 
-    def _name_session(self, context: Any) -> str:
-        name = self.threads.name_thread(context.session.id, "google-adk")
-        root = context.get_invocation_context().agent.root_agent.name
-        return name if context.agent_name == root else f"{name}.{context.agent_name}"
+    def _name_session(self, context: Any) -> SessionName:
+        session, root = context.session, context.get_invocation_context().agent.root_agent.name
+        agent = "" if context.agent_name == root else context.agent_name
+        return self.threads.name(
+            "google-adk",
+            session.id,
+            user=session.user_id,
+            application=session.app_name,
+            agent=agent,
+            old_name=f"{session.id}.{agent}" if agent else session.id,
+        )
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         agent: Any = callback_context.get_invocation_context().agent
@@ -142,6 +152,7 @@ class TidegatePlugin(BasePlugin, SessionAccess):
             fixed_part=FixedPart(_read_system(llm_request.config), _read_tools(llm_request.config)),
             ask=ask,
             copies=Copies(callback_context.session.events, list_fields),
+            run=(callback_context.invocation_id, name),
         )
         self._preparer.hold((callback_context.invocation_id, name), call)
         llm_request.contents = call.messages

@@ -8,8 +8,8 @@ logged, and the view takes their place. inspect_ai adds the messages that follow
 reached again. So the log ends with the last compaction, and the usage of calls is not recorded. The messages of the
 task state stay complete.
 
-A session is named after the first message of the sample, or by `session` if there is only one. `recall_tool()` is a
-tool for the agent.
+A session is named after the sample (its uuid in the log of inspect_ai), or by `session` if there is only one. Further
+agents of a sample have sessions of their own. `recall_tool()` is a tool for the agent.
 """
 
 import asyncio
@@ -22,13 +22,21 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer
-from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
+from tidegate.integrations.session_names import make_random_id
+from tidegate.integrations.threads import (
+    RECALL_DESCRIPTION,
+    ConversationPlace,
+    DataLocation,
+    SessionAccess,
+    describe_missing_framework,
+)
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
     from inspect_ai import model as models
+    from inspect_ai.solver._task_state import sample_state  # there is no public name for it
     from inspect_ai.tool import ToolCall, ToolDef, ToolInfo
 except ImportError as missing:
     raise describe_missing_framework("inspect-ai", missing) from missing
@@ -117,16 +125,15 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
             settings["window"] = int(threshold)
         self._preparer = CallPreparer(InspectFormat(), data, **settings)
         self.threads = self._preparer.threads
-        self._originals: dict[str, dict[str, models.ChatMessage]] = {}
-        name = settings.get("session", "")
-        self._name: ContextVar[str] = ContextVar("tidegate_session", default=name)
+        self._originals: dict[tuple[str, str], dict[str, models.ChatMessage]] = {}
+        self._thread: ContextVar[str] = ContextVar("tidegate_thread", default="")
+        self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
 
     def recall_tool(self) -> ToolDef:
         """The tool with which the model reads what left the view."""
 
         async def recall(what: str, offset: int = 0) -> str:
-            name = self._name.get() or next(reversed(self._originals), "")
-            return await self.threads.recall_async(name, what, offset) if name else "Nothing left the view."
+            return await self.threads.recall_at_async(self._place.get(), what, offset)
 
         described = {"what": "m12, m12..m40, or words", "offset": "where to go on"}
         return ToolDef(recall, name="recall", description=RECALL_DESCRIPTION, parameters=described)
@@ -136,9 +143,12 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
     ) -> tuple[list[models.ChatMessage], models.ChatMessageUser | None]:
         fixed = [message for message in messages if isinstance(message, models.ChatMessageSystem)]
         given = [message for message in messages if not isinstance(message, models.ChatMessageSystem)]
-        name = self.threads.name_thread(given[0].id if given else "", "inspect-ai")
-        self._name.set(name)
-        known = self._originals.setdefault(name, {})
+        # Message ids are not enough: samples and epochs may have those of the dataset.
+        sample = sample_state()
+        thread = sample.uuid if sample else self._thread.get() or make_random_id()
+        self._thread.set(thread)
+        run = thread, (given[0].id or "") if given else ""
+        known = self._originals.setdefault(run, {})
         before = len(known)
         for message in given:
             if not (message.metadata or {}).get(_OWN):
@@ -149,9 +159,11 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         async def ask(text: str) -> str:
             return (await model.generate([models.ChatMessageUser(content=text)])).completion
 
+        name = self.threads.name("inspect-ai", thread, is_shared=True)
         call = await self._preparer.prepare_async(
-            name, list(known.values()), model=model.name, fixed_part=fixed_part, ask=ask
+            name, list(known.values()), ask, model=model.name, fixed_part=fixed_part, run=run
         )
         if call.request.is_unchanged or len(known) == before:  # the framework counts more tokens than we do
             call = await asyncio.to_thread(call.shrink)
+        self._place.set(call.place)
         return [*fixed, *call.messages], None

@@ -5,11 +5,13 @@ stay in the log.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tidegate.core.events import NoteAdded
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.wire.parsing import encode_json_text
 
@@ -17,19 +19,40 @@ _ITEMS_TOPIC = "openai_agents.items"
 _Item = dict[str, Any]
 
 
+class ReadItems(NamedTuple):
+    """The items that the framework has read from a session."""
+
+    name: SessionName
+    items: list[_Item]
+
+
 class TidegateSession:
-    """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours."""
+    """A session of the framework (its protocol `Session`) whose items are notes in the log of a session of ours.
+
+    `on_read` is called when the framework reads the items, which it does before each run, and sometimes after it.
+    """
 
     session_settings = None
 
-    def __init__(self, session_id: str, threads: ThreadSessions | None = None, data: DataLocation = None) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        threads: ThreadSessions | None = None,
+        data: DataLocation = None,
+        *,
+        on_read: Callable[[ReadItems], object] = lambda read: None,
+    ) -> None:
         self.session_id = session_id
         self._threads = threads or ThreadSessions(data)
+        self._name = self._threads.name_thread(session_id)
+        self._on_read = on_read
 
     async def get_items(self, limit: int | None = None) -> list[_Item]:
         """All items, or the latest `limit`."""
         items = await asyncio.to_thread(self._read_items)
-        return items if limit is None else items[-limit:] if limit > 0 else []
+        items = items if limit is None else items[-limit:] if limit > 0 else []
+        self._on_read(ReadItems(self._name, items))
+        return items
 
     async def add_items(self, items: list[_Item]) -> None:
         if items:
@@ -47,12 +70,12 @@ class TidegateSession:
         await asyncio.to_thread(self._note, {"keep": 0})
 
     def _note(self, change: dict[str, object]) -> None:
-        session = self._threads.session(self.session_id)
+        session = self._threads.follow(self._name.name).session
         session.history.refresh()
         session.history.add_note(_ITEMS_TOPIC, encode_json_text(change))
 
     def _read_items(self) -> list[_Item]:
-        session = self._threads.session(self.session_id)
+        session = self._threads.follow(self._name.name).session
         session.history.refresh()
         found: list[_Item] = []
         for event in session.log.read():

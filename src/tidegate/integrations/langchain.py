@@ -4,11 +4,12 @@
     agent.invoke({"messages": [...]}, {"configurable": {"thread_id": "build-fix"}})
 
 Each model call gets a view of the messages that fits the window. The state of the graph is not changed: it stays
-complete, as the checkpointer saves it. The thread id is the name of the session in the data folder. A sub-agent that
-runs inside a tool has a session of its own.
+complete, as the checkpointer saves it. The thread id is the name of the session in the data folder. An agent that is a
+node of another graph, or runs inside a tool, has a session of its own, named after its place. Without a thread id, a
+run continues the session whose messages it begins with, or has a new one.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Unpack
 
 from tidegate.core.errors import BadInput
@@ -16,6 +17,7 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_block, read_call, read_result_block
 from tidegate.integrations.model_calls import AdapterSettings, CallContext, CallPreparer, make_usage
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.wire.openai_chat import parse as openai_chat
@@ -24,10 +26,12 @@ from tidegate.wire.parsing import decode_object, encode_json_text
 try:
     from langchain.agents.middleware import AgentMiddleware
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
+    from langchain.tools import ToolRuntime
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
+    from langgraph.runtime import get_runtime
 except ImportError as missing:
     raise describe_missing_framework("langchain", missing) from missing
 
@@ -136,7 +140,8 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
         def ask(text: str) -> str:
             return str.__str__(request.model.invoke(text).text)
 
-        call = self._preparer.prepare(self._name_session(), request.messages, ask, **_read_context(request))
+        name, run = self._find_conversation()
+        call = self._preparer.prepare(name, request.messages, ask, **_read_context(request, run))
         response = handler(request.override(messages=call.messages))
         call.record(*_read_answer(response))
         return response
@@ -147,27 +152,37 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
         async def ask(text: str) -> str:
             return str.__str__((await request.model.ainvoke(text)).text)
 
-        call = await self._preparer.prepare_async(self._name_session(), request.messages, ask, **_read_context(request))
+        name, run = self._find_conversation()
+        call = await self._preparer.prepare_async(name, request.messages, ask, **_read_context(request, run))
         response = await handler(request.override(messages=call.messages))
         await call.record_async(*_read_answer(response))
         return response
 
-    def _recall(self, what: str, offset: int = 0) -> str:
-        return self.threads.recall(self._name_session(), what, offset)
+    def _recall(self, what: str, runtime: ToolRuntime, offset: int = 0) -> str:
+        name, run = self._find_conversation()
+        self._preparer.resume(name, runtime.state["messages"], run)
+        return self._preparer.recall(run, what, offset)
 
-    def _name_session(self) -> str:
-        """The thread id; for a sub-agent also the place at which it was started."""
+    def _find_conversation(self) -> tuple[SessionName, Hashable]:
+        """The name of the session, and the run that makes the call.
+
+        The namespace of a checkpoint is a path of nodes, each with an id that is another for each run of the node, such
+        as "researcher:1f1e|model:2a3b". The nodes above this one are the place of a sub-agent.
+        """
         given = get_config().get("configurable", {})
-        thread = given.get("thread_id") or given.get("__pregel_task_id", "")
         above = str(given.get("checkpoint_ns", "")).rpartition("|")[0]
-        return self.threads.name_thread(thread, "langchain", above)
+        place = "|".join(node.partition(":")[0] for node in above.split("|"))
+        thread = given.get("thread_id")
+        old_name = "" if place or thread is None else str(thread)
+        name = self.threads.name("langchain", thread, agent=place, is_shared=bool(place), old_name=old_name)
+        return name, (get_runtime().control, thread, above)
 
 
-def _read_context(request: ModelRequest[Any]) -> CallContext[AnyMessage]:
+def _read_context(request: ModelRequest[Any], run: Hashable) -> CallContext[AnyMessage]:
     name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
     system = str.__str__(request.system_message.text) if request.system_message else ""
     fixed_part = FixedPart(system, tuple(map(_read_tool, request.tools)))
-    return {"model": name if isinstance(name, str) else "", "fixed_part": fixed_part}
+    return {"model": name if isinstance(name, str) else "", "fixed_part": fixed_part, "run": run}
 
 
 def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:

@@ -1,7 +1,7 @@
 """One model call of a framework: its messages become a view that fits, and its answer is logged.
 
 preparer = CallPreparer(format, "data", window=32_000)
-call = preparer.prepare("thread-1", messages)     # call.messages is what to send
+call = preparer.prepare(preparer.threads.name("langchain", "thread-1"), messages)   # call.messages is what to send
 call.record(answer, usage)
 """
 
@@ -20,9 +20,11 @@ from tidegate.integrations.host_messages import (
     ViewWriter,
     write_view,
 )
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
-from tidegate.integrations.threads import MAX_OPEN, DataLocation, SessionSettings, ThreadSessions
+from tidegate.integrations.threads import MAX_OPEN, ConversationPlace, DataLocation, SessionSettings, ThreadSessions
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
+from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.splicing.read_memo import ReadMemo
 
@@ -42,22 +44,30 @@ class AdapterSettings(SessionSettings, total=False):
 class CallContext(TypedDict, Generic[HostObject], total=False):
     """What an adapter knows of a call beside its messages.
 
-    `copies` is for a framework that copies its messages for each call.
+    `copies` is for a framework that copies its messages for each call. `run` is the run or agent that makes the call:
+    all of its calls are in one session, and `CallPreparer.recall` reads the conversation of its last call.
     """
 
     model: str
     fixed_part: FixedPart
     copies: Copies[HostObject]
+    run: Hashable
 
 
 class PreparedCall(NamedTuple, Generic[HostObject]):
-    """The messages to send with one call, and what is needed to record its answer."""
+    """The messages to send with one call, and what is needed to record its answer. `session` is its session's name."""
 
+    session: str
     messages: list[HostObject]
     hosts: Sequence[HostObject]
     request: FollowedRequest[HostPiece]
     following: FollowingSession[HostPiece]
     form: MessageFormat[HostObject]
+
+    @property
+    def place(self) -> ConversationPlace:
+        """Where the conversation is, for recall."""
+        return ConversationPlace(self.session, self.request.last_id)
 
     def record(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         """Log the answer, if it is known already, and its usage (`make_usage`)."""
@@ -96,63 +106,100 @@ class CallPreparer(Generic[HostObject]):
         self.threads = ThreadSessions(data, **settings)
         self._form = form
         self._summarize = summarize
-        self._hosts: OrderedDict[str, _Host[HostObject]] = OrderedDict()
+        self._hosts: OrderedDict[Hashable, _Host[HostObject]] = OrderedDict()
+        self._places: OrderedDict[Hashable, ConversationPlace] = OrderedDict()  # of runs
         self._unanswered: OrderedDict[Hashable, PreparedCall[HostObject]] = OrderedDict()
 
     def prepare(
         self,
-        thread: str,
+        name: SessionName,
         hosts: Sequence[HostObject],
         ask: Callable[[str], str] | None = None,
         **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
         """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
         summarizer = make_summarizer(ask) if ask and self._summarize else None
-        return self._prepare(thread, hosts, summarizer, context)
+        return self._prepare(name, hosts, summarizer, context)
 
     async def prepare_async(
         self,
-        thread: str,
+        name: SessionName,
         hosts: Sequence[HostObject],
         ask: Callable[[str], Awaitable[str]] | None = None,
         **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
         """The same for async code. The work is done in a thread."""
         summarizer = make_async_summarizer(ask) if ask and self._summarize else None
-        return await asyncio.to_thread(self._prepare, thread, hosts, summarizer, context)
+        return await asyncio.to_thread(self._prepare, name, hosts, summarizer, context)
 
     def _prepare(
         self,
-        thread: str,
+        name: SessionName,
         hosts: Sequence[HostObject],
         summarizer: Summarizer | None,
         context: CallContext[HostObject],
     ) -> PreparedCall[HostObject]:
-        host = self._find_host(thread)
-        following: FollowingSession[HostPiece] = self.threads.follow(thread, context.get("model", ""))
-        copies = context.get("copies")
+        run, model, copies = context.get("run"), context.get("model", ""), context.get("copies")
+        host = self._find_host(name, hosts, run)
         with host.lock:
             items = host.reader.read(hosts, copies)
+            place = self._places.get(run) if run is not None else None
+            if place is not None:
+                session, following = place.session, self.threads.follow(place.session, model)
+            else:
+                session, following = self.threads.follow_list(name, items, model)
             request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"))
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
-        return PreparedCall(messages, hosts, request, following, self._form)
+        call = PreparedCall(session, messages, hosts, request, following, self._form)
+        if run is not None:
+            self._remember_place(run, call.place)
+        return call
 
-    def _find_host(self, thread: str) -> _Host[HostObject]:
+    def _remember_place(self, run: Hashable, place: ConversationPlace) -> None:
+        self._places[run] = place
+        self._places.move_to_end(run)
+        while len(self._places) > MAX_OPEN:
+            self._places.popitem(last=False)
+
+    def find_session(self, run: Hashable) -> Session | None:
+        """The session of a run; None before its first call."""
+        place = self._places.get(run)
+        return self.threads.follow(place.session).session if place else None
+
+    def recall(self, run: Hashable, what: str, offset: int = 0) -> str:
+        """The answer of the recall tool in a run: from the messages of its last call."""
+        return self.threads.recall_at(self._places.get(run), what, offset)
+
+    async def recall_async(self, run: Hashable, what: str, offset: int = 0) -> str:
+        """The same for async code."""
+        return await self.threads.recall_at_async(self._places.get(run), what, offset)
+
+    def resume(self, name: SessionName, hosts: Sequence[HostObject], run: Hashable) -> None:
+        """Find the place of a run that has made no call yet in this process, by its messages."""
+        place = None if run in self._places else self.threads.find_place(name, HostReader(self._form).read(hosts))
+        if place is not None:
+            self._remember_place(run, place)
+
+    def _find_host(self, name: SessionName, hosts: Sequence[object], run: Hashable) -> _Host[HostObject]:
+        """What is known of the list. That of another list is no harm: it is compared."""
+        key = name.name or (id(hosts[0]) if run is None and hosts else run)
         made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
-        host = self._hosts.setdefault(thread, made)
+        host = self._hosts.setdefault(key, made)
         while len(self._hosts) > MAX_OPEN:
             self._hosts.popitem(last=False)
         return host
 
-    def collect(self, thread: str, hosts: list[Any], find: Callable[[Any], Sequence[_T]]) -> list[_T]:
+    def collect(
+        self, name: SessionName, hosts: list[Any], find: Callable[[Any], Sequence[_T]], run: Hashable = None
+    ) -> list[_T]:
         """What `find` returns for all messages. Only new ones are searched, and the last few: they may have changed."""
 
         def add_found(each: object, _: int, before: tuple[_T, ...] | None) -> tuple[_T, ...]:
             return (before or ()) + tuple(find(each))
 
-        host = self._find_host(thread)
+        host = self._find_host(name, hosts, run)
         with host.lock:
             found = host.memo.read_items(hosts, add_found)
             older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()

@@ -1,15 +1,16 @@
 """OpenAI Agents: a filter for the input of each model call, and a session in our store.
 
-    tidegate = TidegateFilter(session="build-fix", window=32_000)
-    config = RunConfig(call_model_input_filter=tidegate)
-    result = await Runner.run(agent, "...", run_config=config, hooks=tidegate.hooks, session=tidegate.make_session())
+    tidegate = TidegateFilter(window=32_000)
+    config, session = RunConfig(call_model_input_filter=tidegate), tidegate.make_session("build-fix")
+    result = await Runner.run(agent, "...", run_config=config, hooks=tidegate.hooks, session=session)
 
 The filter alone is enough to bound the input. `hooks` records the usage of each call and its answer at once; without
 it, an answer is recorded with the next call. `make_session` keeps the items of the conversation in the same log, so
 that a new process continues it. `recall_tool()` is a tool for the agent.
 
-A handoff continues the same list and so the same session. A nested run (`agent.as_tool`) begins with another message,
-and has a session of its own.
+The framework does not tell a filter which session a run has. A session of `make_session` tells it itself. Otherwise a
+run continues the session whose messages it begins with, or has a new one: a handoff continues the same list and so the
+same session; a nested run (`agent.as_tool`) begins with another message, and has a session of its own.
 """
 
 import asyncio
@@ -18,19 +19,22 @@ from threading import Lock
 from typing import Any, NamedTuple, Unpack
 
 from tidegate.core.messages import Tool
-from tidegate.integrations.item_session import TidegateSession
+from tidegate.integrations.item_session import ReadItems, TidegateSession
 from tidegate.integrations.model_calls import make_usage
+from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.summaries import make_async_summarizer
 from tidegate.integrations.threads import (
     RECALL_DESCRIPTION,
+    ConversationPlace,
     DataLocation,
+    SessionAccess,
     SessionSettings,
     ThreadSessions,
     describe_missing_framework,
 )
-from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
+from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.session.host_tree import hash_message
 from tidegate.session.managed_request import ClientRequestReader
-from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, read_openai_responses
@@ -44,43 +48,67 @@ except ImportError as missing:
 _Item = dict[str, Any]
 
 
+_FRAMEWORK = "openai-agents"
+
+
+class _Run(NamedTuple):
+    """A run with a session of `make_session`, and the keys of the messages of its last call."""
+
+    name: SessionName
+    keys: list[str]
+
+    def has(self, items: list[HostItem[HostUnit]]) -> bool:
+        """Whether a later call is of this run. A nested run, or the next run of the task, has other messages."""
+        return len(items) > len(self.keys) and [item.key for item in items[: len(self.keys)]] == self.keys
+
+
+def _begins_with(items: list[HostItem[HostUnit]], read: ReadItems) -> bool:
+    """Whether a list begins with the items of a session. The framework leaves out a last answer without results."""
+    keys = [hash_message(unit.message) for unit in read_openai_responses({"input": read.items}).units]
+    return len(items) >= len(keys) and [item.key for item in items[: len(keys)]][:-1] == keys[:-1]
+
+
 class _Call(NamedTuple):
-    name: str
     request: FollowedRequest[HostUnit]
     following: FollowingSession[HostUnit]
+    place: ConversationPlace
+    run: _Run | None
 
 
-class TidegateFilter:
+class TidegateFilter(SessionAccess):
     """Keeps the items of a run in a log and sends a view of them that fits the window.
 
-    The settings are those of `AdapterSettings`; `session` is the name of the session.
+    The settings are those of `AdapterSettings`.
     """
 
     def __init__(
         self, data: DataLocation = None, *, summarize: bool = False, **settings: Unpack[SessionSettings]
     ) -> None:
         self.threads = ThreadSessions(data, **settings)
-        self.name = settings.get("session") or "openai-agents"
+        self._session = settings.get("session", "")
         self._summarize = summarize
         self._reader = ClientRequestReader()
         self._lock = Lock()
+        # Each task of a program has its own: runs at the same time do not see those of each other.
+        self._read: ContextVar[ReadItems | None] = ContextVar("tidegate_read", default=None)
+        self._run: ContextVar[_Run | None] = ContextVar("tidegate_run", default=None)
         self._call: ContextVar[_Call | None] = ContextVar("tidegate_call", default=None)
+        self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
         self.hooks = _RecordingHooks(self)
 
-    def session(self, name: str = "") -> Session:
-        """The session of this filter, to explain and to recall."""
-        return self.threads.session(name or self.name)
+    def make_session(self, session_id: str = "") -> TidegateSession:
+        """A session of the framework for one conversation: its items and its log are kept under this id.
 
-    def make_session(self) -> TidegateSession:
-        """A session of the framework whose items are kept in the log of this session."""
-        return TidegateSession(self.name, self.threads)
+        Without an id it is the session that the settings name, or a new one; `session_id` of the result is its id.
+        """
+        session_id = session_id or self._session or f"{_FRAMEWORK}-{make_random_id()}"
+        return TidegateSession(session_id, self.threads, on_read=self._read.set)
 
     def recall_tool(self) -> agents.FunctionTool:
         """The tool with which the model reads what left the view."""
 
         async def recall(what: str, offset: int = 0) -> str:
-            call = self._call.get()
-            return await self.threads.recall_async(call.name if call else self.name, what, offset)
+            return await self.threads.recall_at_async(self._place.get(), what, offset)
 
         return agents.function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
 
@@ -103,24 +131,48 @@ class TidegateFilter:
             )
 
         summarizer = make_async_summarizer(ask) if self._summarize else None
-        items, call = await asyncio.to_thread(self._prepare, given.input, str(name or ""), fixed_part, summarizer)
+        begun = self._read.get(), self._run.get()
+        self._read.set(None)
+        items, call = await asyncio.to_thread(
+            self._prepare, given.input, str(name or ""), fixed_part, summarizer, *begun
+        )
         self._call.set(call)
+        self._run.set(call.run)
+        self._place.set(call.place)
         return ModelInputData(input=items, instructions=given.instructions)
 
     def _prepare(
-        self, items: list[_Item], model: str, fixed_part: FixedPart, summarizer: Summarizer | None
+        self,
+        items: list[_Item],
+        model: str,
+        fixed_part: FixedPart,
+        summarizer: Summarizer | None,
+        read_items: ReadItems | None,
+        run: _Run | None,
     ) -> tuple[list[_Item], _Call]:
         with self._lock:  # agents that run in parallel may begin with the same message
             read, hosts, writer = self._reader.read_list([*items])
-        name, following = self.name, self.threads.follow(self.name, model)
-        tree = following.tree
-        if tree.tip and hosts and not tree.match([hosts[0].key]):  # another run: it begins with another message
-            name = self.threads.name_thread("", self.name, hosts[0].key)
-            following = self.threads.follow(name, model)
+        if read_items is not None and _begins_with(hosts, read_items):
+            run = _Run(read_items.name, [])
+        elif run is not None and not run.has(hosts):
+            run = None
+        name = run.name if run else self._find_name(hosts)
+        run = run and run._replace(keys=[item.key for item in hosts])
+        session, following = self.threads.follow_list(name, hosts, model)
         request = following.prepare(hosts, summarizer, fixed_part=fixed_part)
+        call = _Call(request, following, ConversationPlace(session, request.last_id), run)
         if request.is_unchanged:
-            return items, _Call(name, request, following)
-        return [*items[: read.fixed_items], *writer.write(items, request.shown)], _Call(name, request, following)
+            return items, call
+        return [*items[: read.fixed_items], *writer.write(items, request.shown)], call
+
+    def _find_name(self, items: list[HostItem[HostUnit]]) -> SessionName:
+        """The name for a run without a session of `make_session`."""
+        name = self.threads.name(_FRAMEWORK)
+        if name.name and items:
+            tree = self.threads.follow(name.name).tree
+            if tree.tip and not tree.match([items[0].key]):  # a nested run: it begins with another message
+                return self.threads.name(_FRAMEWORK, agent=items[0].key, is_shared=True)
+        return name
 
     async def record(self, response: agents.ModelResponse) -> None:
         """Record an answer and its usage; `hooks` does this."""

@@ -4,8 +4,9 @@
     result = agent.run_sync("...", conversation_id="build-fix")
 
 Each model request gets a view of the messages that fits the window. The message history of the run is not changed:
-`result.all_messages()` stays complete. The conversation id is the name of the session. An agent that another one runs
-in a tool has a conversation of its own, and so a session of its own.
+`result.all_messages()` stays complete. The conversation id is the name of the session. The framework also takes it from
+a given message history, which several runs may begin with: one that does not continue the session has its own. An agent
+that another one runs in a tool has a conversation of its own, and so a session of its own.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url
@@ -133,14 +135,15 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             return None
 
         async def recall(ctx: RunContext[Any], what: str, offset: int = 0) -> str:
-            return await self.threads.recall_async(self._name_session(ctx), what, offset)
+            return await self._preparer.recall_async(ctx.run_id, what, offset)
 
         toolset: FunctionToolset[Any] = FunctionToolset()
         toolset.add_function(recall, takes_ctx=True, name="recall", description=RECALL_DESCRIPTION)
         return toolset
 
-    def _name_session(self, ctx: RunContext[Any]) -> str:
-        return self.threads.name_thread(ctx.conversation_id, str(ctx.run_id))
+    def _name_session(self, ctx: RunContext[Any]) -> SessionName:
+        thread = ctx.conversation_id
+        return self.threads.name("pydantic-ai", thread, is_shared=True, old_name=thread or "")
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -151,9 +154,14 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
 
         name = self._name_session(ctx)
-        parts = self._preparer.collect(name, given, find_fixed_parts)
+        parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
         call = await self._preparer.prepare_async(
-            name, given, model=model.model_name, fixed_part=_read_fixed_part(request_context, parts), ask=ask
+            name,
+            given,
+            ask,
+            model=model.model_name,
+            fixed_part=_read_fixed_part(request_context, parts),
+            run=ctx.run_id,
         )
         self._preparer.hold(ctx.run_id, call)
         if call.request.is_unchanged:

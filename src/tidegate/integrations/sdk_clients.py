@@ -14,7 +14,8 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
@@ -39,6 +40,7 @@ _PATHS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The dialects of the managed paths, by the package of the client."""
 _CLIENTS: Final = frozenset(("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic"))
+_FRAMEWORK: Final = "sdk"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -46,7 +48,7 @@ def managed(
     client: Client,
     data: DataLocation = None,
     *,
-    session: str = "sdk",
+    session: str = "",
     model: str = "",
     window: int | None = None,
     reserve: int | None = None,
@@ -61,12 +63,13 @@ def managed(
     Parameters:
 
     - `data`: a data folder or its path. Without it, the folder that the command `tidegate` uses.
-    - `session`: the name of the session. Use one for each conversation.
+    - `session`: the name of the session, for a client that has one conversation. Without it, a list of messages
+      continues the session whose messages it begins with, or gets a new one.
     - `model`: the name of the model for the window and the token counter, if the requests have another name.
     - `window`, `reserve`, `policy`: as for `Session`.
     """
     package = _find_package(client)
-    threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy)
+    threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
     calls = _ManagedCalls(threads, session, _PATHS[package])
     sdk_client = cast(Any, client)
     http_client = sdk_client._client  # the SDKs have no public name for it
@@ -123,12 +126,14 @@ class _ManagedCalls:
         if not dialect or request.method != "POST" or is_signed:
             return None
         with self._lock:
-            client = self._reader.read(dialect, request.content, "", self._session)
+            client = self._reader.read(dialect, request.content, "", self._session or _FRAMEWORK)
         if client is None or client.host.reason or not client.items:
             return None
         try:
-            following = self._threads.follow(self._session, client.host.model, dialect)
-            return _Exchange(following, client, self._evidence, WindowKey("", request.url.host, client.host.model))
+            name = self._threads.name(_FRAMEWORK)
+            session, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
+            key = WindowKey("", request.url.host, client.host.model)
+            return _Exchange(following, client, self._evidence, key, partial(self._threads.expect_retry, session))
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
             return None
@@ -138,7 +143,7 @@ class _ManagedCalls:
 
 
 class _Exchange:
-    """A managed request: the view that is sent, and the answer for the log."""
+    """A managed request: the view that is sent, and the answer for the log. `fail` is called if there is none."""
 
     def __init__(
         self,
@@ -146,12 +151,14 @@ class _Exchange:
         client: ClientRequest,
         evidence: WindowEvidence,
         key: WindowKey,
+        fail: Callable[[], None],
     ) -> None:
         self._following = following
         self._client = client
         self._evidence = evidence
         self._window_key = key
         self._sent = b""
+        self.fail = fail
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
@@ -185,7 +192,10 @@ class _Exchange:
             error = classify_response(
                 response.status_code, response.content, dict(response.headers), request=self._sent
             )
-            return not self._shrink(error)
+            is_final = not self._shrink(error)
+            if is_final:
+                self.fail()
+            return is_final
         self._copy.feed(response.content)
         self._copy.end()
         self.record()
@@ -229,10 +239,12 @@ class _Exchange:
     def record(self) -> None:
         """Record what is left at the end: the answer, the part of one that was cut off, or a usage that came last."""
         self._record_if_whole()
-        partial = None if self._is_recorded else self._copy.read_partial()
+        if not self._is_recorded:
+            self.fail()
+        beginning = None if self._is_recorded else self._copy.read_partial()
         usage = self._copy.read_usage() if self._is_recorded and not self._has_usage else {}
         self._is_recorded = self._has_usage = True
-        self._try_to_record(partial, usage, partial=partial is not None)
+        self._try_to_record(beginning, usage, partial=beginning is not None)
 
     def _try_to_record(self, *answer: Any, partial: bool = False) -> None:
         """The caller gets the answer in any case. One that was not logged is in the list of the next call."""
@@ -302,7 +314,11 @@ class _SyncTransport:
         if exchange is None:
             return self._http_client.send(request, stream=True)
         while True:
-            response = self._http_client.send(exchange.build_request(request), stream=True)
+            try:
+                response = self._http_client.send(exchange.build_request(request), stream=True)
+            except BaseException:
+                exchange.fail()
+                raise
             if not exchange.start_stream(response):
                 response.read()
                 if exchange.take_whole(response):
@@ -343,7 +359,11 @@ class _AsyncTransport:
         if exchange is None:
             return await self._http_client.send(request, stream=True)
         while True:
-            response = await self._http_client.send(exchange.build_request(request), stream=True)
+            try:
+                response = await self._http_client.send(exchange.build_request(request), stream=True)
+            except BaseException:
+                exchange.fail()
+                raise
             if not exchange.start_stream(response):
                 await response.aread()
                 if exchange.take_whole(response):

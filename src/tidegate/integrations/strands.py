@@ -4,19 +4,23 @@
 
 A conversation manager of Strands normally shortens `agent.messages` itself, and only after a run or an overflow. This
 one adds a middleware for the stage that invokes the model: only there the messages of one call can be replaced,
-so `agent.messages` stays complete. The agent's id is the name of the session. If a provider refuses a request as too
-long, the view is shrunk and Strands tries again.
+so `agent.messages` stays complete. The id of the agent's session manager is the name of the session, or the agent's id
+if it has none. Agents with the same id may be of different users: one whose messages do not continue the session has
+its own, and so has an agent without an id. If a provider refuses a request as too long, the view is shrunk and Strands
+tries again.
 """
 
 import base64
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Unpack
+from weakref import WeakKeyDictionary
 
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text, read_thinking
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
@@ -89,7 +93,7 @@ class TidegateConversation(ConversationManager, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
     `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
-    `AdapterSettings`. Without an `agent_id`, `session` names the session.
+    `AdapterSettings`.
     """
 
     def __init__(self, data: DataLocation = None, *, recall: bool = True, **settings: Unpack[AdapterSettings]) -> None:
@@ -97,6 +101,7 @@ class TidegateConversation(ConversationManager, SessionAccess):
         self._preparer = CallPreparer(StrandsFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
+        self._runs: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by agent
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)
@@ -107,8 +112,9 @@ class TidegateConversation(ConversationManager, SessionAccess):
 
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
         """Shrink the view after a provider refused a request as too long. GiveUp after the policy's last attempt."""
-        if e is not None:
-            self.threads.session(self._name_session(agent)).recovery.shrink()
+        session = self._preparer.find_session(self._find_run(agent))
+        if e is not None and session is not None:
+            session.recovery.shrink()
 
     def _set_up(self, event: AgentInitializedEvent) -> None:
         agent: Any = event.agent
@@ -117,13 +123,20 @@ class TidegateConversation(ConversationManager, SessionAccess):
 
             @tool(name="recall", description=RECALL_DESCRIPTION)
             def recall(what: str, offset: int = 0) -> str:
-                return self.threads.recall(self._name_session(agent), what, offset)
+                return self._preparer.recall(self._find_run(agent), what, offset)
 
             agent.tool_registry.process_tools([recall])
 
-    def _name_session(self, agent: Any) -> str:
+    def _name_session(self, agent: Any) -> SessionName:
         given = agent.agent_id if agent.agent_id != _DEFAULT_ID else ""
-        return self.threads.name_thread(given, "strands")
+        manager = agent._session_manager  # there is no public name for it
+        thread = getattr(manager, "session_id", None)
+        if thread:
+            return self.threads.name("strands", thread, agent=given, old_name=given)
+        return self.threads.name("strands", given, is_shared=True, old_name=given)
+
+    def _find_run(self, agent: Any) -> str:
+        return self._runs.setdefault(agent, make_random_id())
 
     async def _invoke_model(
         self, context: InvokeModelContext, next_stage: Callable[[InvokeModelContext], AsyncIterator[Any]]
@@ -142,6 +155,7 @@ class TidegateConversation(ConversationManager, SessionAccess):
             fixed_part=_read_fixed_part(context),
             ask=ask,
             copies=Copies(context.agent.messages, lambda message: message),
+            run=self._find_run(context.agent),
         )
         async for event in next_stage(context.replace(messages=call.messages)):
             if isinstance(event, ModelStopReason):

@@ -1,22 +1,31 @@
-"""The sessions of a framework's threads: one session for each thread id, opened when it is first used.
+"""The sessions of a framework's threads: each conversation has its own, opened when it is first used.
 
 threads = ThreadSessions("data", window=32_000)
-threads.follow("thread-1").prepare(items)
+name, following = threads.follow_list(threads.name("langchain", "thread-1"), items)
+request = following.prepare(items)
 threads.recall("thread-1", "m12")
+
+A framework's ids name the session (`session_names.py`). Where it has no id, or one that others may have as well, the
+session is found by its messages: a list belongs to a session if it begins with everything that the session has on its
+current branch. Otherwise it gets a new session. So no list ever brings text of another conversation with it.
 """
 
 import asyncio
 import os
 from collections import OrderedDict
-from hashlib import blake2b
+from collections.abc import Sequence
 from threading import RLock
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.location import STORE_VARIABLE, locate_user_data
-from tidegate.session.following import FollowingSession
-from tidegate.session.recall import recall_text
+from tidegate.integrations.found_sessions import FoundSessions
+from tidegate.integrations.session_names import SessionName, encode_part, make_random_id, name_program, name_session
+from tidegate.session.following import FollowingSession, HostItem, count_continued
+from tidegate.session.host_tree import HostTree
+from tidegate.session.recall import ConversationLog, recall_text
 from tidegate.session.session import Session
 
 RECALL_DESCRIPTION = (
@@ -25,6 +34,8 @@ RECALL_DESCRIPTION = (
     " answer ends with a line that says how to go on."
 )
 """The description of the recall tool that every adapter offers to the model."""
+NOTHING_LOGGED = "There is nothing to recall yet."
+"""The answer of the recall tool before the first call of a conversation."""
 RECALL_CHARS = 8_000
 MAX_OPEN = 1_000
 """Sessions that stay open; above it the one that was used least recently is closed."""
@@ -40,6 +51,14 @@ class SessionSettings(TypedDict, total=False):
     reserve: int | None
     policy: str | Policy
     session: str
+    app: str
+
+
+class ConversationPlace(NamedTuple):
+    """Where a conversation is: the name of its session, and the id of its last message there."""
+
+    session: str
+    last_id: str
 
 
 class ThreadSessions:
@@ -50,7 +69,10 @@ class ThreadSessions:
     - `data`: a data folder or its path. Without it, the folder that the command `tidegate` uses.
     - `model`: the name of the model, if the framework does not tell it. It selects window and token counter.
     - `window`, `reserve`, `policy`: as for `Session`.
-    - `session`: the name of the session, where the framework has no thread id.
+    - `session`: the name of the session, for an adapter that has one conversation only. It takes the place of the
+      framework's ids.
+    - `app`: the name of the application, in front of the framework's ids. Without it, and without a data folder of its
+      own, it is the program that runs: programs that share the user's data folder do not share sessions.
     """
 
     def __init__(
@@ -62,13 +84,19 @@ class ThreadSessions:
         reserve: int | None = None,
         policy: str | Policy = "default",
         session: str = "",
+        app: str = "",
     ) -> None:
         self._location = data
         self._model = model
         self._options: dict[str, Any] = {"window": window, "reserve": reserve}
         self._policy = policy
         self._session = session
+        is_common = data is None or (not isinstance(data, DataFolder) and bool(os.environ.get(STORE_VARIABLE)))
+        self._app = encode_part(app) if app else name_program() if is_common else ""
         self._open: OrderedDict[str, FollowingSession[Any]] = OrderedDict()
+        self._found = FoundSessions(self._get_tree)
+        self._names: OrderedDict[str, list[str]] = OrderedDict()  # by thread id, those that were used
+        self._old_names: dict[str, str] = {}  # those of version 0.1.0 that are still used
         self._lock = RLock()
         self._data = data if isinstance(data, DataFolder) else None
 
@@ -81,13 +109,93 @@ class ThreadSessions:
                 self._data = DataFolder(where, store=os.environ.get(STORE_VARIABLE, ""))
             return self._data
 
-    def name_thread(self, thread: object, default: str, part: str = "") -> str:
-        """The name of the session: that of the settings, the thread id, or the default of the framework.
+    def name(
+        self,
+        framework: str,
+        thread: object = None,
+        *,
+        user: str | None = None,
+        application: str = "",
+        agent: str = "",
+        is_shared: bool = False,
+        old_name: str = "",
+    ) -> SessionName:
+        """The name for the ids of a framework: those of its application, user, thread and agent.
 
-        A sub-agent has a session of its own: a short hash of the `part` that tells it apart is added.
+        Without a `thread` the session is found by its messages. `is_shared`: so it is if others have the same ids.
         """
-        name = self._session or (str(thread) if thread else default)
-        return f"{name}.{blake2b(part.encode(), digest_size=4).hexdigest()}" if part else name
+        given = "" if thread is None else str(thread)
+        above = "/".join(filter(None, (self._app, application and encode_part(application))))
+        if self._session:
+            name = f"{self._session}.{encode_part(agent)}" if agent else self._session
+            return SessionName(name, is_shared and bool(agent), name, name)
+        if not given:
+            beginning = name_session(framework, application=above, agent=agent)
+            return SessionName("", True, beginning, beginning if agent else "")
+        name = name_session(given, user=user, application=above, agent=agent)
+        return SessionName(name, is_shared, name, name if agent else given, old_name)
+
+    def name_thread(self, thread: str) -> SessionName:
+        """The name for a thread id of this application, also if `session` names another one."""
+        name = thread if thread == self._session else name_session(thread, application=self._app)
+        return SessionName(name, thread=thread)
+
+    def follow_list(
+        self, name: SessionName, items: Sequence[HostItem[Any]], model: str = "", wire: str = ""
+    ) -> tuple[str, FollowingSession[Any]]:
+        """The session for a list of messages, and what its name is."""
+        with self._lock:
+            chosen = self._find_by_messages(name, items) if name.is_shared else self._find_stored(name, items)
+            try:
+                following = self.follow(chosen, model, wire)
+            except TidegateError:
+                self._found.forget(chosen)
+                raise
+            used = self._names.setdefault(name.thread, [])
+            self._names.move_to_end(name.thread)
+            if chosen not in used:
+                used.append(chosen)
+                del used[:-MAX_OPEN]
+            while len(self._names) > MAX_OPEN:
+                self._names.popitem(last=False)
+            return chosen, following
+
+    def _find_stored(self, name: SessionName, items: Sequence[HostItem[Any]]) -> str:
+        """The name itself, or the one that version 0.1.0 gave the same conversation."""
+        if name.name in self._old_names:
+            return self._old_names[name.name]
+        if name.old_name in ("", name.name) or self._exists(name.name):
+            return name.name
+        if not self._exists(name.old_name) or not self._is_continued(name.old_name, items):
+            return name.name
+        self._old_names[name.name] = name.old_name
+        return name.old_name
+
+    def _find_by_messages(self, name: SessionName, items: Sequence[HostItem[Any]]) -> str:
+        """The session that the list continues: one that was found so before, or that of the name. Else a new one."""
+        chosen, count = self._found.find(name.name, items)
+        if count <= 1 and name.name:  # with only the first message in common, the name's own session may have more
+            stored = self._find_stored(name, items)
+            if stored not in self._found and (not self._exists(stored) or self._is_continued(stored, items)):
+                chosen = stored
+        chosen = chosen or f"{name.beginning}{'.' if name.name else '-'}{make_random_id()}"
+        self._found.add(name.name, chosen, items)
+        return chosen
+
+    def expect_retry(self, session: str) -> None:
+        """Note that a call got no whole answer. The next list like its own is the same call again, not another one."""
+        with self._lock:
+            self._found.expect_retry(session)
+
+    def _get_tree(self, name: str) -> HostTree | None:
+        known = self._open.get(name)
+        return known.tree if known else None
+
+    def _exists(self, name: str) -> bool:
+        return name in self._open or self.data.store.head(name) > 0
+
+    def _is_continued(self, name: str, items: Sequence[HostItem[Any]]) -> bool:
+        return count_continued(self._get_tree(name) or HostTree(self.data.open_log(name).read()), items) > 0
 
     def follow(self, name: str, model: str = "", wire: str = "") -> FollowingSession[Any]:
         """The followed session of this name. Another model or dialect (`wire`) than before opens it again."""
@@ -103,30 +211,79 @@ class ThreadSessions:
             session = self.data.open(name, model, policy=self._policy, restore=False, wire=wire, **self._options)
             self._open[name] = FollowingSession(session)
             while len(self._open) > MAX_OPEN:
-                self._open.popitem(last=False)[1].session.close()
+                self._close_oldest()
             return self._open[name]
+
+    def _close_oldest(self) -> None:
+        name, following = self._open.popitem(last=False)
+        self._found.forget(name)
+        following.session.close()
 
     def _read_model(self, name: str) -> str:
         """The model of a stored session. Opening it under another one would be noted in its log."""
         return self.data.open_conversation(name).model if self.data.store.head(name) else ""
 
-    def session(self, thread: str) -> Session:
-        """The session of a thread: `explain`, `recall`, `history` and everything else that a session has."""
-        return self.follow(thread).session
+    def find_name(self, thread: str) -> str:
+        """The name of the session of a thread; a name of a session is returned as it is.
+
+        BadInput if several conversations have had this thread id, or none.
+        """
+        with self._lock:
+            thread = thread or self._session
+            used = self._names.get(thread, [])
+            if thread and (thread in used or thread == self._session):
+                return thread
+            if len(used) > 1:
+                whose = f"The thread {thread!r}" if thread else "This adapter"
+                raise BadInput(
+                    f"{whose} has {len(used)} sessions, such as {used[0]!r} and {used[-1]!r}.",
+                    "Give the name of one of them.",
+                )
+            if used:
+                return used[0]
+            if not thread:
+                raise BadInput("There is no session yet.", "Run the agent first, or give the name of a session.")
+            name = name_session(thread, application=self._app)
+            return thread if not self._exists(name) and self._exists(thread) else name
+
+    def session(self, thread: str = "") -> Session:
+        """The session of a thread: `explain`, `recall`, `history` and everything else that a session has.
+
+        Without a thread it is the session of the conversation that has no id, if there was only one.
+        """
+        return self.follow(self.find_name(thread)).session
+
+    def find_place(self, name: SessionName, items: Sequence[HostItem[Any]]) -> ConversationPlace | None:
+        """Where a list of messages is in the session of this name, which is its own; None if others may have it."""
+        if name.is_shared:
+            return None
+        known = HostTree(self.data.open_log(name.name).read()).match([item.key for item in items])
+        return ConversationPlace(name.name, known[-1] if known else "")
 
     def recall(self, thread: str, what: str, offset: int = 0) -> str:
-        """The answer of the recall tool: bounded, never an error, and with what others have logged meanwhile."""
-        return recall_text(self.data.open_log(thread), what, max_chars=RECALL_CHARS, offset=offset).text
+        """What the current branch of a session has, as the recall tool answers: bounded, and never an error.
 
-    async def recall_async(self, thread: str, what: str, offset: int = 0) -> str:
+        What others have logged meanwhile is found, too.
+        """
+        return self._recall(self.find_name(thread), None, what, offset)
+
+    def recall_at(self, place: ConversationPlace | None, what: str, offset: int = 0) -> str:
+        """The answer of the recall tool in a conversation: from its own messages, whatever else its session has."""
+        return self._recall(*place, what, offset) if place else NOTHING_LOGGED
+
+    async def recall_at_async(self, place: ConversationPlace | None, what: str, offset: int = 0) -> str:
         """The same for async code."""
-        return await asyncio.to_thread(self.recall, thread, what, offset)
+        return await asyncio.to_thread(self.recall_at, place, what, offset)
+
+    def _recall(self, name: str, last_id: str | None, what: str, offset: int) -> str:
+        log = ConversationLog(self.data.open_log(name), last_id)
+        return recall_text(log, what, max_chars=RECALL_CHARS, offset=offset).text
 
     def close(self) -> None:
         """Close all sessions. Nothing that was logged depends on it."""
         with self._lock:
             while self._open:
-                self._open.popitem()[1].session.close()
+                self._close_oldest()
             if self._data is not None and self._data is not self._location:
                 self._data.close()
                 self._data = None
@@ -137,9 +294,9 @@ class SessionAccess:
 
     threads: ThreadSessions
 
-    def session(self, name: str) -> Session:
-        """The session of a thread, to explain and to recall."""
-        return self.threads.session(name)
+    def session(self, thread: str = "") -> Session:
+        """The session of a thread, to explain and to recall: `ThreadSessions.session`."""
+        return self.threads.session(thread)
 
 
 def describe_missing_framework(extra: str, missing: ImportError) -> ImportError:

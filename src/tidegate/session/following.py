@@ -83,7 +83,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list.
+    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -95,6 +95,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     branched: bool
     new_messages: int
     saved_tokens: int
+    last_id: str = ""
 
     @property
     def is_unchanged(self) -> bool:
@@ -107,6 +108,25 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
         if self.changed is None:
             return [Shown("kept", item, item.message, True) for item in islice(self.items, self.size)]
         return self.changed
+
+
+def count_continued(tree: HostTree, items: Sequence[HostItem[HostObject]], known: Sequence[str] = ()) -> int:
+    """How many messages of a log a list begins with, if it continues the conversation of the log; else 0.
+
+    It does if it begins with everything on the current branch: whoever sends the list learns nothing that is not in it.
+    Two conversations that begin alike are not one: the list must have an answer of the log, or go on after its last
+    message. Only the newest answer may be missing, because a host that is killed may not have saved it. `known` are the
+    ids of its first messages, as far as they were matched before.
+    """
+    known = [*known, *tree.match([item.key for item in items[len(known) :]], known[-1] if known else ROOT)]
+    has_answer = any(item.message.role == "assistant" for item in items[: len(known)])
+    if not known:
+        is_continued = False
+    elif known[-1] == tree.tip:
+        is_continued = has_answer or len(items) > len(known)
+    else:
+        is_continued = has_answer and tree.is_newest_answer_after(known[-1])
+    return len(known) if is_continued else 0
 
 
 class _LogMoved(Exception):
@@ -285,6 +305,7 @@ class FollowingSession(Generic[HostObject]):
             branched,
             new_messages,
             max(0, self._tree.tokens - session.view.tokens),
+            ids[-1] if ids else "",
         )
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":

@@ -195,6 +195,11 @@ class HostTree:
         """The ids of the messages that these keys name after a message, as far as any branch has them."""
         return [step.id for step in self.walk(keys, after)]
 
+    def is_newest_answer_after(self, ident: str) -> bool:
+        """Whether the current branch ends with an answer that was added last and follows this message."""
+        parent, newest = self._last or ("", None)
+        return newest is not None and newest.id == self.tip and newest.role == "assistant" and parent == ident
+
     @property
     def has_hidden_calls(self) -> bool:
         return bool(self._calls)

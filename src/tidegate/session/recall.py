@@ -1,8 +1,12 @@
-"""Recall: reading messages that left the view from the log, by id, by range or by words, in bounded pieces."""
+"""Recall: reading messages that left the view from the log, by id, by range or by words, in bounded pieces.
+
+A session that was found by its messages can hold the branches of several conversations. Recall for a model must then
+read `ConversationLog`, not the log itself: what is on another branch may be another user's.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +14,7 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.log_fold import iterate_current_branch
+from tidegate.core.log_fold import find_branch_points, hidden_spans, iterate_current_branch
 from tidegate.core.messages import Message, calls_of, result_of
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query
@@ -68,7 +72,40 @@ def recall_message(log: LogReader, ident: str) -> Message:
 def _read_event(log: LogReader, seq: int) -> Event | None:
     if not 1 <= seq <= log.head:
         return None
-    return next(islice(log.read(seq), 1), None)
+    event = next(islice(log.read(seq), 1), None)
+    return event if event is not None and event.seq == seq else None  # a ConversationLog has gaps
+
+
+class ConversationLog:
+    """The part of a log that belongs to one conversation: its branch, up to its last message.
+
+    `last_id` is the id of that message (`FollowedRequest.last_id`), empty if there is none yet. None stands for the end
+    of the current branch.
+    Answers that were kept but never shown are left out: they may answer a request of another branch.
+    """
+
+    def __init__(self, log: LogReader, last_id: str | None = None) -> None:
+        self._log = log
+        self._head = log.head if last_id is None else min(int(last_id[1:] or 0), log.head)
+        events = takewhile(lambda event: event.seq <= self._head, log.read())
+        self._hidden = hidden_spans(find_branch_points(events))
+
+    @property
+    def head(self) -> int:
+        return self._head
+
+    def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events of the conversation from this seq on."""
+        spans = [span for span in self._hidden if span.last >= start]
+        for event in self._log.read(start):
+            if event.seq > self._head:
+                return
+            while spans and spans[0].last < event.seq:
+                spans.pop(0)
+            is_elsewhere = bool(spans) and event.seq >= spans[0].first
+            is_unseen = isinstance(event.payload, MessageAdded) and not event.payload.message.agent_visible
+            if not is_elsewhere and not is_unseen:
+                yield event
 
 
 def recall_text(
