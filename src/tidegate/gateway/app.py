@@ -123,9 +123,7 @@ class Gateway:
         self.metrics = Metrics()
         self.activity = SessionActivity()
         self.page: Page | None = None
-        self._gate = StoreGate(
-            data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line
-        )
+        self._gate = StoreGate(data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line)
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._caller_secret = b""

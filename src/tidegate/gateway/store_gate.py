@@ -29,9 +29,7 @@ LogLine = Callable[[str], None]
 class StoreGate:
     """`timeout` is how long a call may take, `check_timeout` how long a request waits for the check of the store."""
 
-    def __init__(
-        self, store: Store, timeout: float, check_timeout: float, metrics: Metrics, log_line: LogLine
-    ) -> None:
+    def __init__(self, store: Store, timeout: float, check_timeout: float, metrics: Metrics, log_line: LogLine) -> None:
         self._store = store
         self._timeout = timeout
         self._check_timeout = check_timeout
