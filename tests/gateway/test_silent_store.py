@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,7 +34,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def conversation(
-    folder: Path, **settings: object
+    folder: Path, **settings: Any
 ) -> AsyncIterator[tuple[Running, ScriptedClient, httpx.AsyncClient]]:
     """A gateway, a client that has talked once, and something to ask with beside it."""
     async with Fake("anthropic", map(step_answer, range(99))) as fake, open_http() as web:
