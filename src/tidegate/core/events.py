@@ -68,6 +68,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `weighed`: the same, and the provider said the length; text is the log's head, our count and the model
     - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
     - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
+    - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests

@@ -19,11 +19,11 @@ import msgspec
 from tidegate.core.budget import MIN_ROOM, Budget, count_excess, measure_request, priced_now
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edit_check import check_edits
-from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, Thinking, user_message
+from tidegate.core.messages import Message, Part, Thinking, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -65,7 +65,7 @@ _RETRY_SHARE = 0.1
 """The share of a refused request that must leave before it is sent again."""
 
 _MOMENTS_IN_LOOP = ("tool_result", "before_call")
-_WAITS_FOR_LOOP = "waits for the end of the tool loop, whose signed thinking the edit would make invalid"
+_WAITS_FOR_LOOP = "waits for the end of the tool loop, which must begin with its signed thinking"
 _LOOP_WITHOUT_THINKING = "the signed thinking of the running tool loop is lost: its requests go without `thinking`"
 
 PlanStep = AskSummary | RunEffect | CommitEdits
@@ -93,9 +93,9 @@ class Decision(msgspec.Struct, frozen=True):
 class PlanContext(NamedTuple):
     """The input of a run. `fruitless_runs` has rules that freed nothing, each with `View.changed_seq` at that time.
 
-    `thinking_origin` is the `Message.origin` of signed thinking with which the provider wants a running tool loop to
-    begin, or "". `signed_loop` is then the index of the last message with such thinking in the loop, or -1. An edit at
-    or before it makes the thinking invalid, so rules wait for the end of the loop, and the guard drops whole groups.
+    `binds_prefix`: signed thinking is bound to everything before it, so a transaction also takes out the thinking after
+    the first place that it changes (`core/thinking_walk.py`). `keeps_loop_start`: a running tool loop may have to begin
+    with its signed thinking. That message, `view.loop_start`, stays as it is.
 
     `mask` replaces secrets in texts that go to a file. The preview in the view is then made from the masked text.
     """
@@ -106,8 +106,8 @@ class PlanContext(NamedTuple):
     now: float
     fruitless_runs: set[tuple[str, int]]
     mask: Callable[[str], str] = str
-    thinking_origin: str = ""
-    signed_loop: int = -1
+    binds_prefix: bool = False
+    keeps_loop_start: bool = False
 
 
 PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
@@ -121,8 +121,7 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         at = at._replace(budget=budget)
     if view.orphans or view.unanswered:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
-    if at.thinking_origin and moment in _MOMENTS_IN_LOOP:
-        at = at._replace(signed_loop=_find_signed_loop(view, at.thinking_origin))
+    view.loop_start = _find_loop_start(view) if at.keeps_loop_start and moment in _MOMENTS_IN_LOOP else ""
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
@@ -146,32 +145,44 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     return decisions
 
 
-def _find_signed_loop(view: View, origin: str) -> int:
-    """The index of the last message with signed thinking since the newest request, or -1."""
-    for place in range(len(view.items) - 1, -1, -1):
-        item = view.items[place]
+def _find_loop_start(view: View) -> str:
+    """The first answer since the newest request, if it has signed thinking; else an empty id."""
+    start = ""
+    for item in reversed(view.items):
         if item.message.id == view.newest_request:
             break
-        signed = item.signed and item.message.origin == origin
-        if signed and any(isinstance(part, Thinking) and part.block for part in item.message.parts):
-            return place
-    return -1
+        if item.message.role == "assistant":
+            start = item.message.id if _has_signed_thinking(item.message.parts) else ""
+    return start
 
 
-def _breaks_signed_loop(edits: Sequence[Edit], requests: Sequence[SummaryRequest], at: PlanContext) -> bool:
-    """Whether these edits and summaries change the view at or before the last signed thinking of a running loop."""
-    if at.signed_loop < 0:
-        return False
-    kept = {item.message.id for item in at.view.items[at.signed_loop + 1 :]}
-    touched = {request.after_id for request in requests}
-    for edit in edits:
-        if isinstance(edit, Drop):
-            touched.update(edit.ids)
-        elif isinstance(edit, Replace):
-            touched.add(edit.id)
-        elif isinstance(edit, Insert):
-            touched.add(edit.after_id)
-    return not touched <= kept
+def _has_signed_thinking(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, Thinking) and part.block for part in parts)
+
+
+def _touches_loop_start(edits: Sequence[Edit], at: PlanContext) -> bool:
+    """Whether these edits change the message with which a running tool loop must begin."""
+    start = at.view.loop_start
+    changed = EditIndex(edits)
+    return bool(start) and (start in changed.dropped or start in changed.replaced)
+
+
+def _without_bound_thinking(edits: tuple[Edit, ...], at: PlanContext) -> tuple[Edit, ...]:
+    """The edits, and for each later message one that takes out signed thinking, which is bound to what is before it."""
+    changed = EditIndex(edits)
+    found: list[Edit] = []
+    is_changed = any(not insert.after_id for insert in changed.inserts)
+    for item in at.view.items:
+        message, new = item.message, changed.replaced.get(item.message.id)
+        is_changed = is_changed or message.id in changed.dropped or new is not None
+        parts = new.parts if new is not None else message.parts
+        if is_changed and message.id not in changed.dropped and _has_signed_thinking(parts):
+            kept = tuple(part for part in parts if not (isinstance(part, Thinking) and part.block))
+            tokens = at.budget.count(Message(message.role, kept))
+            found.append(Replace(message.id, kept, tokens, new.kind if new is not None else None))
+        is_changed = is_changed or bool(changed.inserts_after(message.id))
+    taken = {edit.id for edit in found if isinstance(edit, Replace)}
+    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in taken)), *found)
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -210,14 +221,14 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
     newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
     spare = target - newest if newest <= target else target // 2
     limit = min(ledger_allowance(at.policy, view, at.budget), spare // 2)
-    outcome = guard_history(seen, at.budget, target=target - min(held, limit), whole_groups=at.signed_loop >= 0)
+    outcome = guard_history(seen, at.budget, target=target - min(held, limit))
     if outcome.empty and held <= limit:
         return []
     edits = _with_token_counts(outcome.edits, at)
     rest = seen.tokens + _token_change(seen, edits)
     kept = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
     outcome = _with_tally(outcome, kept)
-    if _breaks_signed_loop(kept.edits, (), at):
+    if _touches_loop_start(kept.edits, at):
         outcome = msgspec.structs.replace(outcome, why=f"{outcome.why}; {_LOOP_WITHOUT_THINKING}")
     return [(yield from _commit("guard", moment, "", outcome, at, kept.edits, newest=True))]
 
@@ -245,7 +256,7 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
         return Decision(
             moment, rule.name, rule.stage, False, make_sentence(why, "there is nothing to do"), tokens, tokens
         )
-    if _breaks_signed_loop(outcome.edits, outcome.requests, at):
+    if _touches_loop_start(outcome.edits, at):
         return Decision(moment, rule.name, rule.stage, False, make_sentence(why, _WAITS_FOR_LOOP), tokens, tokens)
     outcome = msgspec.structs.replace(outcome, why=make_sentence(why, outcome.why))
     decision = yield from _carry_out(rule, moment, outcome, at)
@@ -291,8 +302,7 @@ def _carry_out(
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
             return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
-        if not _breaks_signed_loop(kept.edits, (), at):
-            outcome, edits = _with_tally(outcome, kept), kept.edits
+        outcome, edits = _with_tally(outcome, kept), kept.edits
     origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 
@@ -322,6 +332,8 @@ def _commit(
     """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
+    if at.binds_prefix:
+        edits = _without_bound_thinking(edits, at)
     before = at.view.tokens
     after = before + _token_change(at.view, edits)
     try:

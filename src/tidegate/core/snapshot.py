@@ -13,12 +13,8 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
-SNAPSHOT_VERSION = 5
-"""Raise it with every change of the fields or of the fold: older snapshots are then refused.
-
-Version 5 has the fields of version 4. It is another number so that versions that do not know branches refuse it.
-"""
-_READABLE_VERSIONS = (4, SNAPSHOT_VERSION)
+SNAPSHOT_VERSION = 6
+"""Raise it with every change of the fields or of the fold: older snapshots are then refused, and the log is folded."""
 
 
 class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -59,6 +55,8 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     fruitless_rules: dict[str, int]
     model_note: str
     removed_rules: dict[str, int]
+    was_edited: bool
+    rejected_seq: int
 
 
 _SAME_FIELDS = tuple(name for name in _Frozen.__struct_fields__ if name not in ("version", "skip"))
@@ -89,7 +87,7 @@ def _decode(data: bytes | memoryview) -> _Frozen:
         frozen = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise _make_error(str(fault)) from fault
-    if frozen.version not in _READABLE_VERSIONS:
+    if frozen.version != SNAPSHOT_VERSION:
         raise _make_error(f"it is of version {frozen.version}, not {SNAPSHOT_VERSION}")
     return frozen
 

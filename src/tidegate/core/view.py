@@ -11,8 +11,8 @@ The fold keeps three laws:
 - *Groups stay whole.* A result follows the message that called for it, wherever it is in the log. A result without a
   call never enters the view: it waits in `orphans` until the repair drops it. A call without a result waits in
   `unanswered` until the repair answers it; if the true result comes later, it replaces the repair's answer.
-- *Signed data is valid only after an unchanged prefix.* When an edit changes the view at some place, every later
-  message loses `signed`: its opaque blocks are no longer sent (the message itself stays).
+- *Signed data may be valid only after an unchanged prefix.* When an edit changes the view at some place, every later
+  message loses `signed`. `core/thinking_walk.py` decides from it and from the message's birth what is sent.
 - *`prefix_seq` says what the renderer may reuse*: it is the seq of the last event that changed anything but the end.
 """
 
@@ -50,6 +50,7 @@ from tidegate.core.messages import (
     result_of,
 )
 from tidegate.core.text.user_rules import rules_of
+from tidegate.core.thinking_walk import BIRTH_TOPIC, seq_of_id
 from tidegate.core.tokens.counting import (
     REQUEST_OVERHEAD,
     TokenCounter,
@@ -68,7 +69,8 @@ class Item(msgspec.Struct, gc=False, array_like=True):
     """A message in the view, with its size. `metered_tokens` is the policy's own estimate, for its triggers.
 
     `edited` is the seq of the edit that last changed the shown parts, or 0. `rules` are then the rules of the user in
-    the original message, because in a shortened text it is unknown what the user typed.
+    the original message, because in a shortened text it is unknown what the user typed. `birth` says what was sent
+    before an answer with signed thinking (`core/thinking_walk.py`).
     """
 
     message: Message
@@ -77,6 +79,7 @@ class Item(msgspec.Struct, gc=False, array_like=True):
     signed: bool = True
     edited: int = 0
     rules: tuple[str, ...] = ()
+    birth: str = ""
 
 
 def rules_given(item: Item) -> Sequence[str]:
@@ -108,8 +111,7 @@ def resolve_visibility(message: Message) -> Message | None:
 
 
 def _is_said_after(ident: str, seq: int) -> bool:
-    number = ident[1:]
-    return ident[:1] == "m" and number.isdecimal() and len(number) < 20 and int(number) > seq
+    return seq_of_id(ident) > seq
 
 
 class _AppliedEdits(NamedTuple):
@@ -137,8 +139,9 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
         if new is not None and ident not in changed.dropped:
             kind = item.message.kind if new.kind is None else new.kind
             given = tuple(rules_given(item))
+            birth = item.birth
             item = _make_item(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited, item.rules = seq, given
+            item.edited, item.rules, item.birth = seq, given, birth
         if ident not in changed.dropped:
             items.append(item)
         if behind:
@@ -172,6 +175,8 @@ class View:
         self.meter = meter
         self.skipped_edits = skip
         self.items: list[Item] = []
+        # The message with which a running tool loop must begin, set by the plan: stages leave it as it is.
+        self.loop_start = ""
         # Where `items` are without the ledger (see `hide_ledger`): the ledger, and how many of `items` precede its end.
         self.ledger_items: Sequence[Item] = ()
         self.settled_count = 0
@@ -187,6 +192,9 @@ class View:
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
         self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
+        # Whether the view was ever edited, also by an edit that was undone; and up to where signed data was refused.
+        self.was_edited = False
+        self.rejected_seq = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -221,6 +229,7 @@ class View:
             elif isinstance(what, UsageReported):
                 self._use(what)
             elif isinstance(what, ViewEdited):
+                self.was_edited = True
                 if event.seq not in self.skipped_edits:
                     self._edit(what, event)
             else:
@@ -326,15 +335,10 @@ class View:
                 self.metered_since_report += item.metered_tokens
 
     def _note(self, noted: NoteAdded) -> None:
-        tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
-        if noted.topic == "system":
-            self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
-            self._fixed_changed(isinstance(noted, HostNote))
-        elif noted.topic == "tools":
-            self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
-            self._fixed_changed(isinstance(noted, HostNote))
-        elif noted.topic == "unsigned":
-            self._fixed_changed(isinstance(noted, HostNote))
+        if noted.topic in REFOLD_TOPICS:
+            raise RefoldNeeded
+        if noted.topic in ("system", "tools", "unsigned", BIRTH_TOPIC):
+            self._note_head(noted)
         elif noted.topic == "clear":
             self.orphans = []
             self._moved()
@@ -355,8 +359,24 @@ class View:
             self.model_note = noted.text
         elif noted.topic == "foreign":
             self._forget_reports()
-        elif noted.topic in REFOLD_TOPICS:
-            raise RefoldNeeded
+
+    def _note_head(self, noted: NoteAdded) -> None:
+        """A note about what signed thinking is bound to."""
+        tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
+        if noted.topic == BIRTH_TOPIC:
+            place = next((n for n in reversed(range(len(self.items))) if self.items[n].message.role == "assistant"), -1)
+            if place >= 0:
+                self.items[place] = msgspec.structs.replace(self.items[place], birth=noted.text)
+        elif noted.topic == "unsigned":
+            self.rejected_seq = self.head
+            self._moved()
+            self._rebuild(self.items, 0)
+        else:
+            if noted.topic == "system":
+                self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
+            else:
+                self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
+            self._fixed_changed(isinstance(noted, HostNote))
 
     def _forget_reports(self) -> None:
         """The log was written elsewhere: its reports and times say nothing about providers and clocks here."""

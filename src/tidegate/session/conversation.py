@@ -14,6 +14,7 @@ from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
+from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.history import History
@@ -108,6 +109,7 @@ class LiveConversation:
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
+        self._birth = ""  # of an answer to the last request
         self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
         self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
         self._observers: list[Callable[[Event], None]] = []
@@ -218,6 +220,9 @@ class LiveConversation:
                 f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
             )
         counter, thinking = self._counter, self._dialect.capabilities.plain_thinking
+        answers = [message for message in messages if message.role == "assistant"]
+        is_signed = len(answers) == 1 and has_signed_data(answers[0])
+        births = [NoteAdded(BIRTH_TOPIC, self._birth)] if self._birth and is_signed else []
         counted: list[tuple[Message, int]] = []
         for message in messages:
             seen = resolve_visibility(message)
@@ -230,7 +235,7 @@ class LiveConversation:
             ]
             if key:
                 payloads.append(NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}"))
-            return payloads
+            return [*payloads, *births]
 
         return make
 
@@ -243,7 +248,7 @@ class LiveConversation:
         first = self._first_seq_by_key.get(key)
         if first is None:
             return None
-        given = make(first)
+        given = [what for what in make(first) if not (isinstance(what, NoteAdded) and what.topic == BIRTH_TOPIC)]
         stored = [event.payload for event in islice(self.log.read(first), len(given))]
         if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
             raise BadInput(

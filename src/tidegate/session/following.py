@@ -28,10 +28,12 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
-from tidegate.core.messages import INTERRUPTED, Call, Message, Text, Thinking, Tool
+from tidegate.core.message_key import hash_message
+from tidegate.core.messages import INTERRUPTED, Message, Tool
+from tidegate.core.thinking_walk import BIRTH_TOPIC, ThinkingWalk, has_signed_data
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
-from tidegate.session.host_tree import ROOT, HostTree, hash_message
+from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
@@ -57,10 +59,11 @@ def make_host_item(host: HostObject, message: Message, key: str = "") -> HostIte
 
 
 class FixedPart(NamedTuple):
-    """The parts of a request before its messages."""
+    """The parts of a request before its messages. `is_changed`: it is not the host's own, something was added to it."""
 
     system: str = ""
     tools: tuple[Tool, ...] = ()
+    is_changed: bool = False
 
 
 # --- following ----------------------------------------------------------------------------------------------------
@@ -70,7 +73,7 @@ class Shown(NamedTuple, Generic[HostObject]):
     """One item of the view. `kept`: send the host's own object; `replaced`: send `message` in its place; `inserted`:
     a message of the engine, which the host does not have.
 
-    `signed` is False if something before it was changed: data that a provider signed must not be sent with it.
+    `signed` is False if data that a provider signed must not be sent with it (`core/thinking_walk.py`).
     """
 
     state: Literal["kept", "replaced", "inserted"]
@@ -83,7 +86,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log.
+    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log, `birth` that
+    of an answer to it.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -95,6 +99,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     branched: bool
     new_messages: int
     saved_tokens: int
+    birth: str
     last_id: str = ""
 
     @property
@@ -145,6 +150,7 @@ class FollowingSession(Generic[HostObject]):
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
         self._arrangement: _Arrangement[HostObject] | None = None  # of the last request, if it can be continued
+        self._fixed_is_changed = False
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -202,6 +208,8 @@ class FollowingSession(Generic[HostObject]):
         first: reading its head before each append would take about as long as planning.
         """
         is_fresh = branched = False
+        if fixed_part is not None and fixed_part.is_changed != self._fixed_is_changed:
+            self._fixed_is_changed, self._arrangement = fixed_part.is_changed, None
         while True:
             known = self._match(items)
             branch = self._find_branch(known)
@@ -260,7 +268,7 @@ class FollowingSession(Generic[HostObject]):
         if not ids or ids[-1] != self._tree.tip:
             return None
         places = dict(zip(ids, count(), strict=False))
-        arrangement = _Arrangement[HostObject](self.session.view.items, len(self._tree.hidden))
+        arrangement = _Arrangement[HostObject](self.session.view.items, len(self._tree.hidden), self._start_walk())
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
@@ -305,15 +313,31 @@ class FollowingSession(Generic[HostObject]):
             branched,
             new_messages,
             max(0, self._tree.tokens - session.view.tokens),
+            arrangement.walk.birth,
             ids[-1] if ids else "",
         )
+
+    def _start_walk(self) -> ThinkingWalk:
+        """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
+        session, adds = self.session, self._fixed_is_changed or self._tree.has_hidden_calls
+        return ThinkingWalk(
+            session.view,
+            binds_prefix=session.dialect.binds_prefix(session.model),
+            is_foreign=adds,
+            is_open=not (adds or session.view.was_edited),
+        )
+
+    @property
+    def sent_anything_of_ours(self) -> bool:
+        """Whether anything that the host does not know was ever sent: an edit, a hidden exchange, another tool."""
+        return self.session.view.was_edited or self._fixed_is_changed or self._tree.has_hidden_calls
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
         view_items, hidden = self.session.view.items, self._tree.hidden
         found = self._arrangement
         if found is None or found.view_items is not view_items or found.hidden_count != len(hidden):
-            found = _Arrangement(view_items, len(hidden))
+            found = _Arrangement(view_items, len(hidden), self._start_walk())
         found.extend(items, self._places, hidden)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
@@ -386,17 +410,13 @@ class FollowingSession(Generic[HostObject]):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))
         elif reply is not None:
-            payloads += [self._make_payload(reply, key or hash_message(reply)), *notes]
+            payloads.append(self._make_payload(reply, key or hash_message(reply)))
+            if request.birth and has_signed_data(reply):
+                payloads.append(NoteAdded(BIRTH_TOPIC, request.birth))
+            payloads += notes
         if usage:
             payloads.append(self.session.build_usage_report(usage, request.measured))
         return payloads
-
-
-def _has_signed_data(message: Message) -> bool:
-    return any(
-        part.block if isinstance(part, Thinking) else isinstance(part, Text | Call) and part.opaque
-        for part in message.parts
-    )
 
 
 def _is_encodable(message: Message) -> bool:
@@ -428,38 +448,37 @@ class _Arrangement(Generic[HostObject]):
     does not make another list of `view_items`, it only grows, and what is here is continued.
     """
 
-    def __init__(self, view_items: Sequence[Item], hidden_count: int) -> None:
+    def __init__(self, view_items: Sequence[Item], hidden_count: int, walk: ThinkingWalk) -> None:
         self.view_items = view_items
+        self.walk = walk
         self.hidden_count = hidden_count
         self._size = 0  # of what is arranged
         self._shown: list[Shown[HostObject]] = []
         self._order: list[int] = []
         self._after = -1
-        self._signed = self._is_ordered = self._is_unchanged = True
+        self._is_ordered = self._is_unchanged = True
 
     def extend(
         self, host_items: Sequence[HostItem[HostObject]], places: Mapping[str, int], hidden: AbstractSet[str]
     ) -> None:
         """Arrange what was added to the view. `places` says where a message of the log is in the host's list.
 
-        Messages that are `hidden` from the host are left out if the host did not put them back into its list, and with
-        them what was signed after them.
+        Messages that are `hidden` from the host are left out if the host did not put them back into its list.
         """
         for item in self.view_items[self._size :]:
             message, ident = item.message, item.message.id
             place = places.get(ident)
+            if place is None and ident in hidden:
+                continue
+            signed = self.walk.step(item, host_items[place].message if place is not None else None)
             if place is not None:
-                signed = item.signed and self._signed
                 shown = Shown("replaced" if item.edited else "kept", host_items[place], message, signed)
                 self._is_ordered = self._is_ordered and place > self._after
-                if item.edited or (not signed and _has_signed_data(message)):
+                if item.edited or (not signed and has_signed_data(host_items[place].message)):
                     self._is_unchanged = False
                 self._after = place
-            elif ident in hidden:
-                self._signed = False
-                continue
             else:
-                shown = Shown("inserted", None, message, item.signed)
+                shown = Shown("inserted", None, message, signed)
                 self._is_unchanged = False
             self._shown.append(shown)
             self._order.append(self._after)

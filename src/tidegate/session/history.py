@@ -11,7 +11,7 @@ from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.parsing import repair_unicode
 
 _ENGINE_TOPICS = frozenset(
-    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign key branch"
+    "system tools undo redo clear turn overflow model forgotten tried unsigned birth weighed foreign key branch"
     " hidden_calls".split()
 )
 

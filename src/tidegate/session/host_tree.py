@@ -12,48 +12,18 @@ that the host knows. Both are found by the key of a message.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, calls_of, result_of
+from tidegate.core.message_key import hash_message
+from tidegate.core.messages import Call, Message, Part, Text, Thinking, calls_of, result_of
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
 
 ROOT: Final = ""
 HIDDEN_TOPIC: Final = "hidden_calls"
 """The topic of a note; its text is JSON: a list of HiddenCall. It belongs to the answer just before it."""
-
-
-def hash_message(message: Message) -> str:
-    """The key of a message by its content.
-
-    Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
-    two requests. Calls and results count with their ids.
-    """
-    found = [message.role, *filter(None, map(_describe_part, message.parts))]
-    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
-
-
-def _describe_part(part: Part) -> list[object] | None:
-    if isinstance(part, Text):
-        text = part.text.strip()
-        return ["text", text] if text else None
-    if isinstance(part, Image):
-        return ["image", part.data or part.url]
-    if isinstance(part, Call):
-        return ["call", part.id, part.name, _canonical_json(part.arguments)]
-    if isinstance(part, Result):
-        return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
-    return None
-
-
-def _canonical_json(text: str) -> bytes:
-    try:
-        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return text.encode("utf-8", "surrogatepass")
 
 
 def encode_hidden_calls(calls: Sequence[HiddenCall]) -> NoteAdded:

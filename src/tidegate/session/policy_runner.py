@@ -65,7 +65,6 @@ class PolicyRunner:
         self._prices = prices
         self._effects = storage.effects
         self._mask = storage.mask
-        self._thinking_origin = conversation.dialect.thinking_origin
         self.last_decisions: list[Decision] = []
         self.edit_counts: Tally[str] = Tally()
         self._fruitless_rules: set[tuple[str, int]] = set()
@@ -199,8 +198,17 @@ class PolicyRunner:
         if self._fruitless_rules or view.fruitless_rules:
             known = self._fruitless_rules | view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == view.changed_seq}
-        now, origin = self.conversation._clock(), self._thinking_origin
-        return PlanContext(policy, view, self.budget, now, self._fruitless_rules, self._mask, origin)
+        dialect, model = self.conversation.dialect, self.conversation.model
+        return PlanContext(
+            policy,
+            view,
+            self.budget,
+            self.conversation._clock(),
+            self._fruitless_rules,
+            self._mask,
+            dialect.binds_prefix(model),
+            dialect.keeps_loop_start(model),
+        )
 
     def _note_compaction_end(self) -> SummarySteps[None]:
         text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"

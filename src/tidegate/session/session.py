@@ -217,6 +217,7 @@ class Session(LiveConversation):
         if self._renderer.wants_thinking and not self._renderer.allows_thinking:
             self._report_left_out_thinking()
         self._shared_messages = self._renderer.shared
+        self._birth = self._renderer.birth
         return Request(self._renderer, self.tokens, window=self.window, decisions=self._runner.last_decisions)
 
     def _lower_output(self, most: int) -> bool:

@@ -53,6 +53,14 @@ def _allow_thinking(messages: Sequence[JsonObject]) -> bool:
     return True
 
 
+def _starts_loops_freely(options: RequestOptions) -> bool:
+    return False
+
+
+def _binds_nothing(model: str) -> bool:
+    return False
+
+
 def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
@@ -61,9 +69,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
     `messages_key` is the key of the messages in the body; `render_leading_messages` gives those before the first
-    block. `profile_for_model` says what the validator demands. `allows_thinking` says whether a request with these
-    messages may ask for thinking. `add_cache_marker` gives a copy of a message that ends with a marker for the
-    provider's cache, or None if the provider has no such markers. Without a `vendor`, another dialect of the same
+    block. `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
+    is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
+    thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
+    whether the one in these messages does. `add_cache_marker` gives a copy of a message that ends with a marker for
+    the provider's cache, or None if the provider has no such markers. Without a `vendor`, another dialect of the same
     provider has it.
     """
 
@@ -79,17 +89,15 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     parse_body: Callable[[object], ParsedRequest]
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
+    binds_prefix: Callable[[str], bool] = _binds_nothing
+    keeps_loop_start: Callable[[str], bool] = _binds_nothing
+    starts_loops_with_thinking: Callable[[RequestOptions], bool] = _starts_loops_freely
     allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
     add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
 
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""
         return options.max_tokens or self.capabilities.default_max_tokens
-
-    @property
-    def thinking_origin(self) -> str:
-        """The `Message.origin` of signed thinking with which a running tool loop must begin, or ""."""
-        return "" if self.allows_thinking is _allow_thinking else self.family
 
     @property
     def family(self) -> str:

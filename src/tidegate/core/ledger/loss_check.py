@@ -68,7 +68,7 @@ class LossCheck:
     """What one transaction removes, compared with what the view has afterwards."""
 
     def __init__(self, view: View, edits: Sequence[Edit], lines: Sequence[LedgerLine], *, facts: bool = True) -> None:
-        """Without `facts` only pins are checked."""
+        """Without `facts` only rules and pins are checked."""
         self.lines = list(lines)
         self._whole = facts
         self._facts: list[LedgerLine] = []
@@ -110,7 +110,7 @@ class LossCheck:
             self._facts = mark_superseded(lines, found)
             self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
-        every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
+        every = [line for m in (*self._gone, *requests) for line in held(items[m.id])]
         self._rules = list({line.text: line for line in every}.values())
         known = {line.text for line in lines if line.lays_down}
         missing = {line.text for line in self._rules} - known

@@ -45,7 +45,7 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.policy.policy import Policy
-from tidegate.core.view import Item, View
+from tidegate.core.view import Item, View, rules_given
 
 __all__ = [
     "LEDGER",
@@ -66,7 +66,7 @@ _DEFAULT_SHARE: Final = 0.08
 MAX_LEDGER_TOKENS: Final = 8_000
 """The largest ledger, whatever its share of the room."""
 _MAX_WINDOW_SHARE: Final = 0.08  # of the window: the most that the ledger takes
-_PINS_IN_SMALL_WINDOW: Final = 256  # the tokens for a ledger with pins, up to half of the room
+_RULES_IN_SMALL_WINDOW: Final = 256  # the tokens for a ledger with pins or only rules, up to half of the room
 _MIN_LEDGER_TOKENS: Final = 40
 """A smaller ledger would have room for its heading only."""
 
@@ -108,19 +108,25 @@ def hide_ledger(view: View) -> View:
 
 
 def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
-    """The largest ledger in tokens; 0 for none. If the policy has no ledger, it is for pins only."""
+    """The largest ledger in tokens; 0 for none. If the policy has no ledger, it is for rules and pins only."""
     share = ledger_share_of(policy)
-    pinned = any(item.message.kind in (PIN, LEDGER) for item in view.items)
+    pinned = any(map(_has_pin, view.items))
+    ruled = pinned or (not share and any(map(_has_rule, view.items)))
     of_window = int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if share else 1))
-    tokens = min(int(budget.room * (share or (PIN_SHARE if pinned else 0))), MAX_LEDGER_TOKENS, of_window)
-    if pinned and any(map(_has_pin, view.items)):  # in a small window the share would not hold them
-        tokens = max(tokens, min(budget.room // 2, _PINS_IN_SMALL_WINDOW))
+    of_room = share or (PIN_SHARE if pinned else _DEFAULT_SHARE if ruled else 0)
+    tokens = min(int(budget.room * of_room), MAX_LEDGER_TOKENS, of_window)
+    if ruled:  # in a small window the share would not hold them
+        tokens = max(tokens, min(budget.room // 2, _RULES_IN_SMALL_WINDOW))
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0
 
 
 def _has_pin(item: Item) -> bool:
     message = item.message
     return message.kind == PIN or (message.kind == LEDGER and "\n- pin " in text_of(message))
+
+
+def _has_rule(item: Item) -> bool:
+    return item.message.kind == LEDGER or (item.message.role == "user" and bool(rules_given(item)))
 
 
 def update_ledger(

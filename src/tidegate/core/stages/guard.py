@@ -1,11 +1,14 @@
 """The guard: the last step under every policy. It needs no model and always makes the history fit.
 
-It removes, in this order and only as far as needed: old tool output, old thinking, whole old groups, then the middle of
-the newest results. What the assistant said and the arguments of its calls stay verbatim or leave with their group; a
-note then says what was done. The newest request is shortened only if it would not fit alone. The newest group leaves if
-there would be no room for the note that says how to recall what was dropped. As long as there are old messages it frees
-a fifth more than needed, because each edit makes the provider read the prompt again.
+It removes, in this order and only as far as needed: old tool output, old thinking, whole old groups of work, the middle
+of long old messages of the user, the middle of the newest results, and only then old messages of the user. What the
+assistant said and the arguments of its calls stay verbatim or leave with their group; notes then say what was done. The
+newest request is shortened only if it would not fit alone. The newest group leaves if there would be no room for the
+note that says how to recall what was dropped. As long as there is old work it frees a fifth more than needed, because
+each edit makes the provider read the prompt again.
 """
+
+from collections.abc import Sequence
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
@@ -24,19 +27,22 @@ from tidegate.core.messages import (
     Text,
     Thinking,
     common_mark,
+    is_user_request,
     mark_text,
     result_of,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.sweep.group_notes import describe_group, make_group_note
+from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
+from tidegate.core.sweep.group_notes import describe_group
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 _TARGET_SHARE = 0.8
-_DESCRIBED_GROUPS = 20
+_NOTES_SHARE = 0.045  # of the room: the most that notes take, as after a sweep
 _MIN_RESULT_TOKENS = 24
+_MIN_SAID_TOKENS = 120  # of a message of the user that is shortened
 _IMAGE_PLACEHOLDER = "[image left out]"
 
 
@@ -45,13 +51,8 @@ def shrink_to(view: View, budget: Budget, *, share: Share) -> Outcome:
     return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
 
 
-def guard_history(
-    view: View, budget: Budget, *, target: int, whole_request: bool = False, whole_groups: bool = False
-) -> Outcome:
-    """Shrink the history to at most `target` tokens.
-
-    `whole_request`: do not touch the newest request. `whole_groups`: drop old groups instead of shortening them.
-    """
+def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
+    """Shrink the history to at most `target` tokens. `whole_request`: do not touch the newest request."""
     if view.tokens <= target or not view.items:
         return NO_OUTCOME
     draft = ViewDraft(view, budget)
@@ -59,17 +60,20 @@ def guard_history(
     newest = view.newest_request
     last = units[-1]
     old = [unit for unit in units if unit is not last and newest not in unit.ids]
+    said = [unit for unit in old if is_user_request(unit.items[0].message)]
+    work = [unit for unit in old if unit not in said]
     aim = int(target * _TARGET_SHARE)
     request = next((item for item in view.items if item.message.id == newest and item.tokens > target), None)
     if request is not None and request.tokens > budget.room and not whole_request:
         _clip_request(draft, request, target // 2, budget)  # the other half is for the work on it
-    if not whole_groups:
-        _clear(draft, old, aim)
-        _shrink(draft, old, aim)
-    _drop(draft, old, aim)
+    _clear(draft, work, aim)
+    _shrink(draft, work, aim, view.loop_start)
+    _drop(draft, [unit for unit in work if view.loop_start not in unit.ids], aim)
     limit = target if any(is_recall_note(item.message) for item in view.items) else target - count_recall_note(budget)
+    _shorten_said(draft, said, limit, budget)
     if draft.tokens > limit and newest not in last.ids:
         squeeze_group(draft, last, limit, budget)
+    _drop(draft, said, limit)
     if draft.tokens > target and request is not None and not whole_request:
         rest = draft.tokens - draft.cost(newest)
         _clip_request(draft, request, max(target - rest - count_recall_note(budget), target // 2), budget)
@@ -78,25 +82,37 @@ def guard_history(
     if draft.tokens - draft.group_cost(last) <= limit < draft.tokens and newest not in last.ids:
         draft.drop(last)
     why = f"the history has {view.tokens:,} tokens, and {target:,} fit"
-    notes = _describe_dropped(draft, units, target - draft.tokens - count_recall_note(budget), budget)
-    edits = add_recall_note(
-        view, (*draft.edits(), *notes), budget, target - draft.tokens - sum(n.tokens for n in notes)
-    )
+    notes = _describe_gaps(draft, units, target - draft.tokens - count_recall_note(budget), budget)
+    edits = add_recall_note(view, (*draft.edits(), *notes), budget, target - draft.tokens - _count(notes))
     return Outcome(edits, why=why) if draft.edit_count else NO_OUTCOME
 
 
-def _describe_dropped(draft: ViewDraft, units: list[Group], spare: int, budget: Budget) -> tuple[Insert, ...]:
-    """A note on the newest dropped groups, so that their calls are not repeated, if there is room for it."""
-    gone = [unit for unit in units if draft.is_dropped(unit)]
-    lines: list[str] = []
-    for unit in reversed(gone[-_DESCRIBED_GROUPS:]):
-        lines = [describe_group(unit), *lines] if describe_group(unit) else lines
-        note = make_group_note(lines)
-        if not lines or budget.count(note) > spare // 4:
-            lines = lines[1:]
-            break
-    note = make_group_note(lines)
-    return (Insert(note, gone[-1].last_id, budget.count(note)),) if lines else ()
+def _count(notes: Sequence[Insert]) -> int:
+    return sum(note.tokens for note in notes)
+
+
+def _describe_gaps(draft: ViewDraft, units: Sequence[Group], spare: int, budget: Budget) -> list[Insert]:
+    """A note for each gap, as after a sweep, so that what was done there is not repeated; fewer if there is no room."""
+    gaps: list[Gap] = []
+    shown_id, in_gap = "", False
+    for unit in units:
+        if not draft.is_dropped(unit):
+            shown_id, in_gap = unit.last_id, False
+            continue
+        lines = [described] if (described := describe_group(unit)) else []
+        if in_gap:
+            gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
+        else:
+            gaps.append(Gap(shown_id, unit.last_id, lines))
+        in_gap = True
+    gaps = [gap for gap in gaps if gap.lines]
+    room = min(spare, int(budget.room * _NOTES_SHARE))
+    while gaps and room > 0:
+        notes = make_gap_notes(gaps, room, budget)
+        if _count(notes) <= spare:
+            return notes
+        room -= max(_count(notes) - spare, room // 4, 1)
+    return []
 
 
 def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
@@ -118,12 +134,12 @@ def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:
             draft.replace(item, make_cleared_stub(item, names))
 
 
-def _shrink(draft: ViewDraft, old: list[Group], aim: int) -> None:
+def _shrink(draft: ViewDraft, old: list[Group], aim: int, loop_start: str) -> None:
     for group in old:
         for item in group.items:
             if draft.tokens <= aim:
                 return
-            if item.message.role == "assistant":
+            if item.message.role == "assistant" and item.message.id != loop_start:
                 draft.replace(item, _without_thinking(item.message.parts))
 
 
@@ -140,6 +156,25 @@ def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
             break
         if unit.items[0].message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER):
             draft.drop(unit)
+
+
+def _shorten_said(draft: ViewDraft, said: list[Group], limit: int, budget: Budget) -> None:
+    """Shorten the longest old messages of the user, all to the same length: a paste is rarely needed whole."""
+    over = draft.tokens - limit
+    sizes = sorted((draft.group_cost(unit) for unit in said), reverse=True)
+    if over <= 0 or not sizes:
+        return
+    cap = sizes[0]
+    for count, size in enumerate(sizes, 1):
+        following = max(sizes[count] if count < len(sizes) else 0, _MIN_SAID_TOKENS)
+        cap = max(following, size - -(-over // count))
+        over -= (size - cap) * count
+        if over <= 0 or following == _MIN_SAID_TOKENS:
+            break
+    for unit in said:
+        item = unit.items[0]
+        if draft.cost(item.message.id) > cap:
+            draft.replace(item, _clipped(item.message.parts, cap, budget, item.message.id))
 
 
 def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) -> None:

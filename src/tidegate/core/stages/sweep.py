@@ -14,7 +14,7 @@ that the agent has just written.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
@@ -26,21 +26,14 @@ from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
-from tidegate.core.sweep.group_notes import (
-    describe_group,
-    groups_of_note,
-    is_group_note,
-    make_group_note,
-    make_range_line,
-    tells_answer,
-)
+from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, make_gap_notes
+from tidegate.core.sweep.group_notes import describe_group, groups_of_note, is_group_note
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
-_NOTE_TOKENS: Final = 20  # of a note without its lines
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
@@ -105,7 +98,7 @@ def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, rese
     Of the groups before them the newest stay until they have `tokens`; the last of these only if they have at most
     `_MAX_TAIL` times that. If the user's messages, with a note after each, leave less below the level, fewer stay.
     """
-    said = sum(unit.tokens + _NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
+    said = sum(unit.tokens + NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
     new = {item.message.id for item in view.items_since_reply()}
     free = max(level - reserved - said, int(level * _MIN_TAIL))
     used, first = 0, len(units)
@@ -143,14 +136,6 @@ def _rank_sweeps(
     return [(some, settled), (every, 0)] if some.rate < every.rate else [(every, 0)]
 
 
-class _Gap(NamedTuple):
-    """Dropped groups in a row: the ids before and at their end, and their lines."""
-
-    before_id: str
-    last_id: str
-    lines: list[str]
-
-
 class _Sweep:
     """One sweep of the groups from `start` up to `first`."""
 
@@ -162,6 +147,7 @@ class _Sweep:
         self.chosen = Choice({}, 0.0, 0.0)
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
         self._last_answer = self._find_last_answer()
+        self._loop_start = next((n for n in self._old if view.loop_start and view.loop_start in units[n].ids), -1)
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
@@ -244,8 +230,9 @@ class _Sweep:
         for _ in range(5):
             self.draft = untouched.copy()
             self.chosen = appraisal.choose(room)
-            if self._last_answer >= 0:
-                self.chosen.groups.setdefault(self._last_answer, {})
+            for number in (self._last_answer, self._loop_start):
+                if number >= 0:
+                    self.chosen.groups.setdefault(number, {})
             self._apply(self.chosen.groups, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             is_all = over <= 0 and (room <= 0 or was_over)  # more room would only bring back what was too much
@@ -258,7 +245,7 @@ class _Sweep:
 
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
-        gaps: list[_Gap] = []
+        gaps: list[Gap] = []
         in_gap = False
         shown_id = self._units[self._old.start - 1].last_id if self._old.start else ""
         left = note_tokens
@@ -283,58 +270,23 @@ class _Sweep:
             if lines is None:
                 in_gap = False
                 if number in self._said:
-                    _shorten_group(self.draft, unit, kept.get(number, {}))
+                    _shorten_group(self.draft, unit, kept.get(number, {}), self._view.loop_start)
                 shown_id = unit.last_id
                 continue
             self.draft.drop(unit)
             if in_gap:
                 gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
             else:
-                gaps.append(_Gap(shown_id, unit.last_id, lines))
+                gaps.append(Gap(shown_id, unit.last_id, lines))
             in_gap = True
-        self.notes = self._make_notes([gap for gap in gaps if gap.lines], left)
-
-    def _make_notes(self, gaps: Sequence[_Gap], left: int) -> list[Insert]:
-        """A note for each gap. If all lines take too much, the oldest lines of a gap become a range.
-
-        What was answered comes first, then the newest gaps. Ranges say which tools were called as far as the same room
-        again allows. A gap without a note would read as if nothing had been done there.
-        """
-        count = self._budget.counter.count_text
-        spare_for_ranges = left
-        shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
-        for answered in (True, False):
-            for number in reversed(range(len(gaps))):
-                lines = gaps[number].lines
-                if answered and not tells_answer(lines[-1]):
-                    continue
-                spare = left if number in shown else left - _NOTE_TOKENS
-                while shown.get(number, 0) < (1 if answered else len(lines)):
-                    spare -= count(lines[-1 - shown.get(number, 0)]) + 1
-                    if spare < 0:
-                        break
-                    shown[number] = shown.get(number, 0) + 1
-                    left = spare
-        made = []
-        for number in reversed(range(len(gaps))):
-            gap = gaps[number]
-            split = len(gap.lines) - shown.get(number, 0)
-            some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
-            note = make_group_note([*some, *gap.lines[split:]])
-            tokens = self._budget.count(note)
-            if number not in shown:
-                if tokens > spare_for_ranges:
-                    note = make_group_note([make_range_line(gap.lines, gap.before_id, is_brief=True)])
-                    tokens = self._budget.count(note)
-                spare_for_ranges -= tokens
-            made.append(Insert(note, gap.last_id, tokens))
-        made.reverse()
-        return made
+        self.notes = make_gap_notes([gap for gap in gaps if gap.lines], left, self._budget)
 
 
-def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept) -> None:
+def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept, loop_start: str) -> None:
     for item in unit.items:
         message = item.message
+        if message.id == loop_start:
+            continue
         if result_of(message) is None:
             draft.replace(item, tuple(part for part in message.parts if not isinstance(part, Thinking)))
         elif not stays_whole(message):

@@ -25,7 +25,7 @@ _MIN_CUT_CHARS = 8
 """At the end of a clipped text, a part of the words that has this length counts as the words."""
 _EXTRA_TOKENS = 8
 """Tokens by which a mark may exceed the word it replaces, with neighboring words that are now split differently."""
-_KEPT_TOPICS = frozenset("undo redo clear turn model tried forgotten unsigned branch".split())
+_KEPT_TOPICS = frozenset("undo redo clear turn model tried forgotten unsigned birth branch".split())
 _JSON_SHORT = {'"': '"', "/": "/", "\b": "b"}
 _ESCAPED_BLANK = r"(?:[nrtf]|u(?i:00(?:0[9a-d]|1[c-f]|20|85|a0)|1680|20[0-5][0-9af]|3000))"
 _QUOTED_BLANK = r"%(?i:20|0[9a-d]|1[c-f]|c2%(?:85|a0)|e1%9a%80|e2%8[01]%[89a][0-9a-f]|e3%80%80)"

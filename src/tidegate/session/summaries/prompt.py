@@ -82,6 +82,7 @@ class SummaryRequestView(NamedTuple):
     system: str
     tools: tuple[Tool, ...] = ()
     prefix_seq: int = 0
+    rejected_seq: int = 0
 
 
 def make_record_entries(messages: Sequence[Message], mask: Callable[[str], str] = str) -> list[RecordEntry]:

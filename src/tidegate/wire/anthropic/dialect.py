@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from tidegate.wire.anthropic.models import binds_prefix
 from tidegate.wire.anthropic.parse import parse_body, parse_message
 from tidegate.wire.anthropic.render import (
     CAPABILITIES,
@@ -10,6 +11,7 @@ from tidegate.wire.anthropic.render import (
     render_block,
     render_head,
     render_leading_messages,
+    starts_loops_with_thinking,
 )
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor
@@ -34,6 +36,9 @@ DIALECT = Dialect(
     parse_message=parse_message,
     parse_body=parse_body,
     create_validator=AnthropicValidator,
+    binds_prefix=binds_prefix,
+    keeps_loop_start=lambda model: not binds_prefix(model),
+    starts_loops_with_thinking=starts_loops_with_thinking,
     allows_thinking=allows_thinking,
     add_cache_marker=add_cache_marker,
 )

@@ -168,6 +168,16 @@ def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
     return found
 
 
+def starts_loops_with_thinking(options: RequestOptions) -> bool:
+    """Whether a running tool loop must begin with thinking: with a budget, not where the model decides itself."""
+    return bool(options.thinking_budget) or needs_first_thinking(options.extra.get("thinking"))
+
+
+def needs_first_thinking(thinking: object) -> bool:
+    """Whether this value of `thinking` in a request demands that a running tool loop begins with thinking."""
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
 def allows_thinking(messages: Sequence[JsonObject]) -> bool:
     """Return whether the request may ask for thinking: a running tool loop must start with its original thinking.
 

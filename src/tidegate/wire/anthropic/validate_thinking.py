@@ -1,7 +1,10 @@
 """Checks of signed thinking: what must be sent back (AN12), and what it is bound to (AN13)."""
 
-from collections.abc import Iterator, Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple, Self
+
+import msgspec
 
 from tidegate.wire.validation.faults import FaultWording, RequestFault
 from tidegate.wire.validation.validator import ForkableState
@@ -12,6 +15,7 @@ _MODIFIED_TEXT = (
     "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
     "These blocks must remain as they were in the original response."
 )
+_TAMPERED_TEXT = "Invalid `signature` in `thinking` block"
 _UNBOUND_TEXT = (
     "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set "
     '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
@@ -69,69 +73,100 @@ class ToolLoop(ForkableState):
             yield RequestFault("AN12", f"{where}.type: {text}", where)
 
 
-def check_thinking_bindings(
-    earlier: "Mapping[str, object] | FlatRequest", later: "Mapping[str, object] | FlatRequest"
-) -> list[RequestFault]:
-    """AN13, which needs two requests: check that each thinking block of `later` still follows the content it is bound
-    to.
+class IssuedThinking:
+    """AN13: what a provider knows of the thinking that it has signed, over all requests of a conversation.
 
-    `earlier` is the previous request of the same conversation. A block that was in `earlier`, or that answered it,
-    needs the same system, tools and messages before it. Cache markers are not compared. Older thinking may be missing
-    at the front of a run but not in its middle. A caller that checks a series of requests may pass `FlatRequest`s.
+    `issue` records an answer with the request that it answers; `find_faults` checks a later request, and `find_dropped`
+    names the blocks that a provider would drop if it is asked to drop instead of refuse. Each block is compared with
+    the request that it answered: without `binds_prefix` only the block itself, with it also the system prompt, the
+    tools, everything before the block, and the thinking block before it. Cache markers do not count, and thinking may
+    be missing at the beginning.
     """
-    try:
-        after = later if isinstance(later, FlatRequest) else FlatRequest(later)
-        if after.drops_unbound_blocks:
-            return []
-        return _find_unbound(earlier if isinstance(earlier, FlatRequest) else FlatRequest(earlier), after)
-    except RecursionError:
-        return [RequestFault("SHAPE", "messages: nested too deeply", "messages")]
+
+    def __init__(self, *, binds_prefix: bool = True) -> None:
+        self._binds_prefix = binds_prefix
+        self._issued: dict[str, _IssuedBlock] = {}
+
+    def issue(self, request: Mapping[str, object], content: Sequence[object]) -> None:
+        """Record the blocks of an answer to a request."""
+        walk = _PrefixWalk(request)
+        for _ in walk.blocks(request):
+            pass
+        for block in content:
+            if key := _signature(block):
+                self._issued.setdefault(key, _IssuedBlock(block, walk.state, walk.last))
+            walk.add("assistant", block)
+
+    def find_faults(self, request: Mapping[str, object]) -> list[RequestFault]:
+        """What the provider would refuse: the first block that is not where it was made."""
+        return [fault for fault, _ in self._find_misplaced(request)][:1]
+
+    def find_dropped(self, request: Mapping[str, object]) -> list[str]:
+        """The places of the blocks that the provider would drop: the first in a wrong place, and all after it."""
+        return [place for _, place in self._find_misplaced(request)]
+
+    def _find_misplaced(self, request: Mapping[str, object]) -> Iterator[tuple[RequestFault, str]]:
+        walk = _PrefixWalk(request)
+        is_broken = False
+        try:
+            for where, block in walk.blocks(request):
+                key = _signature(block)
+                if not key:
+                    continue
+                issued = self._issued.get(key)
+                text = _TAMPERED_TEXT
+                if issued is not None and _strip_cache_markers(block) != _strip_cache_markers(issued.block):
+                    text = _MODIFIED_TEXT
+                elif issued is not None:
+                    follows = not self._binds_prefix or (issued.state == walk.state and walk.last in ("", issued.last))
+                    text = "" if follows and not is_broken else _UNBOUND_TEXT
+                if text:
+                    is_broken = True
+                    rule = "AN13" if text == _UNBOUND_TEXT else "AN12"
+                    yield RequestFault(rule, f"{where}: {text}", where), where
+        except RecursionError:
+            yield RequestFault("SHAPE", "messages: nested too deeply", "messages"), "messages"
 
 
-def _find_unbound(before: "FlatRequest", after: "FlatRequest") -> list[RequestFault]:
-    for key, mine in after.block_by_signature.items():
-        theirs = before.block_by_signature.get(key)
-        if theirs is not None:
-            if after.blocks[mine] != before.blocks[theirs]:
-                return [RequestFault("AN12", f"{after.places[mine]}: {_MODIFIED_TEXT}", after.places[mine])]
-            same = _has_same_prefix(before, theirs, after, mine)
-        elif after.message_indexes[mine] < before.messages:
-            continue  # older than both requests can tell
-        else:
-            same = _has_same_prefix(before, len(before.blocks), after, mine)
-        if not same:
-            return [RequestFault("AN13", f"{after.places[mine]}: {_UNBOUND_TEXT}", after.places[mine])]
-    return []
+class _IssuedBlock(NamedTuple):
+    """A block, a hash of everything before it, and the signature of the thinking before it."""
+
+    block: object
+    state: bytes
+    last: str
 
 
-class FlatRequest:
-    """A request as one list of blocks, each with its role, without cache markers."""
+class _PrefixWalk:
+    """Walks the blocks of a request. `state` is a hash of those before the current one, without thinking and marks."""
 
-    def __init__(self, body: Mapping[str, object]) -> None:
-        thinking = body.get("thinking")
-        binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
-        self.drops_unbound_blocks = (
-            isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block"
-        )
-        self.head = [_strip_cache_markers(body.get("system")), _strip_cache_markers(body.get("tools"))]
-        self.blocks: list[object] = []
-        self.places: list[str] = []
-        self.message_indexes: list[int] = []
-        self.block_by_signature: dict[str, int] = {}  # signature -> index in blocks
-        messages = body.get("messages")
-        messages = messages if isinstance(messages, list) else []
-        self.messages = len(messages)
-        for at, message in enumerate(messages):
+    def __init__(self, request: Mapping[str, object]) -> None:
+        head = [_strip_cache_markers(request.get(name)) for name in ("system", "tools")]
+        self.state = sha256(msgspec.json.encode(head, order="sorted")).digest()
+        self.last = ""
+
+    def blocks(self, request: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+        messages = request.get("messages")
+        for at, message in enumerate(messages if isinstance(messages, list) else []):
             content = message.get("content") if isinstance(message, dict) else None
             role = message.get("role") if isinstance(message, dict) else None
             parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-            for n, block in enumerate(parts):
-                key = _signature(block)
-                if key:
-                    self.block_by_signature.setdefault(key, len(self.blocks))
-                self.blocks.append([role, _strip_cache_markers(block)])
-                self.places.append(f"messages.{at}.content.{n}")
-                self.message_indexes.append(at)
+            for number, block in enumerate(parts):
+                yield f"messages.{at}.content.{number}", block
+                self.add(role, block)
+
+    def add(self, role: object, block: object) -> None:
+        if key := _signature(block):
+            self.last = key
+        else:
+            entry = msgspec.json.encode([role, _strip_cache_markers(block)], order="sorted")
+            self.state = sha256(self.state + entry).digest()
+
+
+def drops_misplaced_thinking(request: Mapping[str, object]) -> bool:
+    """Whether a request asks the provider to drop thinking in a wrong place instead of refusing the request."""
+    thinking = request.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
+    return isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
 def _signature(block: object) -> str:
@@ -139,25 +174,6 @@ def _signature(block: object) -> str:
         return ""
     key = block.get("signature") or block.get("data")
     return key if isinstance(key, str) else ""
-
-
-def _has_same_prefix(before: FlatRequest, theirs: int, after: FlatRequest, mine: int) -> bool:
-    """Return whether the prefixes are equal. A block that answered `earlier` comes with the rest of that answer."""
-    new = theirs == len(before.blocks)
-    old, own = before.blocks[:theirs], after.blocks[:mine]
-    if new:
-        own = [block for block, owner in zip(own, after.message_indexes, strict=False) if owner < before.messages]
-    old_signed = [one for one in old if _is_thinking(one)]
-    own_signed = [one for one in own if _is_thinking(one)]
-    kept = old_signed[len(old_signed) - len(own_signed) :] if len(own_signed) <= len(old_signed) else old_signed
-    old_plain = [one for one in old if not _is_thinking(one)]
-    own_plain = [one for one in own if not _is_thinking(one)]
-    return before.head == after.head and own_signed == kept and own_plain == old_plain
-
-
-def _is_thinking(entry: object) -> bool:
-    block = entry[1] if isinstance(entry, list) else None
-    return isinstance(block, dict) and block.get("type") in THINKING_TYPES
 
 
 def _strip_cache_markers(value: object) -> object:

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.core.messages import Image, Message, Part, Text, Tool
+from tidegate.core.messages import Image, Message, Part, Text
+from tidegate.core.thinking_walk import WalkedItem, WalkedView
 from tidegate.wire.rendering.identifiers import IdentifierRules
 from tidegate.wire.rendering.image_limits import ImageLimits
 
@@ -15,26 +16,13 @@ BlockSide = Literal["user", "assistant"]
 JsonObject = dict[str, object]
 
 
-class RenderableItem(Protocol):
-    """An item of a view. If it is not `signed`, something before it was edited, so its opaque data must not be sent."""
-
-    @property
-    def message(self) -> Message: ...
-    @property
-    def signed(self) -> bool: ...
-
-
-class RenderableView(Protocol):
+class RenderableView(WalkedView, Protocol):
     """A view. While `prefix_seq` stays the same, items are only appended."""
 
     @property
-    def items(self) -> Sequence[RenderableItem]: ...
+    def items(self) -> Sequence[WalkedItem]: ...
     @property
     def prefix_seq(self) -> int: ...
-    @property
-    def system(self) -> str: ...
-    @property
-    def tools(self) -> tuple[Tool, ...]: ...
 
 
 class DialectCapabilities(msgspec.Struct, frozen=True):

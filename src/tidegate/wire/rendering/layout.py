@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, is_instruction, text_of
+from tidegate.core.thinking_walk import ThinkingWalk
 from tidegate.wire.parsing import normalize_arguments
 from tidegate.wire.rendering.blocks import (
     BlockSide,
@@ -74,10 +75,14 @@ def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> st
 
 
 class Layout:
-    """The blocks of a view, kept up to date as it grows. `instructions` are texts that go into the system prompt."""
+    """The blocks of a view, kept up to date as it grows. `instructions` are texts that go into the system prompt.
 
-    def __init__(self, rules: DialectCapabilities) -> None:
+    `binds_prefix`: signed data of this model is bound to everything before it.
+    """
+
+    def __init__(self, rules: DialectCapabilities, *, binds_prefix: bool = True) -> None:
         self._rules = rules
+        self._binds_prefix = binds_prefix
         self.blocks: list[LayoutBlock] = []
         self._clear()
 
@@ -88,8 +93,14 @@ class Layout:
         self._images: ImageSelection | None = None  # made for the first image
         self._count = 0
         self._epoch: int | None = None
+        self._walk: ThinkingWalk | None = None
         self.has_calls = False
         self.instructions: list[str] = []
+
+    @property
+    def birth(self) -> str:
+        """The birth of an answer to this view."""
+        return self._walk.birth if self._walk else ""
 
     @property
     def stable_blocks(self) -> int:
@@ -102,9 +113,11 @@ class Layout:
         if view.prefix_seq != self._epoch or len(items) < self._count:
             self._clear()
             self._epoch = view.prefix_seq
+        if self._walk is None:
+            self._walk = ThinkingWalk(view, binds_prefix=self._binds_prefix)
         firm = self.stable_blocks
         for item in items[self._count :] if self._count else items:
-            self._take(item.message, item.signed)
+            self._take(item.message, self._walk.step(item))
         self._count = len(items)
         if self._images is not None and self._images.update_omitted():
             firm = 0  # images that were laid out before are texts now

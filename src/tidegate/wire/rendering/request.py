@@ -47,7 +47,7 @@ class RequestRenderer:
         self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
         self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p, extra or {})
         self.shared = 0
-        self._layout = Layout(self.dialect.capabilities)
+        self._layout = Layout(self.dialect.capabilities, binds_prefix=self.dialect.binds_prefix(model))
         self._system = ""
         self._tools: tuple[Tool, ...] = ()
         self._messages: list[JsonObject] = []
@@ -122,7 +122,12 @@ class RequestRenderer:
     @property
     def allows_thinking(self) -> bool:
         """Whether the provider accepts these messages with thinking turned on."""
-        return self.dialect.allows_thinking(self._messages)
+        return not self.dialect.starts_loops_with_thinking(self.options) or self.dialect.allows_thinking(self._messages)
+
+    @property
+    def birth(self) -> str:
+        """The birth of an answer to this request (`core/thinking_walk.py`)."""
+        return self._layout.birth
 
     def without_extra_options(self, view: RenderableView) -> "RequestRenderer":
         """Return a renderer of the same view that leaves out the user's own options."""

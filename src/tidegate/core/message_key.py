@@ -1,0 +1,37 @@
+"""The key of a message: a hash of its content, by which a message is recognized when it is sent again."""
+
+from hashlib import blake2b
+
+import msgspec
+
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text
+
+
+def hash_message(message: Message) -> str:
+    """The key of a message by its content.
+
+    Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
+    two requests. Calls and results count with their ids.
+    """
+    found = [message.role, *filter(None, map(_describe_part, message.parts))]
+    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
+
+
+def _describe_part(part: Part) -> list[object] | None:
+    if isinstance(part, Text):
+        text = part.text.strip()
+        return ["text", text] if text else None
+    if isinstance(part, Image):
+        return ["image", part.data or part.url]
+    if isinstance(part, Call):
+        return ["call", part.id, part.name, _canonical_json(part.arguments)]
+    if isinstance(part, Result):
+        return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
+    return None
+
+
+def _canonical_json(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return text.encode("utf-8", "surrogatepass")

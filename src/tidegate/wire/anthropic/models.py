@@ -1,0 +1,46 @@
+"""What the models behind Anthropic's dialect check and accept, by their names.
+
+The rows follow platform.claude.com/docs/en/build-with-claude: preserved-thinking (what thinking is bound to),
+thinking-troubleshooting (older models) and mid-conversation-system-messages, read in November 2026. A newer or unknown
+model is treated like the newest: what it would not need is only a little less text, what it needs is there.
+"""
+
+import re
+from typing import Final
+
+_NAME: Final = re.compile(
+    r"claude-(?P<old>\d)(?:[.-](?P<old_minor>\d))?(?!\d)"  # claude-3-5-sonnet, claude-2.1
+    r"|claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:[.-](?P<minor>\d{1,2}))?(?!\d)"
+)
+_NEWEST: Final = (99, 0)
+_FIRST_BOUND_TO_PREFIX: Final = (5, 1)
+_WITHOUT_SYSTEM_MESSAGES: Final = frozenset({("sonnet", (5, 0))})
+_FIRST_WITH_SYSTEM_MESSAGES: Final = (4, 8)
+
+
+def _parse_name(model: str) -> tuple[str, tuple[int, int]]:
+    """The family and version in a model's name, also in the names of other clouds (`us.anthropic.claude-...`)."""
+    found = _NAME.search(model.lower())
+    if found is None:
+        return "", _NEWEST
+    if found["old"]:
+        return "", (int(found["old"]), int(found["old_minor"] or 0))
+    return found["family"], (int(found["major"]), int(found["minor"] or 0))
+
+
+def binds_prefix(model: str) -> bool:
+    """Whether thinking is bound to everything before it, not only to its own block."""
+    return _parse_name(model)[1] >= _FIRST_BOUND_TO_PREFIX
+
+
+def accepts_block_binding(model: str) -> bool:
+    """Whether `thinking.block_binding` is surely accepted: some deployments of older models refuse it."""
+    return _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST
+
+
+def accepts_system_messages(model: str) -> bool:
+    """Whether a message in mid-conversation may have the role `system`."""
+    family, version = _parse_name(model)
+    if version == _NEWEST or (family, version) in _WITHOUT_SYSTEM_MESSAGES:
+        return False
+    return version >= (_FIRST_WITH_SYSTEM_MESSAGES if family == "opus" else (5, 0))
