@@ -70,7 +70,7 @@ class World:
         self.ran: list[str] = []
         self.lines = lines
         self.most = more.pop("retried", 0)
-        keys = ("window", "truncates", "bound", "usage")
+        keys = ("window", "truncates", "binding", "usage")
         fake = {key: more.pop(f"server_{key}") for key in keys if f"server_{key}" in more}
         options = {key: more.pop(key) for key in ("max_steps", "summarizer") if key in more}
         self.server = Fake(wire, self._next, **{"window": window, **fake})
@@ -327,7 +327,7 @@ def test_ids_that_come_again_and_again(ident: str, wire: str) -> None:
         number = next(count)
         return called((ident, f"a{number}"), (ident, f"b{number}")) if number % 3 else "So far."
 
-    world = World(wire, script, server_bound=True, lines=20)
+    world = World(wire, script, server_binding="prefix", lines=20)
     for turn in world.turns(*(f"Go on, {n}." for n in range(8))):
         goes_on(turn)
         assert all(each.call.arguments.split('"')[3] in each.result.text for each in turn.ended)

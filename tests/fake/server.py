@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import unquote
 
 import msgspec
 
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate.models.token_counters import create_counter
-from tidegate.wire.anthropic.validate_thinking import FlatRequest, check_thinking_bindings
+from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage
@@ -109,9 +109,9 @@ class Scale:
 
 class Fake:
     """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
-    refusing what does not fit, take half a window of it and say nothing. `bound`: one conversation is held, and signed
-    thinking of Anthropic's is taken back only behind what it was made from. `loaded` are the windows of the models that
-    it says it has loaded. Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as
+    refusing what does not fit, take half a window of it and say nothing. `binding`: signed thinking of Anthropic's is
+    taken back only as it was ("block"), or only behind what it was made from ("prefix"); `dropped` has the places of
+    blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded. Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as
     if each had an account. `hung_up` counts clients that left early.
     """
 
@@ -122,7 +122,7 @@ class Fake:
         *,
         window: int | None = None,
         truncates: bool = False,
-        bound: bool = False,
+        binding: Literal["", "block", "prefix"] = "",
         usage: Callable[[Usage], Usage] = lambda usage: usage,
         loaded: Mapping[str, int] | None = None,
         alternate: bool = True,
@@ -138,8 +138,8 @@ class Fake:
         self._answer = steps if callable(steps) else None
         self._steps = iter(()) if callable(steps) else iter(steps)
         self._truncates = truncates
-        self._bound = bound and wire == "anthropic"
-        self._before: FlatRequest | None = None
+        self._issued = IssuedThinking(binds_prefix=binding == "prefix") if binding and wire == "anthropic" else None
+        self.dropped: list[str] = []
         self._scale = Scale()
         self._usage = usage
         self._loaded = loaded or {}
@@ -248,9 +248,7 @@ class Fake:
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
         faults = _faults(wire, seen.model, body, self._alternate)
-        flat = FlatRequest(body) if self._bound and not faults else None
-        if flat is not None and self._before is not None:
-            faults += [fault.text for fault in check_thinking_bindings(self._before, flat)]
+        faults = faults or self._judge_thinking(seen)
         if faults:
             return refusal(wire, 400, faults[0])
         tokens = self._scale.weight(wire, seen.raw)
@@ -258,11 +256,30 @@ class Fake:
             if not self._truncates:
                 return too_long(wire, tokens, self.window)
             tokens = self.window // 2
-        self._before = flat
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
             return refusal(wire, 500, "The script is over.")
-        return self._reported(ScriptedAnswer(text=step) if isinstance(step, str) else step, seen.model, tokens)
+        played = self._reported(ScriptedAnswer(text=step) if isinstance(step, str) else step, seen.model, tokens)
+        if self._issued is not None and not isinstance(played, Refusal | Bytes):
+            spoken = played if isinstance(played, ScriptedAnswer) else played.spoken
+            content = encode_response_body(wire, spoken)["content"]
+            assert isinstance(content, list)
+            self._issued.issue(body, content)
+        return played
+
+    def _judge_thinking(self, seen: Seen) -> list[str]:
+        """What is wrong with the signed thinking of a request. Blocks that it allows to drop are dropped instead."""
+        body = seen.body
+        has_control = "thinking-binding-controls-2026-08-01" in seen.headers.get("anthropic-beta", "")
+        thinking = body.get("thinking")
+        if isinstance(thinking, dict) and "block_binding" in thinking and not has_control:
+            return ["thinking.block_binding: Extra inputs are not permitted"]
+        if self._issued is None:
+            return []
+        if drops_misplaced_thinking(body):
+            self.dropped += self._issued.find_dropped(body)
+            return []
+        return [fault.text for fault in self._issued.find_faults(body)]
 
     def _reported(self, step: Played, model: str, tokens: int) -> Played:
         if isinstance(step, Refusal | Bytes):

@@ -57,7 +57,7 @@ def check_long_run(wire: str, thinking: bool, folder: Path, *, steps: int, lines
 
     async def run() -> None:
         answers = (step_answer(number, thinking) for number in range(steps))
-        async with Fake(wire, answers, window=32_000, bound=True) as fake:
+        async with Fake(wire, answers, window=32_000, binding="prefix") as fake:
             async with run_gateway(folder, upstream_of(fake), window=32_000) as running, open_http() as http:
                 client = ScriptedClient(wire, running.url, http, thinking=thinking)
                 client.say("Start. Always answer in French.")

@@ -217,7 +217,7 @@ def test_a_stream_with_thinking_and_with_calls_of_both(wire: str, tmp_path: Path
     """The SDK sends back what it got. The provider judges each request, and where signed thinking is in it."""
 
     async def run() -> None:
-        async with Fake(wire, MIXED, bound=True) as fake:
+        async with Fake(wire, MIXED, binding="prefix") as fake:
             async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running:
                 messages = await asyncio.to_thread(TALKS[wire], running.url)
         assert fake.refused == []

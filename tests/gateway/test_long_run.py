@@ -87,7 +87,7 @@ def test_a_fact_of_the_third_step_is_recalled_in_the_last(wire: str, tmp_path: P
         return "\n".join([*lines[:12], *([FACT] if step == FACT_AT else []), *lines[12:]])
 
     async def run() -> None:
-        async with Fake(wire, model.answer, window=WINDOW, bound=True) as fake:
+        async with Fake(wire, model.answer, window=WINDOW, binding="prefix") as fake:
             async with run_gateway(tmp_path, upstream_of(fake), recall=True, window=WINDOW) as running:
                 async with open_http() as http:
                     client = StreamingClient(wire, running.url, http, {"x-tidegate-session": "s"}, thinking=True)

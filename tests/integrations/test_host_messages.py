@@ -53,7 +53,7 @@ def turn(role: str, *parts: Part) -> Turn:
 
 
 def request_of(*shown: Shown[Any]) -> FollowedRequest[Any]:
-    return FollowedRequest([], 0, list(shown), 0, "", (0, 0), False, 0, 0)
+    return FollowedRequest([], 0, list(shown), 0, "", (0, 0), False, 0, 0, "")
 
 
 def show(hosts: Sequence[Turn], *places: Any) -> list[Turn]:

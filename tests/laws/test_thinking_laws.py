@@ -1,7 +1,7 @@
-"""Extended thinking on Anthropic: what the provider demands of a running tool loop holds under every preset.
+"""Extended thinking on Anthropic: what the provider demands of signed thinking holds under every preset.
 
-The provider refuses a request with thinking turned on whose running tool loop does not begin with its signed thinking
-block, and a signed block whose prefix has changed. Both rules are checked here by code of its own.
+Three kinds of models: with `type: "enabled"`, a running tool loop must begin with its signed thinking, and a block is
+bound to itself; with `adaptive` it need not; from 5.1 on a block is bound to everything before it.
 """
 
 import json
@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tidegate import GiveUp, Request, Session
+from tidegate.core.events import ViewEdited
 from tidegate.presets import preset_names
-from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
+from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 
 Json = dict[str, Any]
 TOOLS = [{"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}]
@@ -34,125 +35,127 @@ def begins_with_thinking(loop: list[Json]) -> bool:
     return first["type"] in ("thinking", "redacted_thinking") and bool(first.get("signature") or first.get("data"))
 
 
-def check_provider_rules(request: Request, before: Request | None) -> bool:
-    """Whether thinking is on. Fails where the provider would refuse the request."""
-    body = json.loads(request.to_bytes())
-    loop = running_loop(body["messages"])
-    calls = [block for message in loop for block in message["content"] if block["type"] == "tool_use"]
-    if "thinking" in body:
-        assert not calls or begins_with_thinking(loop)
-        assert request.allows_thinking
-    if before is not None:
-        assert check_thinking_bindings(json.loads(before.to_bytes()), body) == []
-    return "thinking" in body
+class Model(NamedTuple):
+    name: str
+    thinking: Json
+    binds_prefix: bool
 
 
-class Step(NamedTuple):
-    request: Request
-    thinks: bool
-    edits: int
+ENABLED = Model("claude-sonnet-4", {"type": "enabled", "budget_tokens": 1024}, False)
+ADAPTIVE = Model("claude-opus-4-6", {"type": "adaptive"}, False)
+PREFIX_BOUND = Model("claude-opus-5-5", {"type": "adaptive"}, True)
+MODELS = [ENABLED, ADAPTIVE, PREFIX_BOUND]
+TASK = "Read all the files and tell me the limit. Never touch main."
 
 
-def play_loop(session: Session, steps: int, words: int, older: int = 4) -> Iterator[Step]:
-    """Older exchanges, a request, and one tool loop of so many steps. The model thinks where it is asked to."""
-    for turn in range(older):
-        session.add({"role": "user", "content": f"Question {turn}. " + "Some words of it. " * 20})
-        session.add(
-            {"role": "assistant", "content": [{"type": "text", "text": f"Answer {turn}. " + "So it is. " * 20}]}
+class Provider:
+    """What a provider knows of one conversation, and the session that talks to it."""
+
+    def __init__(self, model: Model, policy: str, window: int) -> None:
+        self.model = model
+        self.issued = IssuedThinking(binds_prefix=model.binds_prefix)
+        self.session = Session(
+            model.name,
+            policy=policy,
+            window=window,
+            tools=TOOLS,
+            request_options={"thinking": model.thinking},
+            max_tokens=2048,
+            count="chars/4",
         )
-    session.add({"role": "user", "content": "Read all the files and tell me the limit."})
-    before: Request | None = None
-    for step in range(steps):
-        request = session.prepare()
-        thinks = check_provider_rules(request, before)
-        yield Step(request, thinks, sum(session.edit_counts.values()))
-        before = request
+
+    def check(self, request: Request) -> Json:
+        """The body of a request. Fails where the provider would refuse it."""
+        body: Json = json.loads(request.to_bytes())
+        loop = running_loop(body["messages"])
+        calls = [block for message in loop for block in message["content"] if block["type"] == "tool_use"]
+        if "thinking" in body and self.model is ENABLED:
+            assert not calls or begins_with_thinking(loop)
+            assert request.allows_thinking
+        assert self.issued.find_faults(body) == []
+        return body
+
+    def say(self, text: str) -> None:
+        self.session.add({"role": "user", "content": text})
+
+    def play_step(self, step: int, words: int) -> Json:
+        """One request, an answer with a call, and its result. The body of the request."""
+        body = self.check(self.session.prepare())
         content: list[Json] = [{"type": "text", "text": f"Step {step}."}]
-        if thinks:
+        if "thinking" in body:
             content.insert(0, {"type": "thinking", "thinking": f"I think of {step}.", "signature": f"sig{step}=="})
         content.append({"type": "tool_use", "id": f"toolu_{step}", "name": "read", "input": {"path": f"src/{step}.py"}})
-        session.add({"role": "assistant", "content": content})
+        self.issued.issue(body, content)
+        self.session.add({"role": "assistant", "content": content})
         text = f"file {step}: " + " ".join(f"word{step}_{number}" for number in range(words))
         result = {"type": "tool_result", "tool_use_id": f"toolu_{step}", "content": text}
-        session.add({"role": "user", "content": [result]})
+        self.session.add({"role": "user", "content": [result]})
+        return body
+
+    def play_loop(self, steps: int, words: int) -> Iterator[Json]:
+        """Older exchanges, a request, and one tool loop of so many steps."""
+        for turn in range(4):
+            self.say(f"Question {turn}. " + "Some words of it. " * 20)
+            answer = f"Answer {turn}. " + "So it is. " * 20
+            self.session.add({"role": "assistant", "content": [{"type": "text", "text": answer}]})
+        self.say(TASK)
+        for step in range(steps):
+            yield self.play_step(step, words)
 
 
-def open_session(policy: str, window: int) -> Session:
-    return Session(
-        "claude-sonnet-4",
-        policy=policy,
-        window=window,
-        tools=TOOLS,
-        request_options={"thinking": {"type": "enabled", "budget_tokens": 1024}},
-        max_tokens=2048,
-        count="chars/4",
-    )
-
-
-@pytest.mark.parametrize(("window", "count"), [(30_000, 45), pytest.param(60_000, 90, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("policy", preset_names())
-def test_a_loop_that_fits_keeps_its_thinking(policy: str, window: int, count: int) -> None:
-    session = open_session(policy, window)
-    steps = list(play_loop(session, count, 20))
-    assert [step.thinks for step in steps] == [True] * count
-    assert len({step.edits for step in steps}) == 1, "nothing is edited while the loop runs"
+def count_thinking(body: Json) -> int:
+    content = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    return sum(block["type"] == "thinking" for blocks in content for block in blocks)
 
 
 @pytest.mark.parametrize("policy", preset_names())
-@pytest.mark.parametrize("words", [30, 300])
-def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, words: int) -> None:
-    session = open_session(policy, 8_000)
-    reported = 0
-    thought = True
-    for step in play_loop(session, 70, words):
-        decisions = [each for each in session.last_decisions if each.acted]
-        if not step.thinks:
-            assert any(each.stage == "thinking" and "signed thinking" in each.reason for each in decisions)
-            assert "thinking" in str(session.explain())
-            reported += 1
-            if thought:
-                assert any(each.stage in ("guard", "cap_result", "spill_result") for each in decisions)
-        thought = step.thinks
-    assert reported
-    session.add({"role": "assistant", "content": [{"type": "text", "text": "The limit is 17."}]})
-    session.add({"role": "user", "content": "And now?"})
-    assert check_provider_rules(session.prepare(), None), "the next turn thinks again"
+@pytest.mark.parametrize("model", MODELS)
+def test_a_loop_that_outgrows_the_window_keeps_thinking_and_the_task(model: Model, policy: str) -> None:
+    provider = Provider(model, policy, 12_000)
+    for body in provider.play_loop(60, 60):
+        assert "thinking" in body
+        assert "Never touch main." in json.dumps(body)
+    edits = [event for event in provider.session.log.read() if isinstance(event.payload, ViewEdited)]
+    assert edits, "the loop was swept while it ran"
+    provider.session.add({"role": "assistant", "content": [{"type": "text", "text": "The limit is 17."}]})
+    provider.say("And now?")
+    assert "thinking" in provider.check(provider.session.prepare())
 
 
-@pytest.mark.parametrize("window", [7_000, pytest.param(12_000, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("policy", preset_names())
-def test_only_whole_oldest_groups_leave_a_running_loop(policy: str, window: int) -> None:
-    """The first request without thinking holds the newest groups of the loop, each as it was."""
-    session = open_session(policy, window)
-    steps = enumerate(play_loop(session, 200, 30, older=0))
-    place, first = next((place, step) for place, step in steps if not step.thinks)
-    blocks = [block for message in first.request.messages[1:] for block in message["content"]]
-    calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-    assert 0 < len(calls) < place
-    assert calls == [f"toolu_{number}" for number in range(place - len(calls), place)]
-    results = [block["content"] for block in blocks if block["type"] == "tool_result"]
-    assert [text for text in map(str, results) if "_29" not in text] == [], "no result is shortened"
+def test_thinking_before_an_edit_stays_and_later_thinking_is_sent_again() -> None:
+    provider = Provider(PREFIX_BOUND, "default", 12_000)
+    counts = [count_thinking(body) for body in provider.play_loop(60, 60)]
+    drops = [place for place in range(1, len(counts)) if counts[place] < counts[place - 1]]
+    assert drops
+    for place in drops:
+        assert counts[place : place + 3] == sorted(counts[place : place + 3]), "after a sweep, it grows again"
+    assert max(counts[drops[0] :]) > counts[drops[0]]
 
 
 @pytest.mark.parametrize("policy", preset_names())
-def test_after_an_overflow_the_rules_hold_too(policy: str) -> None:
-    session = open_session(policy, 60_000)
-    last = list(play_loop(session, 20, 100))[-1]
-    session.prepare()
+@pytest.mark.parametrize("model", MODELS)
+def test_after_an_overflow_the_rules_hold_too(model: Model, policy: str) -> None:
+    provider = Provider(model, policy, 60_000)
+    list(provider.play_loop(20, 100))
+    provider.session.prepare()
     while True:
         try:
-            request = session.overflowed()
+            request = provider.session.overflowed()
         except GiveUp:
             break
-        check_provider_rules(request, last.request)
+        provider.check(request)
 
 
-def test_compaction_on_demand_inside_a_loop_is_reported() -> None:
-    session = open_session("default", 60_000)
-    list(play_loop(session, 20, 100))
-    assert check_provider_rules(session.prepare(), None)
-    session.compact()
-    request = session.render_request()
-    assert not check_provider_rules(request, None)
-    assert not request.allows_thinking
-    assert "signed thinking" in str(session.explain())
+@pytest.mark.parametrize("model", MODELS)
+def test_compaction_on_demand_undo_and_fork_inside_a_loop(model: Model) -> None:
+    """Thinking that was taken out does not come back, and what is made afterwards is sent."""
+    provider = Provider(model, "default", 60_000)
+    list(provider.play_loop(20, 100))
+    provider.session.compact()
+    for step in range(20, 24):
+        provider.play_step(step, 20)
+    provider.session.history.undo()
+    body = provider.play_step(24, 20)
+    assert "thinking" in body
+    provider.session.history.redo()
+    provider.play_step(25, 20)

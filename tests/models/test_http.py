@@ -62,7 +62,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
         calls = (Call(f"c{turn}", "read", '{"path":"a"}'),)
         return ScriptedAnswer(text=f"Step {turn}.", calls=calls, thinking="Another one.", signature=f"c2ln{turn}")
 
-    server = Fake(wire, answer, window=4_000, bound=True)
+    server = Fake(wire, answer, window=4_000, binding="prefix")
 
     async def run() -> None:
         async with server:
@@ -130,7 +130,7 @@ def test_thinking_behind_another_past_is_refused() -> None:
     """The server's own strictness: without it the conversations above would prove less."""
 
     async def run() -> None:
-        async with Fake("anthropic", [RICH, "Done."], bound=True) as server:
+        async with Fake("anthropic", [RICH, "Done."], binding="prefix") as server:
             provider, session = provider_of(server), session_of("anthropic")
             reply = await collect_reply(provider, session.prepare().to_bytes())
             session.add(*reply.to_messages("anthropic"))

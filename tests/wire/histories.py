@@ -38,6 +38,7 @@ class Seen:
     message: Message
     tokens: int = 0
     signed: bool = True
+    birth: str = ""
 
 
 @dataclass
@@ -48,6 +49,7 @@ class FakeView:
     prefix_seq: int = 0
     system: str = "You are a careful engineer."
     tools: tuple[Tool, ...] = ()
+    rejected_seq: int = 0
 
 
 class History(NamedTuple):

@@ -232,9 +232,11 @@ ANTHROPIC = [
 
 def _bound(later: object, profile: ValidationProfile) -> list[RequestFault]:
     assert isinstance(later, dict)
-    return validate_thinking.check_thinking_bindings(FIRST, later) + check_anthropic.AnthropicValidator.validate(
-        later, profile
-    )
+    issued = validate_thinking.IssuedThinking()
+    for step in (1, 3):
+        issued.issue({**NEXT, "messages": NEXT["messages"][:step]}, NEXT["messages"][step]["content"])
+    faults = [] if validate_thinking.drops_misplaced_thinking(later) else issued.find_faults(later)
+    return faults + check_anthropic.AnthropicValidator.validate(later, profile)
 
 
 FIRST = ask(U, model(thinking(), use()), user(result()), system="s", thinking=THINK)

@@ -11,7 +11,7 @@ from tests.scale import scaled
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
-from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
+from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault
@@ -102,14 +102,16 @@ def test_an_old_turn_keeps_its_stand_in_signature() -> None:
 
 def test_thinking_stays_bound_to_what_it_stood_on() -> None:
     view = view_of(HISTORIES["interleaved thinking"].messages[:1])
-    bodies = []
+    issued = IssuedThinking()
+    before = scratch("anthropic", view, thinking=2000).body()
     for message in HISTORIES["interleaved thinking"].messages[1:]:
-        bodies.append(scratch("anthropic", view, thinking=2000).body())
         view.items.append(Seen(message))
-    bodies.append(scratch("anthropic", view, thinking=2000).body())
-    assert "thinking" in bodies[-1]
-    for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
-        assert check_thinking_bindings(earlier, later) == []
+        body = scratch("anthropic", view, thinking=2000).body()
+        if message.role == "assistant":
+            issued.issue(before, body["messages"][-1]["content"])
+        assert issued.find_faults(body) == []
+        before = body
+    assert "thinking" in before
 
 
 def test_shared_counts_what_a_cache_can_keep() -> None:

@@ -16,7 +16,7 @@ from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
 from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
-from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
+from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
 from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
@@ -158,8 +158,10 @@ def test_no_misplaced_value_raises(
     broken = replaced(body, data.draw(st.sampled_from(places(body))), junk)
     assert known_rules(dialect.check(broken, profile))
     if isinstance(broken, dict):
-        assert known_rules(check_thinking_bindings(body, broken))
-        assert known_rules(check_thinking_bindings(broken, body))
+        for first, second in ((body, broken), (broken, body)):
+            issued = IssuedThinking()
+            issued.issue(first, [second])
+            assert known_rules(issued.find_faults(second))
 
 
 @by_dialect

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import Any, NamedTuple, Unpack
 
+from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Tool
 from tidegate.integrations.item_session import ReadItems, TidegateSession
 from tidegate.integrations.model_calls import make_usage
@@ -33,7 +34,6 @@ from tidegate.integrations.threads import (
     describe_missing_framework,
 )
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
-from tidegate.session.host_tree import hash_message
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text

@@ -86,8 +86,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log, `birth` that
-    of an answer to it.
+    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
+    `birth` that of an answer to it.
     """
 
     items: Sequence[HostItem[HostObject]]

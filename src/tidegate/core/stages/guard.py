@@ -67,7 +67,8 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     if request is not None and request.tokens > budget.room and not whole_request:
         _clip_request(draft, request, target // 2, budget)  # the other half is for the work on it
     _clear(draft, work, aim)
-    _shrink(draft, work, aim, view.loop_start)
+    start = next((place for place, unit in enumerate(work) if view.loop_start in unit.ids), len(work))
+    _shrink(draft, work[:start], aim)
     _drop(draft, [unit for unit in work if view.loop_start not in unit.ids], aim)
     limit = target if any(is_recall_note(item.message) for item in view.items) else target - count_recall_note(budget)
     _shorten_said(draft, said, limit, budget)
@@ -134,12 +135,12 @@ def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:
             draft.replace(item, make_cleared_stub(item, names))
 
 
-def _shrink(draft: ViewDraft, old: list[Group], aim: int, loop_start: str) -> None:
+def _shrink(draft: ViewDraft, old: list[Group], aim: int) -> None:
     for group in old:
         for item in group.items:
             if draft.tokens <= aim:
                 return
-            if item.message.role == "assistant" and item.message.id != loop_start:
+            if item.message.role == "assistant":
                 draft.replace(item, _without_thinking(item.message.parts))
 
 

@@ -270,7 +270,8 @@ class _Sweep:
             if lines is None:
                 in_gap = False
                 if number in self._said:
-                    _shorten_group(self.draft, unit, kept.get(number, {}), self._view.loop_start)
+                    thinks = 0 <= self._loop_start <= number
+                    _shorten_group(self.draft, unit, kept.get(number, {}), keeps_thinking=thinks)
                 shown_id = unit.last_id
                 continue
             self.draft.drop(unit)
@@ -282,12 +283,13 @@ class _Sweep:
         self.notes = make_gap_notes([gap for gap in gaps if gap.lines], left, self._budget)
 
 
-def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept, loop_start: str) -> None:
+def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept, *, keeps_thinking: bool) -> None:
+    """In a running loop that must begin with thinking, all of it stays: a note may make any answer the first one."""
     for item in unit.items:
         message = item.message
-        if message.id == loop_start:
-            continue
         if result_of(message) is None:
+            if keeps_thinking:
+                continue
             draft.replace(item, tuple(part for part in message.parts if not isinstance(part, Thinking)))
         elif not stays_whole(message):
             draft.replace(item, shorten_result(message, kept.get(message.id, ())))
