@@ -111,8 +111,8 @@ class Fake:
     """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
     refusing what does not fit, take half a window of it and say nothing. `binding`: signed thinking of Anthropic's is
     taken back only as it was ("block"), or only behind what it was made from ("prefix"); `dropped` has the places of
-    blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded. Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as
-    if each had an account. `hung_up` counts clients that left early.
+    blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded.
+    Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account. `hung_up` counts clients that left early.
     """
 
     def __init__(

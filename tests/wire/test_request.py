@@ -108,7 +108,7 @@ def test_thinking_stays_bound_to_what_it_stood_on() -> None:
         view.items.append(Seen(message))
         body = scratch("anthropic", view, thinking=2000).body()
         if message.role == "assistant":
-            issued.issue(before, body["messages"][-1]["content"])
+            issued.issue(before, cast(Any, body["messages"])[-1]["content"])
         assert issued.find_faults(body) == []
         before = body
     assert "thinking" in before
