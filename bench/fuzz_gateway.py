@@ -10,8 +10,11 @@ the renderers. These are counted, and the exit status is 1 if there are any:
 
 - invalid: the upstream got an invalid request although the client's own was valid
 - defects: an edited request was invalid; the gateway noticed it and sent the client's own
-- exceptions: the gateway raised one, did not answer within two minutes, or answered a valid request with another status
+- exceptions: the gateway or its event loop raised one, it did not answer within two minutes, or it answered a valid
+  request with another status
 - lost: a text that a client sent or received completely is not in the log
+- leaks: a text of one client was in a request or an answer of another. Several talk in turn, some without ids, and
+  some with the same first message
 """
 
 import argparse
@@ -50,11 +53,14 @@ from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.presets import preset_names
 from tidegate.wire.splicing.head import find_request_faults
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame
+from tidegate.wire.streaming.reply import IncompleteReply
 
 BATCH = 250
 """Requests with one gateway and one data folder."""
 DEADLINE = 120.0
-KINDS = ("invalid", "defects", "exceptions", "lost")
+MAX_CLIENTS = 4
+"""Clients that talk in turn."""
+KINDS = ("invalid", "defects", "exceptions", "lost", "leaks")
 
 
 class Finding(NamedTuple):
@@ -155,6 +161,7 @@ class Batch:
         self._marks = 0
         self._managed: list[str] = []
         self._expected: dict[str, dict[str, int]] = {}
+        self._clients: list[ClientState] = []
         self._request = 0
 
     def make_mark(self) -> str:
@@ -167,9 +174,12 @@ class Batch:
     async def run(self, folder: str) -> None:
         url = await self.upstream.start()
         random = self.random
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: self.note("exceptions", f"{context.get('message')}: {context.get('exception')!r}")
+        )
         settings = GatewaySettings(
             upstreams=tuple(Upstream(family, family, url) for family in ("anthropic", "openai", "gemini")),
-            window=random.choice((3000, 6000, 20_000)),
+            window=random.choice((2000, 3000, 6000, 12_000)),
             policy=random.choice(("default", "default", *preset_names())),
             recall=random.random() < 0.7,
             open_sessions=random.choice((1, 4, 64)),
@@ -190,23 +200,26 @@ class Batch:
         self._managed.append(sent.session)
 
     async def _talk(self, gateway: Gateway) -> None:
-        """One conversation."""
-        random = self.random
-        client = ClientState(random.choice(DIALECTS), random, self.make_mark, f"s{self._request}")
-        client.say()
-        for _ in range(random.choice((1, 3, 8, 25))):
+        """A few requests of one client. Then it is another one's turn, or a new one's."""
+        random, clients = self.random, self._clients
+        if len(clients) < MAX_CLIENTS or random.random() < 0.25:
+            clients.append(ClientState(random.choice(DIALECTS), random, self.make_mark, f"s{self._request}"))
+            clients[-1].greet()
+            del clients[:-MAX_CLIENTS]
+        client = random.choice(clients)
+        for _ in range(random.choice((1, 2, 3, 8))):
             self._request += 1
             self.totals["requests"] += 1
             answer = await self._ask(gateway, client)
             if answer is not None:
                 client.keep(answer)
-            if random.random() < 0.15 and not client.calls:
+            if random.random() < 0.1 and not client.calls:
                 client.change()
             if answer is not None or not client.messages or not client.ends_with_user:
                 client.say()
 
     async def _ask(self, gateway: Gateway, client: ClientState) -> Json | None:
-        """Send the client's request, changed at random or as it is. The answer, if it is whole and the request its own."""
+        """Send the client's request, some changed at random. The answer, if it is whole and the request unchanged."""
         random, body = self.random, client.make_body()
         is_stream, is_odd, is_changed = random.random() < 0.5, random.random() < 0.05, random.random() < 0.3
         if is_stream and client.dialect != "gemini":
@@ -222,10 +235,12 @@ class Batch:
                 status, received = await send_request(gateway, client, sent, random, is_stream=is_stream)
         except ConnectionResetError:
             status, received = 0, b""
-        except Exception:
-            self.note("exceptions", traceback.format_exc(limit=-3).strip().splitlines()[-1], sent=sent,
-                      trace=traceback.format_exc())  # fmt: skip
+        except Exception as failure:  # noqa: BLE001 - each is a finding
+            self.note("exceptions", repr(failure), sent=sent, trace=traceback.format_exc())
             return None
+        seen = set(MARK.findall(b"".join((*self.upstream.arrived, received)).decode("utf-8", "replace")))
+        if leaked := seen - client.marks:
+            self.note("leaks", f"{min(leaked)} to {client.name}", sent=sent, arrived=self.upstream.arrived)
         if is_valid and self.upstream.faults:
             self.note("invalid", self.upstream.faults[0], sent=sent, arrived=self.upstream.arrived)
         if is_valid and gateway.metrics.read("defects") > defects:
@@ -233,6 +248,8 @@ class Batch:
         if is_valid and not (is_odd or is_refused) and status != 200:
             self.note("exceptions", f"status {status}: {received[:300]!r}", sent=sent, arrived=self.upstream.arrived)
         answer = read_answer(client.dialect, received, is_stream) if status == 200 and not is_odd else None
+        if status == 200 and answer is None and not (is_odd or is_changed):
+            self.note("exceptions", "the answer is not whole", sent=sent, received=received)
         if status == 200 and self._managed and is_valid and not is_odd:
             self._expect_in_log(client, sent, received if answer else b"")
         return None if is_changed else answer
@@ -267,7 +284,7 @@ async def send_request(
 ) -> tuple[int, bytes]:
     """The status and the body of the answer."""
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-api-key", b"key")]
-    if random.random() < 0.7:
+    if client.has_id:
         headers.append((b"x-tidegate-session", client.name.encode()))
     if random.random() < 0.1:
         packer = zlib.compressobj(1, wbits=31)
@@ -298,7 +315,15 @@ async def send_request(
 
 
 def read_answer(dialect: str, received: bytes, is_stream: bool) -> Json | None:
-    """A whole answer as JSON. A stream is read by the assembler, and only its result is whole or not."""
+    """A whole answer as JSON; None if it is cut off, or in another form than the unchanged request asks for."""
+    try:
+        return decode_answer(dialect, received, is_stream)
+    except (IncompleteReply, msgspec.MsgspecError):
+        return None
+
+
+def decode_answer(dialect: str, received: bytes, is_stream: bool) -> Json | None:
+    """The answer as JSON; of a stream, what its events amount to."""
     if not is_stream:
         return msgspec.json.decode(received, type=dict[str, Any])
     assembler = create_assembler(dialect)
@@ -321,7 +346,7 @@ def run_batch(task: tuple[int, int, int]) -> tuple[list[Finding], Counter[str]]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             asyncio.run(batch.run(folder))
-        except Exception:  # of this program: it must not end a run of hours
+        except Exception:  # noqa: BLE001 - of this program: it must not end a run of hours
             batch.note("exceptions", "the fuzzer itself", trace=traceback.format_exc())
     return batch.findings, batch.totals
 
@@ -341,13 +366,11 @@ def main() -> int:
     parser.add_argument("--save", type=Path, help="a folder for the requests of each finding")
     options = parser.parse_args()
     numbers = range((options.count + BATCH - 1) // BATCH) if options.batch is None else [options.batch]
-    tasks = [(options.seed, number, min(BATCH, options.count - number * BATCH) if options.batch is None else BATCH)
-             for number in numbers]  # fmt: skip
+    tasks = [(options.seed, number, min(BATCH, options.count)) for number in numbers]
     started, shown = time.monotonic(), Counter[str]()
     totals, kinds = Counter[str](), Counter[str]()
-    with multiprocessing.get_context("spawn").Pool(options.jobs) if options.jobs > 1 else suppress() as pool:
-        results = pool.imap_unordered(run_batch, tasks) if pool is not None else map(run_batch, tasks)
-        for done, (findings, batch_totals) in enumerate(results, 1):
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for done, (findings, batch_totals) in enumerate(pool.imap_unordered(run_batch, tasks), 1):
             totals += batch_totals
             kinds.update(finding.kind for finding in findings)
             for finding in findings:

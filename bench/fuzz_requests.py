@@ -1,4 +1,4 @@
-"""Requests for `fuzz_gateway.py`: clients of the four dialects that keep a list of messages, and changes of what they send.
+"""Requests for `fuzz_gateway.py`: clients of the four dialects that keep a list of messages, and changes at random.
 
 Everything is drawn from one random generator, so a seed gives the same requests. Texts have marks (`k0000002a`), which
 the log must have later.
@@ -31,15 +31,25 @@ WORDS = (
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1.5, 10**18, "", " ", "x", "user", "assistant", "system", "tool", "\x00\x1f", "\ud800",
     "💥" * 50, "a" * 5000, [], {}, [[]], [None], {"type": "text"}, {"type": "text", "text": "x"}, {"": {}},
-    {"type": "unknown", "x": [1, {"y": None}]}, {"role": "user", "content": "x"}, {"cache_control": {"type": "ephemeral"}},
+    {"type": "unknown", "x": [1, {"y": None}]}, {"role": "user", "content": "x"},
+    {"cache_control": {"type": "ephemeral"}},
 )  # fmt: skip
 
 
+GREETINGS = ("hi", "Please help me with this project.")
+"""First messages that several clients send: their conversations must stay apart all the same."""
+
+
 class ClientState:
-    """A client of one dialect: its list of messages, always as a real client would send it."""
+    """A client of one dialect: its list of messages, always as a real client would send it.
+
+    `marks` are those of its texts and of the answers to it. No other may ever be in its requests.
+    """
 
     def __init__(self, dialect: str, random: Random, make_mark: Callable[[], str], name: str) -> None:
         self.dialect, self.random, self._make_mark, self.name = dialect, random, make_mark, name
+        self.has_id = random.random() < 0.7
+        self.marks: set[str] = set()
         self.messages: list[Json] = []
         self.system = f"You are helpful. {self.text(random.choice((5, 200)))}" if random.random() < 0.7 else ""
         self.tools = [f"step{number}" for number in range(random.randrange(4))]
@@ -47,11 +57,21 @@ class ClientState:
 
     def text(self, words: int) -> str:
         """Words with marks, one at the start and one at the end."""
-        drawn = " ".join(self.random.choices(WORDS, k=words))
-        return f"{self._make_mark()} {drawn} {self._make_mark()}"
+        drawn, first, last = " ".join(self.random.choices(WORDS, k=words)), self._make_mark(), self._make_mark()
+        self.marks |= {first, last}
+        return f"{first} {drawn} {last}"
 
     def draw_text(self) -> str:
-        return self.text(self.random.choice((1, 5, 5, 30, 30, 300, 1500)))
+        return self.text(self.random.choice((1, 5, 5, 30, 30, 300, 800)))
+
+    def greet(self) -> None:
+        """The first message: one that others send as well, or words of its own."""
+        self.say()
+        if self.random.random() < 0.3:
+            text = self.random.choice(GREETINGS)
+            key = "parts" if self.dialect == "gemini" else "content"
+            self.messages[-1][key] = [{"text": text}] if self.dialect == "gemini" else text
+            self.system = "You are helpful." if self.system else ""
 
     @property
     def list_name(self) -> str:

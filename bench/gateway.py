@@ -4,6 +4,7 @@
     python bench/gateway.py --peer litellm=http://127.0.0.1:4000 --peer headroom=http://127.0.0.1:8787
     python bench/gateway.py --soak                        # memory over 10,000 requests of 1,000 sessions that grow
     python bench/gateway.py --soak --sessions 10000       # the same with one request of each session
+    python bench/gateway.py --crowd                       # 50 and 200 sessions at once, and the worst /healthz
 
 The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
 the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
@@ -210,6 +211,84 @@ async def soak(options: argparse.Namespace) -> None:
     upstream.close()
 
 
+class Health:
+    """Asks `/healthz` every 20 ms while a load runs. `alone` is how late this program itself woke up, at worst."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.times: list[float] = []
+        self.alone = 0.0
+
+    async def watch(self) -> None:
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:
+            while True:
+                started = time.perf_counter()
+                await asyncio.sleep(0.02)
+                self.alone = max(self.alone, time.perf_counter() - started - 0.02)
+                started = time.perf_counter()
+                await http.get(f"{self._url}/healthz")
+                self.times.append(time.perf_counter() - started)
+
+
+async def crowd(options: argparse.Namespace) -> None:
+    """Print requests per second with many sessions at once, and the worst `/healthz`, seen from another process."""
+    upstream = await serve_upstream(options.upstream_port)
+    url = f"http://127.0.0.1:{options.port}"
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = await start_gateway(folder, options.port, upstream.sockets[0].getsockname()[1])
+        try:
+            for size in (SMALL, 30_000):
+                for sessions in (50, 200):
+                    await measure_crowd(url, size, sessions, options.seconds, gateway.pid)
+        finally:
+            gateway.terminate()
+            await gateway.wait()
+    upstream.close()
+
+
+async def measure_crowd(url: str, size: int, sessions: int, seconds: float, gateway_pid: int) -> None:
+    """All sessions ask, each with the next request as soon as the last was answered. First requests count as well."""
+    done = 0
+    watcher = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--watch-health", url, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.PIPE
+    )
+    assert watcher.stdout is not None
+    await watcher.stdout.readline()  # it has begun
+    before, started = read_cpu_seconds(gateway_pid), time.perf_counter()
+
+    async def work(number: int, http: httpx.AsyncClient) -> None:
+        nonlocal done
+        conversation = GrowingConversation(size, f"crowd-{size}-{sessions}-{number}")
+        while time.perf_counter() < started + seconds:
+            await ask(http, url, conversation)
+            done += 1
+
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(timeout=120, verify=False, limits=limits) as http:
+        await asyncio.gather(*(work(number, http) for number in range(sessions)))
+    took, spent = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - before
+    printed, _ = await watcher.communicate(b"end\n")
+    print(
+        f"{size:>7,} bytes, {sessions:>3} sessions: {done / took:6.0f} requests/s, {spent / done * 1e3:5.2f} ms of CPU"
+        f" each ({done / spent:.0f}/s on a core of its own), {printed.decode().strip()}",
+        flush=True,
+    )
+
+
+async def watch_health(url: str) -> None:
+    """Ask for health until a line arrives on the standard input; then print the times."""
+    health = Health(url)
+    task = asyncio.ensure_future(health.watch())
+    print("begun", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    task.cancel()
+    times = sorted(health.times)
+    print(
+        f"/healthz worst {times[-1] * 1e3:.0f} ms, p99 {times[int(len(times) * 0.99)] * 1e3:.0f} ms of {len(times)};"
+        f" the machine alone delayed a process by {health.alone * 1e3:.0f} ms"
+    )
+
+
 def describe_process(pid: int) -> str:
     status = Path(f"/proc/{pid}/status").read_text()
     memory = int(status.split("VmRSS:")[1].split()[0]) / 1024
@@ -246,10 +325,15 @@ def main() -> None:
     parser.add_argument("--upstream-port", type=int, default=18485, help="of the upstream")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="another gateway that runs")
     parser.add_argument("--soak", action="store_true", help="memory over many requests and sessions, no times")
+    parser.add_argument("--crowd", action="store_true", help="many sessions at once, and how long /healthz takes")
+    parser.add_argument("--watch-health", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--sessions", type=int, default=1_000, help="of --soak, a divisor of 10,000")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     options = parser.parse_args()
-    asyncio.run(soak(options) if options.soak else run(options))
+    if options.watch_health:
+        asyncio.run(watch_health(options.watch_health))
+    else:
+        asyncio.run(soak(options) if options.soak else crowd(options) if options.crowd else run(options))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tidegate.gateway.conversations import MakeWatcher
 from tidegate.gateway.http_body import AsgiMessage, Receive, Send
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
+from tidegate.store.store import Store
 from tidegate.web.live.pages import GatewayPage
 
 FAMILIES: dict[str, Family] = {
@@ -86,14 +87,15 @@ def upstream_of(fake: Fake, **more: Any) -> Upstream:
 async def run_gateway(
     folder: Path,
     *upstreams: Upstream,
-    make: type[Gateway] = Gateway,
+    make: Callable[..., Gateway] = Gateway,
     recall: bool = False,
     make_watcher: MakeWatcher | None = None,
+    store: str | Store = "",
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
     chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, page_token=PAGE_TOKEN, **settings)
-    data = DataFolder(folder)
+    data = DataFolder(folder, store=store)
     lines: list[str] = []
     gateway = make(chosen, data, lines.append, make_watcher=make_watcher)
     gateway.page = GatewayPage(chosen, data, gateway.activity)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import httpx
 from tests.fake.server import KEY, Fake, Json, Played
 from tests.fake.words import Refusal, refusal, too_long
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tidegate.gateway.app import Gateway
+from tidegate.models.window_evidence import EVIDENCE_SECONDS
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 CLAIM = "maximum context length is 900 tokens"
@@ -19,7 +22,8 @@ TOKENS = ("token-0123456789abcdef", "other-0123456789abcdef")
 
 async def ask(http: httpx.AsyncClient, running: Running, session: str, token: str = "", **more: Any) -> httpx.Response:
     """A conversation of 30 pages, about 5,000 tokens."""
-    messages = [{"role": ("user", "assistant")[n % 2], "content": f"Page {n} of {session}. {PAGE}"} for n in range(31)]
+    title = more.pop("title", session)
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"Page {n} of {title}. {PAGE}"} for n in range(31)]
     headers = {"authorization": f"Bearer {KEY}", "x-tidegate-session": session}
     headers |= {"x-tidegate-token": token} if token else {}
     body = {"model": "gpt-4o", "messages": messages, **more}
@@ -99,5 +103,52 @@ def test_the_windows_of_an_older_version_are_not_used(tmp_path: Path) -> None:
                 running.data.state_folder.write("gateway-windows.json", '{"gpt-4o":900}')
                 assert (await ask(http, running, "a")).status_code == 200
             assert count_pages(fake) == [31]
+
+    asyncio.run(run())
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_server_that_loaded_less_than_the_catalog_says(tmp_path: Path) -> None:
+    """Each hour it refuses once. In between every request fits, also in new sessions and after a restart."""
+    clock = Clock()
+
+    async def run() -> None:
+        async with Fake("openai_chat", lambda body: ScriptedAnswer(text="Fine."), window=3000) as fake:
+            refusals = []
+            for lifetime in range(2):
+                make = partial(Gateway, clock=clock)
+                async with open_http() as http, run_gateway(tmp_path, upstream_of(fake), make=make) as running:
+                    for name in ("a", "b", f"new in {lifetime}"):
+                        assert (await ask(http, running, name)).status_code == 200
+                        refusals.append(len(fake.refused))
+                    clock.now += EVIDENCE_SECONDS
+                    assert (await ask(http, running, f"later {lifetime}")).status_code == 200
+                    refusals.append(len(fake.refused))
+            assert refusals == [1, 1, 1, 2, 2, 2, 2, 3]
+
+    asyncio.run(run())
+
+
+def test_an_open_session_gets_its_window_back(tmp_path: Path) -> None:
+    """The session stays open, and its client starts a list of other pages, which is another branch of it."""
+    clock = Clock()
+
+    async def run() -> None:
+        async with Fake("openai_chat", refuse_once(too_long("openai_chat", 5200, 3000))) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), make=partial(Gateway, clock=clock)) as running:
+                assert (await ask(http, running, "a", user="secret")).status_code == 200
+                clock.now += EVIDENCE_SECONDS - 1
+                assert (await ask(http, running, "a", title="x")).status_code == 200
+                clock.now += 1
+                assert (await ask(http, running, "a", title="y")).status_code == 200
+            pages = count_pages(fake)
+            assert pages[0] == pages[3] == 31
+            assert max(pages[1:3]) < 31
 
     asyncio.run(run())

@@ -200,3 +200,16 @@ def test_recall_is_not_offered_with_several_answers(tmp_path: Path) -> None:
             assert fake.seen[0].raw == client.sent[0]
 
     asyncio.run(run())
+
+
+def test_an_answer_that_no_request_may_contain_is_not_sent_back(tmp_path: Path) -> None:
+    """It recalls, and a part of it has a field that the provider does not know itself."""
+    parts = [{"text": "Look.", "type": [[]]}, {"functionCall": {"name": "recall", "args": {"what": "m1"}}}]
+    answer = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    odd = Bytes(json.dumps(answer).encode(), "application/json")
+    fake, response, running = talk("gemini", tmp_path, [odd], stream=False)
+    assert fake.refused == []
+    assert len(fake.seen) == 2
+    assert response is not None
+    assert response.status_code == 502
+    assert any("was not continued" in line for line in running.lines)

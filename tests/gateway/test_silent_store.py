@@ -4,7 +4,7 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,10 @@ import pytest
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.test_hidden_recall import recall_call
+from tidegate.core.messages import Call
+from tidegate.store.memory import MemoryStore
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 SHORT = {"store_timeout": 5.0, "store_check_timeout": 60.0}
 """The first is waited for once in each test; the second only if something is wrong."""
@@ -136,5 +140,60 @@ def test_a_data_folder_that_is_deleted_underneath_is_noticed(replaced: bool, tmp
             assert answer.status_code == 503
             assert (await web.get(running.url + "/readyz")).status_code == 503
             assert "not logged" in "".join(running.lines)
+
+    asyncio.run(run())
+
+
+class WatchedStore(MemoryStore):
+    """A store that notes which of its methods were called on an event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_loop: list[str] = []
+
+    def _note(self, method: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.on_loop.append(method)
+
+    def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        self._note("append")
+        return super().append(session, after, records)
+
+    def read(self, session: str, start: int = 1) -> Iterator[bytes]:
+        self._note("read")
+        return super().read(session, start)
+
+    def head(self, session: str) -> int:
+        self._note("head")
+        return super().head(session)
+
+    def close(self) -> None:
+        """The next gateway has the same store."""
+
+
+def test_no_store_call_is_made_on_the_event_loop(tmp_path: Path) -> None:
+    """Neither for hidden calls, nor for the exchanges with them that a later gateway restores."""
+    answers = [
+        ScriptedAnswer(text="Look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="And.", calls=(Call("c1", "step", '{"n":1}'), recall_call(2, "start"))),
+        ScriptedAnswer(text="End."),
+    ]
+
+    async def run() -> None:
+        store, client = WatchedStore(), None
+        async with Fake("anthropic", answers) as fake, open_http() as web:
+            for _ in range(2):
+                async with run_gateway(tmp_path, upstream_of(fake), recall=True, store=store) as running:
+                    if client is None:
+                        client = ScriptedClient("anthropic", running.url, web, {"x-tidegate-session": "s"})
+                        client.say("start")
+                    client.url = running.url
+                    await client.turn("stepped")
+            assert len(fake.seen) == 3
+            assert str(fake.seen[-1].body).count("recall2") == 2, "the exchange was restored"
+        assert store.on_loop == []
 
     asyncio.run(run())

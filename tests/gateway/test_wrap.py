@@ -130,6 +130,7 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
     assert int(saved.split("about ")[1].split()[0].replace(",", "")) > 10_000
     assert machine.list_home() == home
     assert (tmp_path / "log").read_text().count("POST /v1/messages 200") == 12
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
     with DataFolder(machine.data) as data:
         assert find_workspace(data, "claude-abc") == str(machine.work)
 

@@ -52,8 +52,10 @@ from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
-from tidegate.models.errors.classification import classify_response
+from tidegate.gateway.upstream_windows import UpstreamWindows
+from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.token_counters import create_counter
+from tidegate.models.window_evidence import OwnCount, WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import (
@@ -63,6 +65,7 @@ from tidegate.session.managed_request import (
     write_view,
 )
 from tidegate.store.errors import StoreUnreachable
+from tidegate.wire.splicing.head import read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -74,7 +77,8 @@ WatchRequest = Callable[[ForwardedRequest], None]
 class _Exchange:
     """A managed request on its way: the conversation, the view that was sent, and whether the answer is logged.
 
-    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in.
+    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
+    what was sent instead.
     """
 
     def __init__(
@@ -84,9 +88,12 @@ class _Exchange:
         followed: FollowedRequest[HostUnit],
         own_text: bytes,
         recall: HiddenRecall | None,
+        window_key: WindowKey,
     ) -> None:
         self.conversation = conversation
         self.own_text = own_text
+        self.sent_text = own_text
+        self.window_key = window_key
         self.recall = recall
         self.stream = make_client_stream(recall)
         self.start_round(client, followed)
@@ -101,7 +108,8 @@ class _Exchange:
 class Gateway:
     """An ASGI application. `log_line` gets one line per request, without content and without keys.
 
-    `watch` gets every managed request; what `make_watcher` returns for a session gets its events.
+    `watch` gets every managed request; what `make_watcher` returns for a session gets its events. `clock` returns the
+    seconds since 1970, by which learned windows expire.
     """
 
     def __init__(
@@ -111,6 +119,7 @@ class Gateway:
         log_line: LogLine = lambda line: None,
         watch: WatchRequest = lambda sent: None,
         make_watcher: MakeWatcher | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._watch = watch
@@ -126,6 +135,8 @@ class Gateway:
         self._gate = StoreGate(data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line)
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._search = SessionSearch(data, self._conversations, self._gate)
+        self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
+        self._clock = clock
         self._caller_secret = b""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -284,14 +295,8 @@ class Gateway:
             client.dialect,
             client.items,
             bool(client.host.tools),
-            self._settings.window_for(model) or await self._find_learned_window(model),
+            self._settings.window_for(model),
         )
-
-    async def _find_learned_window(self, model: str) -> int | None:
-        return None
-
-    async def _learn_window(self, model: str, window: int) -> None:
-        return None
 
     async def _identify_caller(self, request: IncomingRequest) -> Caller:
         if self._settings.client_token:
@@ -337,6 +342,8 @@ class Gateway:
                 return None
             own_text = client.text
             with conversation.in_use():
+                window_key = WindowKey(request.scope, request.route.upstream.name, model)
+                conversation.limit_window(await self._windows.find(window_key), self._clock())
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
@@ -353,7 +360,7 @@ class Gateway:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        return _Exchange(conversation, client, followed, own_text, recall)
+        return _Exchange(conversation, client, followed, own_text, recall, window_key)
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -361,7 +368,9 @@ class Gateway:
         """The request with the hidden exchanges so far, and with the tool if it is switched on."""
         if not self._search.is_surely_callers(searched, conversation):
             return client
-        client = await self._gate.wait(lambda: restore_hidden_exchanges(conversation, client))
+        if conversation.following.tree.has_hidden_calls:
+            call = conversation.following.session.call_async
+            client = await self._gate.wait(lambda: call(restore_hidden_exchanges, conversation, client))
         return self._offer_recall(client)
 
     def _offer_recall(self, client: ClientRequest) -> ClientRequest:
@@ -374,10 +383,11 @@ class Gateway:
         while True:
             body = self._write_body(request, exchange)
             async with await self._upstream_clients.send(request, body) as response:
-                failure: bytes | None = None
                 if response.status >= 400:
                     failure = await self._upstream_clients.read_failure(response)
-                    if await self._shrink(exchange, response.status, failure, read_headers(response.raw_headers)):
+                    headers = read_headers(response.raw_headers)
+                    error = classify_response(response.status, failure, headers, request=exchange.sent_text)
+                    if await self._shrink(exchange, error):
                         continue
                     await self._pass_on_failure(answer, response, failure)
                     return
@@ -397,7 +407,8 @@ class Gateway:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
         conversation = exchange.conversation
         try:
-            client = await recall.continue_request(conversation, exchange.client)
+            call = conversation.following.session.call_async
+            client = await self._gate.wait(lambda: call(recall.continue_request, conversation, exchange.client))
             if client is None:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
             followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
@@ -414,47 +425,50 @@ class Gateway:
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self._log_line(f"a defect: {defect.args[0]}")
-            return request.body
-        if text != client.text:
+            text = exchange.own_text
+        exchange.sent_text = text
+        if text not in (client.text, exchange.own_text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         return request.body if text == exchange.own_text else text
 
-    async def _shrink(self, exchange: _Exchange, status: int, body: bytes, headers: dict[str, str]) -> bool:
+    async def _shrink(self, exchange: _Exchange, error: ProviderError | None) -> bool:
         """Whether the request was refused for its length, and is shorter now."""
-        error = classify_response(status, body, headers)
-        return error.kind == "overflow" and await self._shrink_for(exchange, error.window, error.prompt_tokens)
-
-    async def _shrink_for(self, exchange: _Exchange, window: int | None, tokens: int | None) -> bool:
-        following, items = exchange.conversation.following, exchange.client.items
+        if error is None or error.kind != "overflow":
+            return False
+        following, client = exchange.conversation.following, exchange.client
+        count = OwnCount(exchange.followed.tokens, read_requested_output(client.dialect, client.body))
+        window = await self._windows.take_refusal(exchange.window_key, error, count)
+        if error.window and window is None:
+            self._log_line("the upstream refused the request for its length, with a window that is not believed")
+            return False
+        if window:
+            exchange.conversation.own_limit = window, self._clock()
 
         def shrink() -> FollowedRequest[HostUnit]:
-            following.session.recovery.learn_limits(window, tokens)
-            return following.shrink(items)
+            following.session.recovery.learn_limits(window, error.prompt_tokens)
+            return following.shrink(client.items)
 
         try:
             exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
-            if window:
-                await self._learn_window(exchange.client.host.model, window)
         except (GiveUp, TooSmall, StoreUnreachable, OSError) as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
             return False
-        self.metrics.count("overflows", dialect=exchange.client.dialect)
+        self.metrics.count("overflows", dialect=client.dialect)
         return True
 
     async def _pass_on(self, exchange: _Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
-        copy, stream = AnswerCopy(exchange.client.dialect, is_stream=is_stream), exchange.stream
+        copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
+        stream = exchange.stream
         stream.start(is_stream=is_stream)
         answer.take_held()  # of an answer that is asked for again
         try:
             async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
                 if not answer.status:
-                    if copy.error is not None and copy.error.kind == "overflow":
-                        error = copy.error
-                        if await self._shrink_for(exchange, error.window, error.prompt_tokens):
-                            return False
+                    if await self._shrink(exchange, copy.error):
+                        return False
                     if not is_stream or not (copy.has_begun or copy.error):
                         await answer.send_piece(stream.feed(piece), waits=True)
                         continue
@@ -504,6 +518,8 @@ class Gateway:
             self._log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")
         self._count_usage(usage)
+        tokens = read_usage(usage).input_tokens
+        await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
 
     async def _record_rest(self, exchange: _Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""

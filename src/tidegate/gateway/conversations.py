@@ -16,6 +16,7 @@ from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
+from tidegate.models.window_evidence import EVIDENCE_SECONDS
 from tidegate.presets import load
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
 from tidegate.session.serial_calls import run_in_thread
@@ -30,7 +31,8 @@ class Conversation:
     """An open session of a client. `users` counts the requests that are using it now.
 
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
-    does not know, as far as they were needed.
+    does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
+    time when the upstream named it.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -39,7 +41,16 @@ class Conversation:
         self.following = following
         self.parent = ""
         self.hidden_messages: dict[str, Message] = {}
+        self.own_limit: tuple[int, float] = (0, 0.0)
         self.users = 0
+        session = following.session
+        self._opened_window = None if session.window_is_assumed else session.window
+
+    def limit_window(self, learned: int | None, now: float) -> None:
+        """Plan with the smallest of the windows that count now: of the settings or the catalog, and of refusals."""
+        own, learned_at = self.own_limit
+        limits = [self._opened_window, learned, own if abs(now - learned_at) < EVIDENCE_SECONDS else None]
+        self.following.session.recovery.set_window(min((each for each in limits if each), default=None))
 
     @property
     def model(self) -> str:

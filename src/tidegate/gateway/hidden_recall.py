@@ -5,7 +5,6 @@ client gets the next answer as the rest of the first. If an answer also has call
 the client's. The log has every exchange, and each later request gets them back at their places.
 """
 
-import asyncio
 from typing import Final
 
 import msgspec
@@ -17,7 +16,7 @@ from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
 from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
-from tidegate.session.managed_request import ClientRequest, read_client_request
+from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request
 from tidegate.session.recall import make_log_search, recall_message, recall_text
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.splicing.hidden_exchanges import (
@@ -70,8 +69,8 @@ def offer_recall(client: ClientRequest) -> ClientRequest:
     return client._replace(text=text, host=host)
 
 
-async def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:
-    """The request with the hidden exchanges of its conversation at their places.
+def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:
+    """The request with the hidden exchanges of its conversation at their places. This reads the log.
 
     A request without tools stays as it is: providers refuse calls in it.
     """
@@ -89,7 +88,7 @@ async def restore_hidden_exchanges(conversation: Conversation, client: ClientReq
         elif hidden:
             results[place] = [_read_result(message) for message in hidden]
     if steps and len(steps) < len(client.items) and (waiting := tree.hidden_calls(steps[-1].id)):
-        results[len(steps)] = await _find_waiting_results(conversation, steps[-1].id, waiting)
+        results[len(steps)] = _find_waiting_results(conversation, steps[-1].id, waiting)
     if not (answers or results) or not client.host.tools:
         return client
     text = insert_exchanges(client.dialect, client.text, client.host, answers, results)
@@ -121,7 +120,7 @@ def _group_answers(conversation: Conversation, hidden: list[Message], last: str)
     return found
 
 
-async def _find_waiting_results(
+def _find_waiting_results(
     conversation: Conversation, answer: str, waiting: tuple[HiddenCall, ...]
 ) -> list[HiddenResult]:
     """The results of hidden calls in an answer with other calls: those of the log, else new ones."""
@@ -131,17 +130,16 @@ async def _find_waiting_results(
         if known := conversation.following.tree.hidden_result(answer, each.id):
             found.append(_read_result(_read_message(conversation, known)))
         elif each.id in calls:
-            found.append(HiddenResult(each.id, RECALL_NAME, await answer_recall(conversation, calls[each.id])))
+            found.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, calls[each.id])))
     return found
 
 
-async def answer_recall(conversation: Conversation, call: Call) -> str:
-    """The result of a call of the tool."""
+def answer_recall(conversation: Conversation, call: Call) -> str:
+    """The result of a call of the tool. This reads the log."""
     session = conversation.following.session
     arguments = decode_object(call.arguments)
     offset = arguments.get("offset")
-    found = await asyncio.to_thread(
-        recall_text,
+    found = recall_text(
         session.log,
         arguments.get("what"),
         max_chars=min(_MAX_RESULT_CHARS, (session.window or 100_000) // 5),
@@ -189,18 +187,20 @@ class HiddenRecall:
             encode_hidden_calls([HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True)])
         ]
 
-    async def continue_request(self, conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
-        """The request for the next answer: with the newest answer and the results of its calls."""
+    def continue_request(self, conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
+        """The request for the next answer: with the newest answer and the results of its calls. This reads the log."""
         if not self._calls:
             raise BadInput("The answer has hidden calls that cannot be read.", "Ask again.")
         self._rounds += 1
         self.merged.start_next()
         self.merged.is_last = self._rounds >= MAX_ROUNDS
-        results = [HiddenResult(call.id, RECALL_NAME, await answer_recall(conversation, call)) for call in self._calls]
+        results = [HiddenResult(call.id, RECALL_NAME, answer_recall(conversation, call)) for call in self._calls]
         if self.merged.is_last:
             results[-1] = results[-1]._replace(text=results[-1].text + _LAST_ROUND_NOTE)
         text = append_exchange(client.dialect, client.text, self._messages, results)
         self._calls = []
+        if find_new_faults(client, text):
+            raise BadInput("The answer has hidden calls, and cannot be sent back.", "Ask again.")
         continued = read_client_request(client.dialect, text, client.host.model)
         return continued._replace(offers_recall=True) if continued else None
 

@@ -283,10 +283,10 @@ def _count_longer_names(name: str, text: bytes) -> int:
 
 
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:
-    faults = _find_new_faults(client, text)
+    faults = find_new_faults(client, text)
     if any("must start with a thinking block" in fault.text for fault in faults):
         text = leave_out_thinking(text)
-        faults = _find_new_faults(client, text)
+        faults = find_new_faults(client, text)
     if faults:
         raise BadRequest(
             f"The edited request broke a rule of {client.dialect}: {faults[0].rule} at {faults[0].where}",
@@ -295,7 +295,7 @@ def _check_edited(client: ClientRequest, text: bytes) -> bytes:
     return text
 
 
-def _find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
+def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     """The faults of an edited request whose rules the client's own, which is much longer, does not break."""
     model = client.host.model
     if client.source:

@@ -23,9 +23,9 @@ class Recovery:
         self._conversation = runner.conversation
         self._lower_output = lower_output
 
-    def set_window(self, tokens: int) -> None:
-        """Set the context window, for example after asking the server for it."""
-        if tokens <= 0:
+    def set_window(self, tokens: int | None) -> None:
+        """Set the context window, for example after asking the server for it. None: it is not known any more."""
+        if tokens is not None and tokens <= 0:
             raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
         self._runner.known_window = tokens
 
