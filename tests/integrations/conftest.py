@@ -5,6 +5,7 @@ from pathlib import Path
 
 FRAMEWORKS = {
     "test_agent_framework.py": "agent_framework",
+    "test_deepagents.py": "deepagents",
     "test_google_adk.py": "google.adk",
     "test_inspect_ai.py": "inspect_ai",
     "test_langchain.py": "langchain",

@@ -397,7 +397,7 @@ class Gateway:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
         conversation = exchange.conversation
         try:
-            client = await recall.continue_request(conversation, exchange.client)
+            client = await recall.continue_request(conversation, exchange.client, exchange.followed.last_id)
             if client is None:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
             followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)

@@ -18,8 +18,10 @@ from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.presets import load
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.session.recall import ConversationLog
 from tidegate.session.serial_calls import run_in_thread
 from tidegate.store.errors import SessionNotFound
+from tidegate.store.log import LogReader
 from tidegate.wire.splicing.units import HostUnit
 
 PARENT_TOPIC: Final = "parent"
@@ -30,7 +32,8 @@ class Conversation:
     """An open session of a client. `users` counts the requests that are using it now.
 
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
-    does not know, as far as they were needed.
+    does not know, as far as they were needed. `is_found`: the session was found by its messages, and may have branches
+    of other conversations that begin alike.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -39,11 +42,17 @@ class Conversation:
         self.following = following
         self.parent = ""
         self.hidden_messages: dict[str, Message] = {}
+        self.is_found = False
         self.users = 0
 
     @property
     def model(self) -> str:
         return self.following.session.model
+
+    def open_recalled_log(self, last_id: str) -> LogReader:
+        """What a model may recall whose request ends with this message of the log."""
+        log = self.following.session.log
+        return ConversationLog(log, last_id) if self.is_found else log
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
