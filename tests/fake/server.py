@@ -112,7 +112,8 @@ class Fake:
     refusing what does not fit, take half a window of it and say nothing. `binding`: signed thinking of Anthropic's is
     taken back only as it was ("block"), or only behind what it was made from ("prefix"); `dropped` has the places of
     blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded.
-    Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account. `hung_up` counts clients that left early.
+    Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account.
+    `hung_up` counts clients that left early.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """A rendering that is kept up gives what one made from scratch gives, at every step."""
 
 import random
+from typing import Any, cast
 
 import msgspec
 import pytest

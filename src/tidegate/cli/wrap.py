@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded when the command runs
 
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
-    from tidegate.gateway.metrics import ForwardedRequest
+    from tidegate.gateway.metrics import ForwardedRequest, Metrics
     from tidegate.gateway.settings import GatewaySettings
 
 _ABOUT = """\
@@ -52,6 +52,15 @@ examples:
   tidegate wrap aider --upstream openai=http://127.0.0.1:8080/v1 -- --model openai/qwen3
 """
 _SHUTDOWN_TIMEOUT: Final = 2.0
+_EXCEPTIONS: Final = (
+    ("unlogged_requests", "not logged", "request", "see `tidegate doctor`"),
+    ("unmanaged_requests", "sent whole", "request", "not managed, because no view of them fits or the store failed"),
+    ("guarded_requests", "shortened", "request", "by the emergency guard"),
+    ("requests_with_thinking_left_out", "thinking", "request", "left out thinking that an edit had made invalid"),
+    ("refused_thinking", "refused", "request", "for the thinking in it, and sent again without"),
+    ("dropped_thinking", "dropped", "block", "of thinking, by the provider"),
+)
+"""Counters of the gateway, and how the summary names them; what did not happen is not listed."""
 _FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 """A terminal sends these to the client as well; without a terminal they are forwarded."""
@@ -149,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
             )
             status = asyncio.run(run_client)
         if not options.quiet:
-            sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests")))
+            sys.stderr.write(watch.describe(client, gateway.metrics))
     return status
 
 
@@ -277,12 +286,13 @@ class _RunWatch:
         found.tokens += sent.tokens
         found.saved_tokens += sent.saved_tokens
 
-    def describe(self, client: WrappedClient, unlogged: int) -> str:
+    def describe(self, client: WrappedClient, metrics: "Metrics") -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
         if not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
-        if unlogged:
-            lines.append(f"  not logged     {format_count(unlogged, 'request')}; see `tidegate doctor`")
+        for counter, label, noun, what in _EXCEPTIONS:
+            if number := metrics.read(counter):
+                lines.append(f"  {label:<14} {format_count(number, noun)}; {what}")
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:

@@ -8,7 +8,7 @@ acknowledges. If a client hangs up, the upstream is cancelled, and what had arri
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
@@ -16,6 +16,8 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
+from tidegate.core.messages import Tool
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
     check_host,
@@ -25,6 +27,7 @@ from tidegate.gateway.access import (
     preflight_headers,
     split_token,
 )
+from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.client_stream import split_first_event
@@ -65,7 +68,7 @@ from tidegate.session.managed_request import (
     write_view,
 )
 from tidegate.store.errors import StoreUnreachable
-from tidegate.wire.splicing.head import read_requested_output
+from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -86,13 +89,14 @@ class _Exchange:
         conversation: Conversation,
         client: ClientRequest,
         followed: FollowedRequest[HostUnit],
-        own_text: bytes,
+        own: ClientRequest,
         recall: HiddenRecall | None,
         window_key: WindowKey,
     ) -> None:
         self.conversation = conversation
-        self.own_text = own_text
-        self.sent_text = own_text
+        self.own = own
+        self.thinking_refusals = 0
+        self.sent_text = own.text
         self.window_key = window_key
         self.recall = recall
         self.stream = make_client_stream(recall)
@@ -134,6 +138,7 @@ class Gateway:
         self.page: Page | None = None
         self._gate = StoreGate(data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line)
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
+        self._thinking = BoundThinking(self.metrics, log_line)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
         self._clock = clock
@@ -323,44 +328,55 @@ class Gateway:
 
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
-        if exchange is None:
-            await self._proxy(request, answer, request.body)
+        if isinstance(exchange, bytes):
+            self.metrics.count("unmanaged_requests", dialect=client.dialect)
+            await self._proxy(request, answer, exchange)
             return
         with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
 
-    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | None:
-        """Log the request and compute its view. None: forward it unmanaged."""
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | bytes:
+        """Log the request and compute its view; or the bytes to forward instead, if it cannot be managed."""
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
+        own, conversation = client, None
         try:
             searched = await self._search_for(request, client)
             conversation = await self._search.find(searched)
             if conversation is None:
-                return None
-            own_text = client.text
+                return request.body
             with conversation.in_use():
+                self._thinking.apply_known(conversation, request.route.upstream.name, model)
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
                 conversation.limit_window(await self._windows.find(window_key), self._clock())
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
             self._log_line(f"forwarded unmanaged: {small.args[0]}")
-            return None
+            return self._thinking.write_own_request(own, conversation) or request.body
         except (TidegateError, OSError) as failure:
             self._log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
                 text = "The gateway cannot log this request, and is set to refuse what it cannot log."
                 raise GatewayRefusal(503, "api_error", text) from failure
             self.metrics.count("unlogged_requests")
-            return None
+            return self._thinking.write_own_request(own, conversation) or request.body
         if followed.branched:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        return _Exchange(conversation, client, followed, own_text, recall, window_key)
+        self._report(conversation, followed)
+        return _Exchange(conversation, client, followed, own, recall, window_key)
+
+    def _report(self, conversation: Conversation, followed: FollowedRequest[HostUnit]) -> None:
+        """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
+        self._thinking.report(conversation, followed)
+        for decision in conversation.following.session.last_decisions:
+            if decision.acted and decision.stage == "guard":
+                self.metrics.count("guarded_requests")
+                self._log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -371,23 +387,23 @@ class Gateway:
         if conversation.following.tree.has_hidden_calls:
             call = conversation.following.session.call_async
             client = await self._gate.wait(lambda: call(restore_hidden_exchanges, conversation, client))
-        return self._offer_recall(client)
+        return self._offer_recall(client, conversation.following.session.view.tools)
 
-    def _offer_recall(self, client: ClientRequest) -> ClientRequest:
+    def _offer_recall(self, client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
         if self._settings.recall_tool:
             return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
-        return offer_recall(client) if self._settings.recall else client
+        return offer_recall(client, known) if self._settings.recall else client
 
     async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
-            body = self._write_body(request, exchange)
-            async with await self._upstream_clients.send(request, body) as response:
+            sent, body = self._write_body(request, exchange)
+            async with await self._upstream_clients.send(sent, body) as response:
                 if response.status >= 400:
                     failure = await self._upstream_clients.read_failure(response)
                     headers = read_headers(response.raw_headers)
                     error = classify_response(response.status, failure, headers, request=exchange.sent_text)
-                    if await self._shrink(exchange, error):
+                    if await self._shrink(exchange, error) or await self._discard_thinking(request, exchange, error):
                         continue
                     await self._pass_on_failure(answer, response, failure)
                     return
@@ -420,18 +436,43 @@ class Gateway:
         self.metrics.count("recalls", dialect=client.dialect)
         exchange.start_round(client, followed)
 
-    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> bytes:
+    async def _discard_thinking(self, request: IncomingRequest, exchange: _Exchange, error: ProviderError) -> bool:
+        """Whether the request was refused for its signed thinking and can be sent again: first without any, then, if
+        the client demands thinking, without the demand.
+        """
+        conversation, client, upstream = exchange.conversation, exchange.client, request.route.upstream.name
+        is_ours = exchange.sent_text != exchange.own.text
+        model = client.host.model
+        if exchange.thinking_refusals >= (2 if is_thinking_demanded(client.body) else 1):
+            return False
+        if not self._thinking.take_refusal(conversation, upstream, model, error, is_ours=is_ours):
+            return False
+        exchange.thinking_refusals += 1
+        following = conversation.following
+        try:
+            exchange.followed = await self._gate.wait(
+                lambda: following.session.call_async(following.discard_thinking, client.items)
+            )
+        except (TidegateError, OSError) as failure:
+            self._log_line(f"thinking was not discarded: {type(failure).__name__}")
+            return False
+        return True
+
+    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> tuple[IncomingRequest, bytes]:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self._log_line(f"a defect: {defect.args[0]}")
-            text = exchange.own_text
-        exchange.sent_text = text
-        if text not in (client.text, exchange.own_text):
+            text = self._thinking.write_own_request(exchange.own, exchange.conversation) or exchange.own.text
+        if exchange.thinking_refusals > 1:
+            text = leave_out_thinking(text)
+        if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
-        return request.body if text == exchange.own_text else text
+        request, text = self._thinking.add_net(request, client, exchange.conversation, text)
+        exchange.sent_text = text
+        return request, request.body if text == exchange.own.text else text
 
     async def _shrink(self, exchange: _Exchange, error: ProviderError | None) -> bool:
         """Whether the request was refused for its length, and is shorter now."""
@@ -482,6 +523,8 @@ class Gateway:
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
+            if copy.dropped_thinking:
+                self._thinking.report_dropped(copy.dropped_thinking)
         except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
             self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:

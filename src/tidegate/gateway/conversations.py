@@ -35,7 +35,7 @@ class Conversation:
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
     does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
     time when the upstream named it. `is_found`: the session was found by its messages, and may have branches of other
-    conversations that begin alike.
+    conversations that begin alike. `left_out_thinking` counts the messages whose thinking the last request left out.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -46,6 +46,7 @@ class Conversation:
         self.hidden_messages: dict[str, Message] = {}
         self.own_limit: tuple[int, float] = (0, 0.0)
         self.is_found = False
+        self.left_out_thinking = 0
         self.users = 0
         session = following.session
         self._opened_window = None if session.window_is_assumed else session.window

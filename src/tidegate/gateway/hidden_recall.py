@@ -5,6 +5,7 @@ client gets the next answer as the rest of the first. If an answer also has call
 the client's. The log has every exchange, and each later request gets them back at their places.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -27,7 +28,6 @@ from tidegate.wire.splicing.hidden_exchanges import (
     append_tool,
     bound_arguments,
     insert_exchanges,
-    is_tool_choice_forced,
     list_raw_calls,
 )
 from tidegate.wire.splicing.units import read_reply
@@ -57,16 +57,18 @@ _LAST_ROUND_NOTE: Final = "\n[This was the last recall for this answer. Go on wi
 _MAX_CACHED_MESSAGES: Final = 2_000
 
 
-def offer_recall(client: ClientRequest) -> ClientRequest:
-    """The request with the tool, if it has tools of its own, none of this name, and does not demand a certain call."""
-    text = append_tool(client.dialect, client.text, RECALL_TOOL) if client.host.tools else None
+def offer_recall(client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
+    """The request with the tool, if it has tools of its own, and none of this name.
+
+    `known` are the tools of the last request: what was offered there is offered again as it was, because the provider's
+    cache and signed thinking depend on it.
+    """
+    tool = next((tool for tool in known if tool.name == RECALL_NAME), RECALL_TOOL)
+    text = append_tool(client.dialect, client.text, tool) if client.host.tools else None
     if text is None:
         return client
-    client = client._replace(offers_recall=True)  # what the notes of the view say must not depend on the choice
-    if is_tool_choice_forced(client.dialect, client.body):
-        return client
-    host = msgspec.structs.replace(client.host, tools=(*client.host.tools, RECALL_TOOL))
-    return client._replace(text=text, host=host)
+    host = msgspec.structs.replace(client.host, tools=(*client.host.tools, tool))
+    return client._replace(text=text, host=host, offers_recall=True)
 
 
 def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:

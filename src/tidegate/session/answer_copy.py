@@ -32,6 +32,7 @@ class AnswerCopy:
 
     `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
     `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
+    `dropped_thinking` counts the blocks of the request that the provider says it dropped.
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
@@ -45,6 +46,7 @@ class AnswerCopy:
         self._is_broken = False
         self.has_begun = False
         self.error: ProviderError | None = None
+        self.dropped_thinking = 0
 
     @property
     def is_whole(self) -> bool:
@@ -97,6 +99,7 @@ class AnswerCopy:
         self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
         if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
             self.error = classify_frame(frame, request=self._request)
+        self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)
@@ -119,3 +122,10 @@ class AnswerCopy:
             return self._assembler.finish().usage
         except TidegateError:
             return {}
+
+
+def _count_dropped(value: object) -> int:
+    """Blocks that a provider dropped, as an answer of Anthropic's or its first event says."""
+    listed = value.get("input_transformations") if isinstance(value, dict) else None
+    found = listed if isinstance(listed, list) else []
+    return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)

@@ -107,6 +107,11 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
         """Whether the view is the host's own list, nothing else."""
         return self.changed is None
 
+    def count_unsigned(self) -> int:
+        """How many messages have signed data that must not be sent."""
+        own = (shown for shown in self.changed or () if shown.item is not None and not shown.signed)
+        return sum(has_signed_data(shown.item.message) for shown in own if shown.item is not None)
+
     @property
     def shown(self) -> list[Shown[HostObject]]:
         """The items of the view, in the host's order."""
@@ -139,7 +144,11 @@ class _LogMoved(Exception):
 
 
 class FollowingSession(Generic[HostObject]):
-    """Follows a host's list of messages; see the top of this file."""
+    """Follows a host's list of messages; see the top of this file.
+
+    `refuses_edited_thinking`: the provider refused thinking after an edit, although the model's name does not say that
+    it would (`Dialect.binds_prefix`).
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -151,6 +160,7 @@ class FollowingSession(Generic[HostObject]):
         self._places: dict[str, int] = {}
         self._arrangement: _Arrangement[HostObject] | None = None  # of the last request, if it can be continued
         self._fixed_is_changed = False
+        self.refuses_edited_thinking = False
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -279,6 +289,13 @@ class FollowingSession(Generic[HostObject]):
             self._arrangement = None
             return self._build_request(items, False, 0)
 
+    def discard_thinking(self, items: Sequence[HostItem[HostObject]]) -> FollowedRequest[HostObject]:
+        """The view after a provider refused its signed thinking: all of it is left out from now on."""
+        with self._lock:
+            self.session.recovery.discard_signed_reasoning()
+            self._arrangement = None
+            return self._build_request(items, False, 0)
+
     def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
         """The branch event that leads to the last known message, unless the conversation is there already."""
         last = known[-1] if known else ROOT
@@ -322,10 +339,15 @@ class FollowingSession(Generic[HostObject]):
         session, adds = self.session, self._fixed_is_changed or self._tree.has_hidden_calls
         return ThinkingWalk(
             session.view,
-            binds_prefix=session.dialect.binds_prefix(session.model),
+            binds_prefix=self.binds_prefix,
             is_foreign=adds,
             is_open=not (adds or session.view.was_edited),
         )
+
+    @property
+    def binds_prefix(self) -> bool:
+        """Whether signed thinking is bound to everything before it."""
+        return self.refuses_edited_thinking or self.session.dialect.binds_prefix(self.session.model)
 
     @property
     def sent_anything_of_ours(self) -> bool:

@@ -53,7 +53,7 @@ class ClientRequest(NamedTuple):
 
     @property
     def fixed_part(self) -> FixedPart:
-        return FixedPart(self.host.system, self.host.tools)
+        return FixedPart(self.host.system, self.host.tools, is_changed=self.offers_recall)
 
 
 class _ViewUnits:
@@ -244,6 +244,11 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
         text = lower_output(client.dialect, text, client.body, max(window - tokens, _MIN_OUTPUT))
     return text if followed.is_unchanged else _check_edited(client, text)
+
+
+def write_without_thinking(client: ClientRequest) -> bytes:
+    """The client's own request without signed thinking, which may be bound to a view that was sent before."""
+    return write_view(client, [Shown("kept", item, item.message, False) for item in client.items])
 
 
 def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:

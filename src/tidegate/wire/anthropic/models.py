@@ -14,6 +14,7 @@ _NAME: Final = re.compile(
 )
 _NEWEST: Final = (99, 0)
 _FIRST_BOUND_TO_PREFIX: Final = (5, 1)
+HOSTS_WITH_BLOCK_BINDING = frozenset({"api.anthropic.com"})
 _WITHOUT_SYSTEM_MESSAGES: Final = frozenset({("sonnet", (5, 0))})
 _FIRST_WITH_SYSTEM_MESSAGES: Final = (4, 8)
 
@@ -33,9 +34,9 @@ def binds_prefix(model: str) -> bool:
     return _parse_name(model)[1] >= _FIRST_BOUND_TO_PREFIX
 
 
-def accepts_block_binding(model: str) -> bool:
-    """Whether `thinking.block_binding` is surely accepted: some deployments of older models refuse it."""
-    return _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST
+def accepts_block_binding(model: str, host: str) -> bool:
+    """Whether `thinking.block_binding` is surely accepted by a server: some deployments and older models refuse it."""
+    return host in HOSTS_WITH_BLOCK_BINDING and _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST
 
 
 def accepts_system_messages(model: str) -> bool:

@@ -74,6 +74,29 @@ def leave_out_thinking(text: bytes) -> bytes:
     return replace_value(text, ("context_management", "edits"), rebuild_array(listed, edits))
 
 
+def is_thinking_demanded(body: JsonObject) -> bool:
+    """Whether a running tool loop must begin with thinking. The other modes leave it to the model."""
+    thinking = body.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def ask_to_drop_thinking(text: bytes) -> bytes:
+    """The request of Anthropic's that lets the provider drop thinking in a wrong place; as it is if it has no say.
+
+    `thinking` must be on, and the client's own choice stays.
+    """
+    member = find_members(text).get("thinking")
+    option = text[member.value : member.end] if member else b""
+    if member is None or option[:1] != b"{":
+        return text
+    known = find_members(option)
+    kind = option[known["type"].value : known["type"].end] if "type" in known else b""
+    if kind not in (b'"adaptive"', b'"enabled"') or "block_binding" in known:
+        return text
+    asking = option[:-1].rstrip() + b',"block_binding":{"prefix_mismatch_behavior":"drop_block"}}'
+    return text[: member.value] + asking + text[member.end :]
+
+
 class RequestCheck:
     """The provider's validator for the requests of a conversation. What a request repeats is not checked again."""
 

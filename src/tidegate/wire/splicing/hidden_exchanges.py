@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Call, Message, Part, Text, Tool
+from tidegate.core.messages import Call, Message, Part, Text, Thinking, Tool
 from tidegate.wire.parsing import decode_object, is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
@@ -96,18 +96,6 @@ def _encode_tool(dialect: str, tool: Tool, schema: msgspec.Raw) -> bytes:
     if dialect == "openai_chat":
         return _encode({"type": "function", "function": {**named, "parameters": schema}})
     return _encode({"type": "function", **named, "parameters": schema, "strict": False})
-
-
-def is_tool_choice_forced(dialect: str, body: JsonObject) -> bool:
-    """Whether the request demands a call: another tool must not be open to the model then."""
-    if dialect == "gemini":
-        config = as_object(body.get("toolConfig", body.get("tool_config")))
-        calling = as_object(config.get("functionCallingConfig", config.get("function_calling_config")))
-        return str(calling.get("mode", "")).upper() == "ANY"
-    choice = body.get("tool_choice")
-    if dialect == "anthropic":
-        return isinstance(choice, dict) and choice.get("type") in ("any", "tool")
-    return choice == "required" or isinstance(choice, dict)
 
 
 # --- calls and results --------------------------------------------------------------------------------------------
@@ -220,7 +208,8 @@ def _is_same(one: Part, other: Part) -> bool:
 def _arrange(placed: list[_PlacedPart], answers: Sequence[HiddenAnswer]) -> list[list[bytes]]:
     """The bytes of each answer: the client's own, in its order, with the hidden calls between them.
 
-    A client may leave out thinking and join adjacent texts.
+    A client may leave out thinking and join adjacent texts. The thinking of all answers but the last is the provider's
+    own, from the log: the client does not know that it belongs to a call.
     """
     found: list[list[bytes]] = []
     for answer in answers:
@@ -237,6 +226,8 @@ def _arrange(placed: list[_PlacedPart], answers: Sequence[HiddenAnswer]) -> list
                 end = next((n for n, each in enumerate(placed, 1) if _is_same(each.part, part)), 0)
                 here += [each.raw for each in placed[:end]]
                 del placed[:end]
+                if not end and isinstance(part, Thinking) and part.block and answer is not answers[-1]:
+                    here.append(part.block.encode())
         found.append(here)
     found[-1] += [each.raw for each in placed]
     return found
