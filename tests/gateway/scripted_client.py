@@ -33,7 +33,8 @@ class ScriptedClient:
     ) -> None:
         self.wire, self.url, self.http, self.headers = wire, url, http, headers_of(wire, **(ids or {}))
         self.messages: list[Json] = []
-        self.thinking = thinking
+        self.model = "claude-opus-5-5"
+        self.thinking: Json | None = {"type": "adaptive"} if thinking else None
         self.sent: list[bytes] = []
 
     def say(self, text: str) -> None:
@@ -52,9 +53,9 @@ class ScriptedClient:
         if self.wire == "openai_responses":
             tools = [{"type": "function", "name": "step", "parameters": SCHEMA}]
             return {"model": "gpt-4o", "input": self.messages, "tools": tools, "store": False}
-        found: Json = {"model": "claude-opus-4-6", "max_tokens": 30_000, "messages": self.messages}
+        found: Json = {"model": self.model, "max_tokens": 30_000, "messages": self.messages}
         found["tools"] = [{"name": "step", "input_schema": SCHEMA}]
-        return found | ({"thinking": {"type": "enabled", "budget_tokens": 10_000}} if self.thinking else {})
+        return found | ({"thinking": self.thinking} if self.thinking else {})
 
     async def ask(self, path: str = "", **more: Any) -> httpx.Response:
         raw = json.dumps(self.body() | more, ensure_ascii=False, indent=1).encode()

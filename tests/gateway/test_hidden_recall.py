@@ -102,9 +102,9 @@ def talk_anthropic(url: str) -> list[Json]:
     usages = []
     while True:
         with client.messages.stream(
-            model="claude-opus-4-5",
+            model="claude-opus-5-5",
             max_tokens=20_000,
-            thinking={"type": "enabled", "budget_tokens": 2000},
+            thinking={"type": "adaptive"},
             messages=messages,
             tools=[{"name": "step", "input_schema": STEP}],
         ) as stream:

@@ -205,11 +205,13 @@ def _is_same(one: Part, other: Part) -> bool:
     return one == other
 
 
-def _arrange(placed: list[_PlacedPart], answers: Sequence[HiddenAnswer]) -> list[list[bytes]]:
+def _arrange(
+    placed: list[_PlacedPart], answers: Sequence[HiddenAnswer], *, restores_thinking: bool = False
+) -> list[list[bytes]]:
     """The bytes of each answer: the client's own, in its order, with the hidden calls between them.
 
-    A client may leave out thinking and join adjacent texts. The thinking of all answers but the last is the provider's
-    own, from the log: the client does not know that it belongs to a call.
+    A client may leave out thinking and join adjacent texts. With `restores_thinking`, thinking that it left out of an
+    answer before the last is taken from the log: the client does not know that it belongs to a call.
     """
     found: list[list[bytes]] = []
     for answer in answers:
@@ -226,8 +228,8 @@ def _arrange(placed: list[_PlacedPart], answers: Sequence[HiddenAnswer]) -> list
                 end = next((n for n, each in enumerate(placed, 1) if _is_same(each.part, part)), 0)
                 here += [each.raw for each in placed[:end]]
                 del placed[:end]
-                if not end and isinstance(part, Thinking) and part.block and answer is not answers[-1]:
-                    here.append(part.block.encode())
+                if restores_thinking and not end and isinstance(part, Thinking) and answer is not answers[-1]:
+                    here += [part.block.encode()] if part.block else []
         found.append(here)
     found[-1] += [each.raw for each in placed]
     return found
@@ -277,7 +279,7 @@ class _BlockForm:
         item = group[-1]
         blocks = self._read_blocks(item)
         placed = [_PlacedPart(part, raw) for part, raw in zip(unit.message.parts, blocks, strict=False)]
-        arranged = _arrange(placed, answers)
+        arranged = _arrange(placed, answers, restores_thinking=True)
         new: list[bytes] = []
         for answer, own in zip(answers[:-1], arranged[:-1], strict=True):
             new.append(self._encode_item(self.assistant_role, own))
