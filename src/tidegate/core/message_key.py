@@ -14,7 +14,11 @@ def hash_message(message: Message) -> str:
     two requests. Calls and results count with their ids.
     """
     found = [message.role, *filter(None, map(_describe_part, message.parts))]
-    return blake2b(msgspec.msgpack.encode(found), digest_size=12).hexdigest()
+    try:
+        encoded = msgspec.msgpack.encode(found)
+    except UnicodeEncodeError:  # half a surrogate pair
+        encoded = repr(found).encode("utf-8", "backslashreplace")
+    return blake2b(encoded, digest_size=12).hexdigest()
 
 
 def _describe_part(part: Part) -> list[object] | None:

@@ -27,7 +27,6 @@ from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import (
     BRANCH,
     Event,
-    HostMessageAdded,
     HostNote,
     MessageAdded,
     NoteAdded,
@@ -45,7 +44,6 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
-    is_instruction,
     is_user_request,
     result_of,
 )
@@ -254,8 +252,6 @@ class View:
             return
         calls = [call.id for call in calls_of(seen)]
         self._append(item, len(calls))
-        if is_instruction(seen):
-            self._fixed_changed(isinstance(added, HostMessageAdded))
         if calls:
             self.unanswered[seen.id] = calls
 
@@ -306,10 +302,7 @@ class View:
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = _apply_edits(changed, self.items, self.meter, event.seq)
-        before, after = (
-            [each for each in items if is_instruction(each.message)] for items in (self.items, result.items)
-        )
-        self._rebuild(result.items, result.first if before == after else 0)
+        self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""

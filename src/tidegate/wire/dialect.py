@@ -57,7 +57,7 @@ def _starts_loops_freely(options: RequestOptions) -> bool:
     return False
 
 
-def _binds_nothing(model: str) -> bool:
+def _never(model: str) -> bool:
     return False
 
 
@@ -72,7 +72,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     block. `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
     is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
     thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
-    whether the one in these messages does. `add_cache_marker` gives a copy of a message that ends with a marker for
+    whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
+    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
     the provider's cache, or None if the provider has no such markers. Without a `vendor`, another dialect of the same
     provider has it.
     """
@@ -89,8 +90,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     parse_body: Callable[[object], ParsedRequest]
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
-    binds_prefix: Callable[[str], bool] = _binds_nothing
-    keeps_loop_start: Callable[[str], bool] = _binds_nothing
+    binds_prefix: Callable[[str], bool] = _never
+    keeps_loop_start: Callable[[str], bool] = _never
+    takes_instructions: Callable[[str], bool] = _never
     starts_loops_with_thinking: Callable[[RequestOptions], bool] = _starts_loops_freely
     allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
     add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker

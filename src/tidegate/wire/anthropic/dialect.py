@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from tidegate.wire.anthropic.models import binds_prefix
+from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix
 from tidegate.wire.anthropic.parse import parse_body, parse_message
 from tidegate.wire.anthropic.render import (
     CAPABILITIES,
@@ -38,6 +38,7 @@ DIALECT = Dialect(
     create_validator=AnthropicValidator,
     binds_prefix=binds_prefix,
     keeps_loop_start=lambda model: not binds_prefix(model),
+    takes_instructions=accepts_system_messages,
     starts_loops_with_thinking=starts_loops_with_thinking,
     allows_thinking=allows_thinking,
     add_cache_marker=add_cache_marker,

@@ -104,7 +104,9 @@ def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject
         return [{"role": "assistant", "content": _render_assistant(block)}]
     content: list[JsonObject] = [_render_result(answer) for answer in block.answers]
     content += _render_parts(block.parts)
-    return [{"role": "user", "content": content}]
+    instructions = [{"type": "text", "text": text} for text in block.instructions]
+    found: list[JsonObject] = [{"role": "user", "content": content}]
+    return [*found, {"role": "system", "content": instructions}] if instructions else found
 
 
 def _render_assistant(block: LayoutBlock) -> list[JsonObject]:

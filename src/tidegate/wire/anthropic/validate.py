@@ -8,6 +8,7 @@ of more than one message.
 from collections.abc import Iterator, Mapping
 
 from tidegate.wire.anthropic import validate_fields as known
+from tidegate.wire.anthropic.models import accepts_system_messages
 from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
@@ -44,6 +45,7 @@ class AnthropicValidator(MessageListValidator):
         self._void_at = -1  # index of the latest message if it is an empty assistant message
         self._ragged = False  # the latest message ends in white space
         self._loop = ToolLoop() if is_thinking_enabled(head) else None
+        self._takes_system = accepts_system_messages(str(head.get("model", "")))
         self._marks = 0
         self._media: MediaTally | None = None
         self._tools = bool(head.get("tools"))
@@ -54,6 +56,11 @@ class AnthropicValidator(MessageListValidator):
             self._tell("void", f"messages.{self._void_at}", at=self._void_at)
             self._void_at = -1
         role = message.get("role")
+        if role == "system" and self._takes_system:
+            if self._role != "user":
+                text = "role 'system' must follow a 'user' message"
+                self._add("AN1", f"{where}: {text} or an 'assistant' message ending in a server tool result", where)
+            return
         if role not in ("user", "assistant") or not isinstance(role, str):
             text = "The Messages API accepts a top-level `system` parameter"
             self._add("AN1", f"messages: Unexpected role {describe_value(role)}. {text}", f"{where}.role")

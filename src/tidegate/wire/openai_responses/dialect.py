@@ -16,4 +16,5 @@ DIALECT = Dialect(
     parse_message=parse_message,
     parse_body=parse_body,
     create_validator=ResponsesValidator,
+    takes_instructions=lambda model: True,
 )

@@ -63,6 +63,8 @@ def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject
         items.append({"type": "function_call_output", "call_id": answer.id, "output": output})
     if block.parts:
         items.append({"type": "message", "role": "user", "content": _render_parts(block.parts)})
+    for text in block.instructions:
+        items.append({"type": "message", "role": "developer", "content": [{"type": "input_text", "text": text}]})
     return items
 
 

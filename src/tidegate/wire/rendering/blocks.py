@@ -86,8 +86,9 @@ class LayoutBlock(msgspec.Struct, eq=False, gc=False):
     """One turn of one side. It has tuples, not lists: a process has one for each message of all its open sessions, and
     the garbage collector skips a tuple of such values.
 
-    Two blocks with the same `key` render the same; `sources` keeps the messages alive that the key names. `rendered`
-    and `encoded` hold the JSON values made from the block, and each of them as bytes.
+    Two blocks with the same `key` render the same; `sources` keeps the messages alive that the key names.
+    `instructions` are texts with the authority of the system, after all else. `rendered` and `encoded` hold the JSON
+    values made from the block, and each of them as bytes.
     """
 
     side: BlockSide
@@ -95,5 +96,6 @@ class LayoutBlock(msgspec.Struct, eq=False, gc=False):
     sources: tuple[Message, ...]
     parts: tuple[Part, ...]
     answers: tuple[CallAnswer, ...] = ()
+    instructions: tuple[str, ...] = ()
     rendered: tuple[JsonObject, ...] | None = None
     encoded: tuple[bytes, ...] = ()

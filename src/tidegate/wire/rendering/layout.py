@@ -5,8 +5,9 @@
 
 Providers differ in notation, not in what they accept: such a layout is valid for the strictest of them. Adjacent
 messages of one side share a block, so alternation loses no text. A system message in mid-conversation goes to the user
-side under a label, because some servers accept only one system text; an instruction of the configuration's owner
-(`INSTRUCTION`) is part of that text. A call without an answer gets one; an answer without a call becomes text.
+side under a label, because some servers accept only one system text. An instruction of the configuration's owner
+(`INSTRUCTION`) keeps the authority of the system at its place, where a model accepts that. A call without an answer
+gets one; an answer without a call becomes text.
 
 Appending to a view changes only the last block, and a block depends only on the calls it answers. A finished block
 therefore keeps its JSON, which makes a request cheap and its prefix stable. After an edit of the view the blocks are
@@ -75,14 +76,18 @@ def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> st
 
 
 class Layout:
-    """The blocks of a view, kept up to date as it grows. `instructions` are texts that go into the system prompt.
+    """The blocks of a view, kept up to date as it grows.
 
-    `binds_prefix`: signed data of this model is bound to everything before it.
+    `binds_prefix`: signed data of this model is bound to everything before it. `takes_instructions`: it accepts system
+    messages in mid-conversation.
     """
 
-    def __init__(self, rules: DialectCapabilities, *, binds_prefix: bool = True) -> None:
+    def __init__(
+        self, rules: DialectCapabilities, *, binds_prefix: bool = True, takes_instructions: bool = False
+    ) -> None:
         self._rules = rules
         self._binds_prefix = binds_prefix
+        self._takes_instructions = takes_instructions
         self.blocks: list[LayoutBlock] = []
         self._clear()
 
@@ -95,7 +100,6 @@ class Layout:
         self._epoch: int | None = None
         self._walk: ThinkingWalk | None = None
         self.has_calls = False
-        self.instructions: list[str] = []
 
     @property
     def birth(self) -> str:
@@ -140,9 +144,6 @@ class Layout:
     # --- taking items in ------------------------------------------------------------------------------------------
 
     def _take(self, message: Message, signed: bool) -> None:
-        if is_instruction(message):
-            self.instructions.append(text_of(message))
-            return
         opaque = signed and message.origin == self._rules.family
         if message.role != "assistant":
             self._early.clear()
@@ -196,10 +197,15 @@ class Layout:
         if span.side == "assistant":
             parts = tuple(part for entry in span.entries for part in self._assistant_parts(entry))
             return LayoutBlock(span.side, key, sources, parts)
-        parts, answers = self._lay_user(sources, before)
+        instructions: tuple[str, ...] = ()
+        spoken = sources
+        if self._takes_instructions:
+            spoken = tuple(message for message in sources if not is_instruction(message))
+            instructions = tuple(text_of(message) for message in sources if is_instruction(message))
+        parts, answers = self._lay_user(spoken, before)
         if not parts and not answers:
-            parts = (Text(span.filler),)
-        return LayoutBlock(span.side, key, sources, parts, answers)
+            parts = (Text(span.filler or LAST_USER_FILLER),)
+        return LayoutBlock(span.side, key, sources, parts, answers, instructions)
 
     def _assistant_parts(self, entry: _Entry) -> list[Part]:
         rules, slots = self._rules, iter(entry.slots)

@@ -47,7 +47,11 @@ class RequestRenderer:
         self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
         self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p, extra or {})
         self.shared = 0
-        self._layout = Layout(self.dialect.capabilities, binds_prefix=self.dialect.binds_prefix(model))
+        self._layout = Layout(
+            self.dialect.capabilities,
+            binds_prefix=self.dialect.binds_prefix(model),
+            takes_instructions=self.dialect.takes_instructions(model),
+        )
         self._system = ""
         self._tools: tuple[Tool, ...] = ()
         self._messages: list[JsonObject] = []
@@ -61,10 +65,9 @@ class RequestRenderer:
 
     def update(self, view: RenderableView) -> None:
         kept = self._layout.update(view)
-        system = "\n\n".join(filter(None, (view.system, *self._layout.instructions)))
-        if self._head_of is None or system != self._system or view.tools != self._tools:
+        if self._head_of is None or view.system != self._system or view.tools != self._tools:
             kept = 0
-            self._system, self._tools = system, view.tools
+            self._system, self._tools = view.system, view.tools
             self._head_of = None
         blocks = self._layout.blocks
         start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
