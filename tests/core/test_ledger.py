@@ -375,12 +375,15 @@ def test_a_command_has_its_outcome_and_reading_commands_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("preset", [name for name in presets.preset_names() if name != "default"])
-def test_other_presets_have_none(preset: str) -> None:
+def test_other_presets_keep_typed_rules_and_nothing_else(preset: str) -> None:
     assert ledger_share_of(presets.load(preset)) == 0
     session = a_session(preset)
     session.add(user_message("Never push to main."), Message("assistant", (Text("No."),)))
     work(session)
-    assert not ledger(session)
+    assert [rule.text for rule in session.rules] == ["Never push to main."]
+    assert [line for line in ledger(session).splitlines() if line.startswith("- ")] == [
+        "- rule m1: Never push to main."
+    ]
 
 
 @pytest.mark.parametrize("preset", presets.preset_names())

@@ -207,7 +207,16 @@ def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, la
 def comparable(view: View) -> dict[str, object]:
     """All but what rightly differs after an undo and a redo: where the log stands, whose usage and signatures count."""
     found = snapshot(view)
-    for key in ("head", "usage", "tokens_since_report", "metered_since_report", "edited_seq", "prefix_seq"):
+    same = (
+        "head",
+        "usage",
+        "tokens_since_report",
+        "metered_since_report",
+        "edited_seq",
+        "prefix_seq",
+        "first_edit_seq",
+    )
+    for key in same:
         del found[key]
     for name in ("items", "orphans"):
         items: list[Item] = getattr(view, name)

@@ -25,8 +25,8 @@ LINK = Image(url="https://example.com/a.png")
 
 
 def view_of(*messages: Message, epoch: int = 0) -> SimpleNamespace:
-    items = [SimpleNamespace(message=message, signed=True) for message in messages]
-    return SimpleNamespace(items=items, prefix_seq=epoch, system="", tools=())
+    items = [SimpleNamespace(message=message, signed=True, birth="") for message in messages]
+    return SimpleNamespace(items=items, prefix_seq=epoch, system="", tools=(), rejected_seq=0)
 
 
 def shown(rendering: RequestRenderer) -> list[str]:

@@ -109,7 +109,8 @@ def test_thinking_stays_bound_to_what_it_stood_on() -> None:
         view.items.append(Seen(message))
         body = scratch("anthropic", view, thinking=2000).body()
         if message.role == "assistant":
-            issued.issue(before, cast(Any, body["messages"])[-1]["content"])
+            said = [each for each in cast(Any, body["messages"]) if each["role"] == "assistant"][-1]
+            issued.issue(before, said["content"])
         assert issued.find_faults(body) == []
         before = body
     assert "thinking" in before

@@ -55,7 +55,7 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     fruitless_rules: dict[str, int]
     model_note: str
     removed_rules: dict[str, int]
-    was_edited: bool
+    first_edit_seq: int
     rejected_seq: int
 
 

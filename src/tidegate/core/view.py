@@ -191,7 +191,7 @@ class View:
         self.last_reply_time = 0.0
         self.head = self.said_seq = self.prefix_seq = self.edited_seq = self.recoveries = 0
         # Whether the view was ever edited, also by an edit that was undone; and up to where signed data was refused.
-        self.was_edited = False
+        self.first_edit_seq = 0
         self.rejected_seq = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
@@ -227,7 +227,7 @@ class View:
             elif isinstance(what, UsageReported):
                 self._use(what)
             elif isinstance(what, ViewEdited):
-                self.was_edited = True
+                self.first_edit_seq = self.first_edit_seq or event.seq
                 if event.seq not in self.skipped_edits:
                     self._edit(what, event)
             else:
@@ -470,7 +470,7 @@ class View:
 
     def fields(self) -> dict[str, Any]:
         """Everything that this view knows, by name."""
-        return {name: value for name, value in vars(self).items() if name != "kind_index"}
+        return {name: value for name, value in vars(self).items() if name not in ("kind_index", "loop_start")}
 
     @property
     def fixed_tokens(self) -> int:

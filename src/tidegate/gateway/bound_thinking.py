@@ -67,7 +67,7 @@ class BoundThinking:
     ) -> tuple[IncomingRequest, bytes]:
         """The request that tells the provider to drop misplaced thinking, from the first edited one on."""
         host = urlsplit(request.route.upstream.url).hostname or ""
-        is_edited = conversation.following.session.view.was_edited
+        is_edited = conversation.following.session.view.first_edit_seq
         if client.dialect != "anthropic" or not is_edited or not accepts_block_binding(client.host.model, host):
             return request, text
         asking = ask_to_drop_thinking(text)

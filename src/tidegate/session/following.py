@@ -341,7 +341,7 @@ class FollowingSession(Generic[HostObject]):
             session.view,
             binds_prefix=self.binds_prefix,
             is_foreign=adds,
-            is_open=not (adds or session.view.was_edited),
+            is_open=not (adds or session.view.first_edit_seq),
         )
 
     @property
@@ -352,7 +352,7 @@ class FollowingSession(Generic[HostObject]):
     @property
     def sent_anything_of_ours(self) -> bool:
         """Whether anything that the host does not know was ever sent: an edit, a hidden exchange, another tool."""
-        return self.session.view.was_edited or self._fixed_is_changed or self._tree.has_hidden_calls
+        return bool(self.session.view.first_edit_seq) or self._fixed_is_changed or self._tree.has_hidden_calls
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""

@@ -45,7 +45,8 @@ class AnthropicValidator(MessageListValidator):
         self._void_at = -1  # index of the latest message if it is an empty assistant message
         self._ragged = False  # the latest message ends in white space
         self._loop = ToolLoop() if is_thinking_enabled(head) else None
-        self._takes_system = accepts_system_messages(str(head.get("model", "")))
+        model = head.get("model")
+        self._takes_system = isinstance(model, str) and accepts_system_messages(model)
         self._marks = 0
         self._media: MediaTally | None = None
         self._tools = bool(head.get("tools"))

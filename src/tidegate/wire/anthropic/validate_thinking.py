@@ -140,8 +140,7 @@ class _PrefixWalk:
     """Walks the blocks of a request. `state` is a hash of those before the current one, without thinking and marks."""
 
     def __init__(self, request: Mapping[str, object]) -> None:
-        head = [_strip_cache_markers(request.get(name)) for name in ("system", "tools")]
-        self.state = sha256(msgspec.json.encode(head, order="sorted")).digest()
+        self.state = sha256(_encode([request.get(name) for name in ("system", "tools")])).digest()
         self.last = ""
 
     def blocks(self, request: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -158,8 +157,7 @@ class _PrefixWalk:
         if key := _signature(block):
             self.last = key
         else:
-            entry = msgspec.json.encode([role, _strip_cache_markers(block)], order="sorted")
-            self.state = sha256(self.state + entry).digest()
+            self.state = sha256(self.state + _encode([role, block])).digest()
 
 
 def drops_misplaced_thinking(request: Mapping[str, object]) -> bool:
@@ -174,6 +172,14 @@ def _signature(block: object) -> str:
         return ""
     key = block.get("signature") or block.get("data")
     return key if isinstance(key, str) else ""
+
+
+def _encode(value: object) -> bytes:
+    """A value without cache markers, as bytes. Malformed ones, which other rules refuse, are all the same."""
+    try:
+        return msgspec.json.encode(_strip_cache_markers(value), order="sorted")
+    except (TypeError, ValueError, RecursionError):
+        return b"malformed"
 
 
 def _strip_cache_markers(value: object) -> object:
