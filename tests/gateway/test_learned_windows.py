@@ -35,7 +35,7 @@ def count_pages(fake: Fake) -> list[int]:
 
 
 def test_a_quoted_text_of_the_request_changes_no_window(tmp_path: Path) -> None:
-    """The refusal passes through, and all conversations keep their pages, after a restart too."""
+    """The refusal passes through after a smaller request was tried once. All conversations keep their pages."""
 
     def answer(body: Json) -> Played:
         if "user" in body:
@@ -51,7 +51,10 @@ def test_a_quoted_text_of_the_request_changes_no_window(tmp_path: Path) -> None:
                     assert (await ask(http, running, "a", token)).status_code == 200
             async with run_gateway(tmp_path, upstream_of(fake), tokens=TOKENS) as running:
                 assert (await ask(http, running, "b", TOKENS[0])).status_code == 200
-            assert count_pages(fake) == [31, 31, 31, 31]
+            pages = count_pages(fake)
+            assert pages[0] == 31
+            assert pages[1] < 16, "larger than any that was accepted: it could be the length"
+            assert pages[2:] == [31, 31, 31]
 
     asyncio.run(run())
 

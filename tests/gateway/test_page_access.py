@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import ViewEdited
-from tidegate.gateway.settings import scope_of_token
+from tidegate.disk.folder import Folder
+from tidegate.gateway.settings import GatewaySettings, scope_of_token
 from tidegate.web.live.login import Logins, TooManyFailures
 
 TOKEN, OTHER = "token-0123456789abcdef", "other-0123456789abcdef"
@@ -139,9 +141,13 @@ def test_every_answer_is_closed_to_other_pages(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_guessing_tokens_is_slowed_down() -> None:
+def make_logins(folder: Path, clock: Callable[[], float]) -> Logins:
+    return Logins(GatewaySettings(tokens=(TOKEN,)), Folder(folder, max_file=10_000), clock)
+
+
+def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
     now = [1000.0]
-    logins = Logins((TOKEN,), lambda: now[0])
+    logins = make_logins(tmp_path, lambda: now[0])
     for number in range(20):
         assert logins.log_in(f"guess {number}") is None
     with pytest.raises(TooManyFailures):
@@ -156,8 +162,8 @@ def test_guessing_tokens_is_slowed_down() -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "tidegate_ui=", "tidegate_ui=guess", "tidegate_ui", "\x00=;;", "tidegate_ui=é"])
-def test_a_wrong_cookie_is_nobody(cookie: str) -> None:
-    assert Logins((TOKEN,), lambda: 0.0).find_visitor({"cookie": cookie}) is None
+def test_a_wrong_cookie_is_nobody(cookie: str, tmp_path: Path) -> None:
+    assert make_logins(tmp_path, lambda: 0.0).find_visitor({"cookie": cookie}) is None
 
 
 def test_an_open_page_does_not_hold_up_the_shutdown(tmp_path: Path) -> None:

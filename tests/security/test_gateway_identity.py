@@ -79,6 +79,7 @@ def test_the_same_words_with_another_key_are_another_session(restarts: bool, tmp
                 await alice.turn()
                 await go_on(alice, "the passphrase is violet-armadillo")
                 bob = make_client(running, web, "sk-bob")
+                found = words_of(running)
                 if not restarts:
                     await bob.turn()
                     await go_on(bob, "what is the passphrase?")

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
+from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
     check_host,
@@ -29,12 +29,8 @@ from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, rea
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
-from tidegate.gateway.hidden_recall import (
-    HiddenRecall,
-    make_client_stream,
-    offer_recall,
-    restore_hidden_exchanges,
-)
+from tidegate.gateway.exchange import Exchange, UpstreamFailure
+from tidegate.gateway.hidden_recall import HiddenRecall, offer_recall, restore_hidden_exchanges
 from tidegate.gateway.http_body import (
     BodyTooLarge,
     ClientGone,
@@ -47,62 +43,29 @@ from tidegate.gateway.http_body import (
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
+from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.gateway.upstream_windows import UpstreamWindows
-from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.catalog import find_window
 from tidegate.models.token_counters import create_counter
-from tidegate.models.window_evidence import OwnCount, WindowKey
+from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.following import FollowedRequest
+from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import (
     ClientRequest,
     ClientRequestReader,
     write_request,
     write_view,
 )
-from tidegate.store.errors import StoreUnreachable
-from tidegate.wire.splicing.head import read_requested_output
-from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 WatchRequest = Callable[[ForwardedRequest], None]
-
-
-class _Exchange:
-    """A managed request on its way: the conversation, the view that was sent, and whether the answer is logged.
-
-    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead.
-    """
-
-    def __init__(
-        self,
-        conversation: Conversation,
-        client: ClientRequest,
-        followed: FollowedRequest[HostUnit],
-        own_text: bytes,
-        recall: HiddenRecall | None,
-        window_key: WindowKey,
-    ) -> None:
-        self.conversation = conversation
-        self.own_text = own_text
-        self.sent_text = own_text
-        self.window_key = window_key
-        self.recall = recall
-        self.stream = make_client_stream(recall)
-        self.start_round(client, followed)
-
-    def start_round(self, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
-        self.client = client
-        self.followed = followed
-        self.is_recorded = False
-        self.has_usage = False
 
 
 class Gateway:
@@ -136,7 +99,7 @@ class Gateway:
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
-        self._clock = clock
+        self._refusals = Refusals(self._windows, self._gate, self.metrics, log_line)
         self._caller_secret = b""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -324,12 +287,18 @@ class Gateway:
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
         if exchange is None:
-            await self._proxy(request, answer, request.body)
+            window = self._find_window_without_store(request, client)
+            await self._proxy(request, answer, await self._guard(client, window) or request.body)
             return
         with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
 
-    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | None:
+    def _find_window_without_store(self, request: IncomingRequest, client: ClientRequest) -> int | None:
+        model = client.host.model
+        known = self._windows.find_known(WindowKey(request.scope, request.route.upstream.name, model))
+        return self._settings.window_for(model) or known or find_window(model)
+
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | None:
         """Log the request and compute its view. None: forward it unmanaged."""
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
@@ -343,7 +312,7 @@ class Gateway:
             own_text = client.text
             with conversation.in_use():
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
-                conversation.limit_window(await self._windows.find(window_key), self._clock())
+                conversation.limit_window(await self._windows.find(window_key), self._windows.now)
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
@@ -360,7 +329,7 @@ class Gateway:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        return _Exchange(conversation, client, followed, own_text, recall, window_key)
+        return Exchange(conversation, client, followed, own_text, recall, window_key)
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -378,32 +347,32 @@ class Gateway:
             return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
         return offer_recall(client) if self._settings.recall else client
 
-    async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:
+    async def _exchange(self, request: IncomingRequest, exchange: Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
-            body = self._write_body(request, exchange)
+            body = await self._write_body(request, exchange)
             async with await self._upstream_clients.send(request, body) as response:
                 if response.status >= 400:
-                    failure = await self._upstream_clients.read_failure(response)
-                    headers = read_headers(response.raw_headers)
-                    error = classify_response(response.status, failure, headers, request=exchange.sent_text)
-                    if await self._shrink(exchange, error):
+                    body = await self._upstream_clients.read_failure(response)
+                    failure = UpstreamFailure(response.status, [*response.raw_headers], body)
+                    if (refused := await self._refusals.find_next(exchange, failure)) is None:
                         continue
-                    await self._pass_on_failure(answer, response, failure)
+                    await self._pass_on_failure(answer, refused)
                     return
+                await self._refusals.note_accepted(exchange)
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
 
-    async def _pass_on_failure(self, answer: ClientAnswer, response: aiohttp.ClientResponse, failure: bytes) -> None:
+    async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
-            self._log_line(f"the upstream refused to continue an answer: {response.status}")
+            self._log_line(f"the upstream refused to continue an answer: {failure.status}")
             answer.is_broken = True
             await answer.finish()
-        await answer.send_whole(response.status, answer_headers(response.raw_headers), failure)
+        await answer.send_whole(failure.status, answer_headers(failure.headers), failure.body)
 
-    async def _continue(self, exchange: _Exchange, recall: HiddenRecall) -> None:
+    async def _continue(self, exchange: Exchange, recall: HiddenRecall) -> None:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
         conversation = exchange.conversation
         try:
@@ -418,45 +387,37 @@ class Gateway:
         self.metrics.count("recalls", dialect=client.dialect)
         exchange.start_round(client, followed)
 
-    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> bytes:
+    async def _write_body(self, request: IncomingRequest, exchange: Exchange) -> bytes:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self._log_line(f"a defect: {defect.args[0]}")
-            text = exchange.own_text
+            whole = exchange.followed.tokens + exchange.followed.saved_tokens
+            window = session.window if whole > (session.window or whole) else None
+            text = await self._guard(client, window) or exchange.own_text
         exchange.sent_text = text
         if text not in (client.text, exchange.own_text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         return request.body if text == exchange.own_text else text
 
-    async def _shrink(self, exchange: _Exchange, error: ProviderError | None) -> bool:
-        """Whether the request was refused for its length, and is shorter now."""
-        if error is None or error.kind != "overflow":
-            return False
-        following, client = exchange.conversation.following, exchange.client
-        count = OwnCount(exchange.followed.tokens, read_requested_output(client.dialect, client.body))
-        window = await self._windows.take_refusal(exchange.window_key, error, count)
-        if error.window and window is None:
-            self._log_line("the upstream refused the request for its length, with a window that is not believed")
-            return False
-        if window:
-            exchange.conversation.own_limit = window, self._clock()
-
-        def shrink() -> FollowedRequest[HostUnit]:
-            following.session.recovery.learn_limits(window, error.prompt_tokens)
-            return following.shrink(client.items)
-
+    async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
+        """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
+        if window is None:
+            return None
         try:
-            exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
-        except (GiveUp, TooSmall, StoreUnreachable, OSError) as failure:
-            self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
-            return False
-        self.metrics.count("overflows", dialect=client.dialect)
-        return True
+            text = await asyncio.to_thread(write_guarded, client, window)
+        except (TidegateError, AssertionError) as failure:
+            self._log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
+            return None
+        if text == client.text:
+            return None
+        self.metrics.count("guarded_requests", dialect=client.dialect)
+        self._log_line("the client's own request exceeds the window: it is sent without its oldest messages")
+        return text
 
-    async def _pass_on(self, exchange: _Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
+    async def _pass_on(self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
@@ -467,7 +428,8 @@ class Gateway:
             async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
                 if not answer.status:
-                    if await self._shrink(exchange, copy.error):
+                    error = copy.error
+                    if error is not None and error.kind == "overflow" and await self._refusals.shrink(exchange, error):
                         return False
                     if not is_stream or not (copy.has_begun or copy.error):
                         await answer.send_piece(stream.feed(piece), waits=True)
@@ -499,7 +461,7 @@ class Gateway:
             await answer.finish(last)
         return True
 
-    async def _record_if_whole(self, exchange: _Exchange, copy: AnswerCopy) -> None:
+    async def _record_if_whole(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log the answer as soon as it is whole, before its last event is passed on."""
         if exchange.is_recorded or not copy.is_whole:
             return
@@ -521,7 +483,7 @@ class Gateway:
         tokens = read_usage(usage).input_tokens
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
 
-    async def _record_rest(self, exchange: _Exchange, copy: AnswerCopy) -> None:
+    async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""
         partial = None if exchange.is_recorded else copy.read_partial()
         usage = copy.read_usage() if exchange.is_recorded and not exchange.has_usage else {}
