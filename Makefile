@@ -72,7 +72,7 @@ test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex";
 
 # Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
 INTEGRATIONS ?= .envs/integrations
-FRAMEWORKS ?= langchain openai_agents pydantic_ai agent_framework inspect_ai strands google_adk
+FRAMEWORKS ?= langchain openai_agents pydantic_ai agent_framework inspect_ai strands google_adk deepagents
 PINS_langchain = langchain==1.4.7 langgraph==1.2.20 langgraph-checkpoint-sqlite==3.1.2 langchain-openai==1.7.3 langchain-anthropic==1.7.7
 PINS_openai_agents = openai-agents==0.24.0
 PINS_pydantic_ai = pydantic-ai-slim[openai,anthropic]==2.62.0
@@ -80,6 +80,7 @@ PINS_agent_framework = agent-framework-core==1.23.0 agent-framework-openai
 PINS_inspect_ai = inspect-ai==0.3.285 openai
 PINS_strands = strands-agents[openai]==1.62.0
 PINS_google_adk = google-adk==2.13.0
+PINS_deepagents = deepagents==0.7.32 langchain-openai==1.7.3
 
 integrations: $(addprefix $(INTEGRATIONS)/,$(addsuffix /.installed,$(FRAMEWORKS))) ## build an environment for each framework (FRAMEWORKS="langchain")
 

@@ -44,7 +44,7 @@ PURE_MODULES = frozenset(
 )
 IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval", "__import__"})
 
-MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 500, 60, 1
+MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 700, 60, 1
 # What may be read although its name begins with an underscore: documented names, and the one way Textual has.
 OPEN_UNDERSCORES = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_compositor"})
 # To parse all tests takes seconds; few of them have such a text.

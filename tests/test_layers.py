@@ -176,8 +176,8 @@ def test_a_validator_that_knows_a_renderer_or_parser_is_seen(module: str, text: 
 
 
 def test_sizes_are_seen_at_the_limit() -> None:
-    assert size_faults(Source("tidegate.core.file", "x = 1\n" * 500)) == []
-    assert len(size_faults(Source("tidegate.core.file", "x = 1\n" * 501))) == 1
+    assert size_faults(Source("tidegate.core.file", "x = 1\n" * 700)) == []
+    assert len(size_faults(Source("tidegate.core.file", "x = 1\n" * 701))) == 1
     assert size_faults(Source("tidegate.core.file", "def f():\n" + "    x = 1\n" * 59)) == []
     assert len(size_faults(Source("tidegate.core.file", "class A:\n  async def f(self):\n" + "    x = 1\n" * 60))) == 1
 

@@ -62,7 +62,9 @@ def write_section(folder: Path, text: str = SECTION, *, trusted: bool = True) ->
 
 
 def test_without_a_file_the_providers_themselves_are_used(home: Path) -> None:
-    assert load() == GatewaySettings()
+    settings = load()
+    assert settings == GatewaySettings(page_token=settings.page_token)
+    assert len({settings.page_token, load().page_token}) == 2, "made for each run"
     settings = load("--upstream", "openai=http://127.0.0.1:8080/v1", "--window", "32000", "--no-recall", "--port", "0")
     assert settings.upstreams == (Upstream("openai", "openai", "http://127.0.0.1:8080/v1"),)
     assert (settings.window, settings.recall, settings.port) == (32_000, False, 0)
@@ -106,7 +108,7 @@ def test_a_project_may_not_choose_the_upstreams_without_trust(home: Path) -> Non
     [
         (["--port", "70000"], "not a port"),
         (["--upstream", "elsewhere=http://x"], "does not name an upstream"),
-        (["--upstream", "openai=ftp://x"], "no http or https address"),
+        (["--upstream", "openai=ftp://x"], "not an http or https address"),
         (["--host", "0.0.0.0"], "without a token"),
         (["--token-env", "NOT_SET"], "NOT_SET is not set"),
         (["--policy", "defualt"], "defualt"),

@@ -1,13 +1,17 @@
-"""The tests of an adapter need its framework: `make test-integrations` runs each where that is installed."""
+"""The tests of an adapter need its framework: `make test-integrations` runs each where that is installed.
+
+deepagents brings LangChain with it, but not the checkpointer that the tests of LangChain need.
+"""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 FRAMEWORKS = {
     "test_agent_framework.py": "agent_framework",
+    "test_deepagents.py": "deepagents",
     "test_google_adk.py": "google.adk",
     "test_inspect_ai.py": "inspect_ai",
-    "test_langchain.py": "langchain",
+    "test_langchain.py": "langgraph.checkpoint.sqlite",
     "test_mcp_server.py": "mcp",
     "test_openai_agents.py": "agents",
     "test_pydantic_ai.py": "pydantic_ai",

@@ -70,6 +70,13 @@ def test_any_number_of_conversations_that_begin_alike_stay_apart(tmp_path: Path)
     asyncio.run(run())
 
 
+async def ask_as_bob(running: Running, web: httpx.AsyncClient) -> list[str]:
+    bob = make_client(running, web, "sk-bob")
+    await bob.turn()
+    await go_on(bob, "what is the passphrase?")
+    return words_of(running)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_same_words_with_another_key_are_another_session(restarts: bool, tmp_path: Path) -> None:
     async def run() -> None:
@@ -78,18 +85,10 @@ def test_the_same_words_with_another_key_are_another_session(restarts: bool, tmp
                 alice = make_client(running, web, "sk-alice")
                 await alice.turn()
                 await go_on(alice, "the passphrase is violet-armadillo")
-                bob = make_client(running, web, "sk-bob")
-                found = words_of(running)
-                if not restarts:
-                    await bob.turn()
-                    await go_on(bob, "what is the passphrase?")
-                    found = words_of(running)
+                found = words_of(running) if restarts else await ask_as_bob(running, web)
             if restarts:
                 async with run_gateway(tmp_path, upstream_of(fake)) as running:
-                    bob = make_client(running, web, "sk-bob")
-                    await bob.turn()
-                    await go_on(bob, "what is the passphrase?")
-                    found = words_of(running)
+                    found = await ask_as_bob(running, web)
                     names = [info.name for info in running.data.store.sessions()]
                     assert not any("alice" in name or "bob" in name for name in names)
         assert len(found) == 2

@@ -147,6 +147,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
         ("data", "--window", 1000, "--jobs", 1, "--policy", "default", "--longer", 0.5, "--cache", "cache"),
     ],
     "tune": [("recordings", "--window", 1000, "--trials", 1, "--longer", 0.5, "--jobs", 1, "--cache", "cache")],
+    "ui": [()],
     "view": [(NAME,), (NAME, "--out", f"none/{FILE}")],
     "demo": [("--generated", "--turns", 2, "--fast", "--policy", "policy.yaml")],
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],

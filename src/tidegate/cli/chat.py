@@ -108,7 +108,7 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
             loading.close()
-            return run_plain_chat(data, launch, Path.cwd(), secrets=secrets)
+            return run_plain_chat(data, launch, Path.cwd())
         from tidegate.tui.app import ChatApp
         from tidegate.tui.conversation.transcript_tail import format_transcript_tail
 

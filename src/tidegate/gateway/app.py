@@ -376,8 +376,10 @@ class Gateway:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
         conversation = exchange.conversation
         try:
-            call = conversation.following.session.call_async
-            client = await self._gate.wait(lambda: call(recall.continue_request, conversation, exchange.client))
+            call, last_id = conversation.following.session.call_async, exchange.followed.last_id
+            client = await self._gate.wait(
+                lambda: call(recall.continue_request, conversation, exchange.client, last_id)
+            )
             if client is None:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
             followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)

@@ -19,8 +19,10 @@ from tidegate.gateway.store_gate import StoreGate
 from tidegate.models.window_evidence import EVIDENCE_SECONDS
 from tidegate.presets import load
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.session.recall import ConversationLog
 from tidegate.session.serial_calls import run_in_thread
 from tidegate.store.errors import SessionNotFound
+from tidegate.store.log import LogReader
 from tidegate.wire.splicing.units import HostUnit
 
 PARENT_TOPIC: Final = "parent"
@@ -32,7 +34,8 @@ class Conversation:
 
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
     does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
-    time when the upstream named it.
+    time when the upstream named it. `is_found`: the session was found by its messages, and may have branches of other
+    conversations that begin alike.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -42,6 +45,7 @@ class Conversation:
         self.parent = ""
         self.hidden_messages: dict[str, Message] = {}
         self.own_limit: tuple[int, float] = (0, 0.0)
+        self.is_found = False
         self.users = 0
         session = following.session
         self._opened_window = None if session.window_is_assumed else session.window
@@ -55,6 +59,11 @@ class Conversation:
     @property
     def model(self) -> str:
         return self.following.session.model
+
+    def open_recalled_log(self, last_id: str) -> LogReader:
+        """What a model may recall whose request ends with this message of the log."""
+        log = self.following.session.log
+        return ConversationLog(log, last_id) if self.is_found else log
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

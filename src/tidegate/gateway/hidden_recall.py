@@ -130,21 +130,21 @@ def _find_waiting_results(
         if known := conversation.following.tree.hidden_result(answer, each.id):
             found.append(_read_result(_read_message(conversation, known)))
         elif each.id in calls:
-            found.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, calls[each.id])))
+            found.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, answer, calls[each.id])))
     return found
 
 
-def answer_recall(conversation: Conversation, call: Call) -> str:
-    """The result of a call of the tool. This reads the log."""
-    session = conversation.following.session
+def answer_recall(conversation: Conversation, last_id: str, call: Call) -> str:
+    """The result of a call of the tool, from the conversation up to the message `last_id`. This reads the log."""
+    session, log = conversation.following.session, conversation.open_recalled_log(last_id)
     arguments = decode_object(call.arguments)
     offset = arguments.get("offset")
     found = recall_text(
-        session.log,
+        log,
         arguments.get("what"),
         max_chars=min(_MAX_RESULT_CHARS, (session.window or 100_000) // 5),
         offset=offset if isinstance(offset, int) else 0,
-        search=make_log_search(session.log, {RECALL_NAME}),
+        search=make_log_search(log, {RECALL_NAME}),
     )
     return found.text
 
@@ -187,14 +187,19 @@ class HiddenRecall:
             encode_hidden_calls([HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True)])
         ]
 
-    def continue_request(self, conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
-        """The request for the next answer: with the newest answer and the results of its calls. This reads the log."""
+    def continue_request(self, conversation: Conversation, client: ClientRequest, last_id: str) -> ClientRequest | None:
+        """The request for the next answer: with the newest answer and the results of its calls. This reads the log.
+
+        `last_id` is the last message of the request so far.
+        """
         if not self._calls:
             raise BadInput("The answer has hidden calls that cannot be read.", "Ask again.")
         self._rounds += 1
         self.merged.start_next()
         self.merged.is_last = self._rounds >= MAX_ROUNDS
-        results = [HiddenResult(call.id, RECALL_NAME, answer_recall(conversation, call)) for call in self._calls]
+        results = [
+            HiddenResult(call.id, RECALL_NAME, answer_recall(conversation, last_id, call)) for call in self._calls
+        ]
         if self.merged.is_last:
             results[-1] = results[-1]._replace(text=results[-1].text + _LAST_ROUND_NOTE)
         text = append_exchange(client.dialect, client.text, self._messages, results)

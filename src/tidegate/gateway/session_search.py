@@ -120,6 +120,7 @@ class SessionSearch:
             while len(self._created) > _MAX_KNOWN_CHAINS:
                 self._created.popitem(last=False)
             found = await self._open(name, request)
+        found.is_found = True
         self._remember(chains[-1], found.name)
         return found
 

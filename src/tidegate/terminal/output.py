@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from tidegate.core.text.secrets import SecretMask
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _MARKS: Final = (
 )
 _EXCESS_MARKS: Final = re.compile(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
 """Combining marks after the eighth on one character. A terminal would draw a taller stack over other lines."""
-_Mask = Callable[[str], str]
+_SEARCHED_CHARS: Final = 4_000
+"""Characters at the end of a text in which a secret may begin that is not complete."""
 
 
 class TerminalStream:
@@ -120,12 +122,20 @@ def format_visible_name(name: str) -> str:
 class TextSanitizer:
     """Cleans and then masks text: every text of a log passes it on its way to the screen of a chat."""
 
-    def __init__(self, mask: _Mask = str) -> None:
+    def __init__(self, mask: SecretMask | None = None) -> None:
         self._mask = mask
 
     def __call__(self, text: str) -> str:
         # Masked last: characters hidden inside a key would keep it from being recognized, and it would be shown whole.
-        return self._mask(_EXCESS_MARKS.sub("", clean_text(text)).expandtabs(TAB_WIDTH))
+        clean = self._clean(text)
+        return self._mask(clean) if self._mask is not None else clean
+
+    def may_continue(self, text: str) -> bool:
+        """Whether words after this text may change how its end is shown."""
+        return self._mask is not None and self._mask.may_continue(self._clean(text[-_SEARCHED_CHARS:]))
+
+    def _clean(self, text: str) -> str:
+        return _EXCESS_MARKS.sub("", clean_text(text)).expandtabs(TAB_WIDTH)
 
     def sanitize_line(self, text: str) -> str:
         return " ".join(self(text).split())

@@ -1,7 +1,8 @@
 """Masks streamed text so that it can be printed as it arrives.
 
 A piece may end in the middle of a key or of a control sequence. So a word is held back until its end is known, and it
-is masked together with the line before it and with any private key that has begun. Printed text is never taken back.
+is masked together with the line before it and with any private key that has begun. A key may go on in the next line: a
+word that may be the beginning of one is held back until the next word is known. Printed text is never taken back.
 """
 
 import re
@@ -19,12 +20,24 @@ _KEY_START: Final = re.compile(r"-----BEGIN(?= [A-Z0-9 ]*(?:\Z|PRIVATE KEY))")
 _KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]*-----\s")
 
 
-class StreamMasker:
-    """With `hold_all`, nothing is released before the end: for secrets that contain spaces."""
+def find_printable_end(text: str, sanitizer: TextSanitizer, start: int = 0) -> int:
+    """Return the end of the part of a growing text that its continuation cannot change; at least `start`."""
+    key = _find_open_key(text)
+    ends = [match.end() for match in _WORD_ENDS.finditer(text, start, len(text) if key < 0 else key)]
+    return next((end for end in reversed(ends) if not sanitizer.may_continue(text[:end])), start)
 
-    def __init__(self, sanitizer: TextSanitizer, *, hold_all: bool = False) -> None:
+
+def _find_open_key(text: str) -> int:
+    """Return where a private key begins that has no end yet, or -1."""
+    begun = [match.start() for match in _KEY_START.finditer(text)]
+    return begun[-1] if begun and _KEY_END.search(text, begun[-1]) is None else -1
+
+
+class StreamMasker:
+    """Takes pieces of a text and returns what of it may be printed."""
+
+    def __init__(self, sanitizer: TextSanitizer) -> None:
         self._sanitizer = sanitizer
-        self._hold_all = hold_all
         self._text = ""
         self._scanned = 0
         self._printed = ""
@@ -32,23 +45,19 @@ class StreamMasker:
     def feed(self, text: str) -> str:
         """Add a piece and return the text that may be printed now."""
         self._text += text
-        if self._hold_all:
-            return ""
-        key = self._find_open_key()
-        ends = [
-            match.end() for match in _WORD_ENDS.finditer(self._text, self._scanned, len(self._text) if key < 0 else key)
-        ]
-        if len(self._text) > MAX_HELD_CHARS * (1 if key < 0 else 4):
+        end = find_printable_end(self._text, self._sanitizer, self._scanned)
+        if end > self._scanned:
+            self._scanned = end
+            out = self._release(self._text[:end])
+            self._discard(self._text.rfind("\n", 0, end) + 1)
+            return out
+        if len(self._text) > MAX_HELD_CHARS * (1 if _find_open_key(self._text) < 0 else 4):
+            ends = [match.end() for match in _WORD_ENDS.finditer(self._text, self._scanned)]
             self._scanned = ends[-1] if ends else len(self._text)
             out = self._release(self._text[: self._scanned])
             self._discard(max(0, self._scanned - _CONTEXT_CHARS))
             return out
-        if not ends:
-            return ""
-        self._scanned = ends[-1]
-        out = self._release(self._text[: self._scanned])
-        self._discard(self._text.rfind("\n", 0, self._scanned) + 1)
-        return out
+        return ""
 
     def flush(self) -> str:
         """Return the rest."""
@@ -64,11 +73,6 @@ class StreamMasker:
             return ""
         out, self._printed = shown[len(self._printed) :], shown
         return out
-
-    def _find_open_key(self) -> int:
-        """Return where a private key begins that has no end yet, or -1."""
-        begun = [match.start() for match in _KEY_START.finditer(self._text)]
-        return begun[-1] if begun and _KEY_END.search(self._text, begun[-1]) is None else -1
 
     def _discard(self, count: int) -> None:
         """Forget the context: a new line begins."""

@@ -183,6 +183,7 @@ _NOT_SECRET_BEFORE = re.compile(
     r"(?:next|page|continuation|cancellation|eos|bos|pad|unk|sep|stop|max|csrf)[_-]?$", re.I
 )
 _OPTION = re.compile(r"--[\w-]{0,40}$").search
+_NEXT_LINE = r"(?:\\?\r?\n|\\++n)[ \t]*+"
 _PLAIN = re.compile(
     r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|v?[0-9]+(?:\.[0-9]+)+|(.)\1*|[./~].*|https?:.*|.*/.*\.\w{1,5}"
 ).fullmatch
@@ -202,8 +203,8 @@ def _assignment() -> re.Pattern[str]:
         rf"""
              (?P<name>{either})\\*+["']?
              (?P<op>[ \t]{{0,3}}(?::=|=>|[:=])[ \t]{{0,3}}|>|\ )(?:[Ss]tr(?:ing)?\ ?=\ ?)?
-             (?:(?P<quote>\\*+["`])(?P<double>[^"`\s\\]{{8,}}+)
-               |(?P<tick>\\*+')(?P<single>[^'\s\\]{{8,}}+)
+             (?:(?P<quote>\\*+["`])(?P<double>[^"`\s\\]{{8,}}+(?:(?:{_NEXT_LINE}[^"`\s\\]++){{1,4}}+(?=\\*+["`]))?)
+               |(?P<tick>\\*+')(?P<single>[^'\s\\]{{8,}}+(?:(?:{_NEXT_LINE}[^'\s\\]++){{1,4}}+(?=\\*+'))?)
                |(?P<bare>[\w+/=~!@#%^*.:-]{{8,}}+)(?![(\[{{…]))""",
         re.VERBOSE | re.ASCII,
     )
@@ -211,25 +212,31 @@ def _assignment() -> re.Pattern[str]:
 
 def mask_assigned(text: str, learn: Callable[[str], None]) -> str:
     """Mask the values of names such as `password` and `api_key`, where they do not look like code or a placeholder."""
+    pieces, at = [], 0
+    for start, end in find_assigned(text):
+        learn(text[start:end])
+        pieces += [text[at:start], MASKED]
+        at = end
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def find_assigned(text: str) -> Iterator[tuple[int, int]]:
+    """Where such values begin and end, in order."""
     lower = text.lower()
     pattern = _assignment()
     if len(lower) != len(text):  # letters that grow when lowered: the places would not be the same
         places: Iterator[int] = (match.start() for match in pattern.finditer(text))
     else:
         places = iter(_name_places(lower))
-    pieces, at = [], 0
+    at = 0
     for place in places:
         match = pattern.match(text, place) if place >= at else None
         if match is None:
             continue
         value = match["double"] or match["single"] or match["bare"]
-        if _is_secret(match, value):
-            learn(value)
-            pieces += [text[at : match.end() - len(value)], MASKED]
-        else:
-            pieces.append(text[at : match.end()])
         at = match.end()
-    return "".join([*pieces, text[at:]]) if pieces else text
+        if _is_secret(match, value):
+            yield at - len(value), at
 
 
 def _name_places(lower: str) -> list[int]:

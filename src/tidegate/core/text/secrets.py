@@ -16,10 +16,12 @@ import msgspec
 from tidegate.core.edits import Replace
 from tidegate.core.messages import Part, Result, Text
 from tidegate.core.outcome import Effect, Outcome, Spill, make_spill
+from tidegate.core.text.joined_text import KEY_CHARS, JoinedText, join_text, strip_pending_break
 from tidegate.core.text.secret_patterns import (
     MASKED,
     SHORTEST_TOKEN,
     Shape,
+    find_assigned,
     looks_random,
     mask_assigned,
     mask_key_ends,
@@ -36,8 +38,8 @@ FRAGMENT = 12
 """The rest of a known secret after a cut is masked if it has this many characters."""
 SAMPLE, SAMPLES = 8, 64
 """It is found by samples of this length; the second number is the most samples per line of a secret."""
-LONGEST_WRAPPED = 512
-"""Characters of a key that is split over lines, at most."""
+LONGEST_SPLIT, MOST_PIECES, MOST_TRIES = 2_048, 32, 16
+"""Characters of a key that is split, pieces of it, and places of one word at which it may begin, at most."""
 LONGEST_KNOWN = 8_192
 """Characters of a secret that are remembered, at most."""
 REMEMBERED = 256
@@ -46,12 +48,14 @@ REMEMBERED = 256
 _UNQUOTED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 _IN_URL = "/?&=:@+,;~!*()#$[]"
 _WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
-_WORD = re.compile(r"[\w.+/=-]++", re.ASCII)
+_WORD = re.compile(rf"{KEY_CHARS}++", re.ASCII)
+_LAST_WORD = re.compile(rf"(?<!{KEY_CHARS}){KEY_CHARS}*+\Z", re.ASCII)
 _WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
 _LINES = re.compile(r"\s|\\+[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
 _BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _ENCODED = 24
+_QUOTES = frozenset("\"'`\\")
 _TO_BASE64 = str.maketrans("-_", "+/")
 _TEXT_BYTES = frozenset((9, 10, 13, *range(32, 127)))
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
@@ -109,10 +113,10 @@ class SecretMask:
         for form in self._forms:
             if form in text:
                 text = text.replace(form, _value_mark(form))
-        text = self._mask_wrapped_values(text)
+        text = self._mask_split(self._mask_wrapped_values(text))
         for shape in token_shapes():
             if shape.literal in long:
-                text = shape.pattern.sub(self._shape_mark, self._mask_wrapped(text, shape))
+                text = shape.pattern.sub(self._shape_mark, text)
         for shape in other_shapes():
             if shape.literal in text:
                 text = shape.pattern.sub(self._shape_mark, text)
@@ -132,19 +136,50 @@ class SecretMask:
                 text = re.sub(_WRAPPED.join(map(re.escape, "".join(form.split()))), MASKED, text)
         return text
 
-    def _mask_wrapped(self, text: str, shape: Shape) -> str:
-        """Mask tokens that go on in the next line."""
+    def may_continue(self, text: str) -> bool:
+        """Whether words after this text may complete a secret that begins in it, or belong to one that it masks."""
+        seen = text[-LONGEST_SPLIT:]
+        core = strip_pending_break(seen)
+        joined = join_text(core)
+        plain = "".join(joined.text.split())
+        if any(_ends_with_beginning(plain, "".join(form.split())) for form in self._forms):
+            return True
+        word = _LAST_WORD.search(joined.text)
+        start = word.start() if word is not None else len(joined.text)
+        if joined.text[start - 1 : start] in _QUOTES or not _QUOTES.isdisjoint(seen[len(core) :]):
+            return start < len(joined.text)
+        return any(_may_begin_token(joined, start, shape) for shape in token_shapes())
+
+    def _mask_split(self, text: str) -> str:
+        """Mask what goes on after a line end, or in another string of a concatenation."""
+        joined = join_text(text)
+        if not joined.breaks:
+            return text
+        found = [*self._find_split(joined)]
         pieces, done = [], 0
-        at = text.find(shape.literal)
-        while at >= 0:
-            word = _wrapped_word(text, at) if shape.begins(text, at) else None
-            found = shape.pattern.fullmatch(word.text) if word is not None else None
-            if word is not None and found is not None:
-                self._learn(text[at : word.end])
-                pieces += [text[done:at], _mark(found[1])]
-                done = word.end
-            at = text.find(shape.literal, max(at + 1, done))
+        for start, end, mark in sorted(found):
+            if start >= done:
+                self._learn(text[start:end])
+                self._learn(joined.text[joined.find_place(start) : joined.find_place(end)])
+                pieces += [text[done:start], mark]
+                done = end
         return "".join([*pieces, text[done:]]) if pieces else text
+
+    def _find_split(self, joined: JoinedText) -> Iterator[tuple[int, int, str]]:
+        """Where secrets with breaks in them begin and end in the original, and their marks."""
+        for form in self._forms:
+            for found in re.finditer(re.escape(form), joined.text) if form in joined.text else ():
+                yield from _locate(joined, *found.span(), _value_mark(form))
+        for shape in token_shapes():
+            for start, end in _find_split_tokens(joined, shape):
+                yield from _locate(joined, start, end, _mark(shape.literal))
+        certain = joined.keep_certain()
+        if certain.breaks:
+            for shape in other_shapes():
+                for found in shape.pattern.finditer(certain.text) if shape.literal in certain.text else ():
+                    yield from _locate(certain, found.end(1), found.end(), MASKED)
+            for start, end in find_assigned(certain.text):
+                yield from _locate(certain, start, end, MASKED)
 
     # --- encoded --------------------------------------------------------------------------------------------------
 
@@ -290,31 +325,82 @@ def _value_mark(value: str) -> str:
     return MASKED
 
 
-# --- words that are split over lines --------------------------------------------------------------------------------
+# --- split words ----------------------------------------------------------------------------------------------------
 
 
-class _Wrapped(NamedTuple):
-    """A word without the line breaks in it, and where it ends in the text."""
+def _locate(joined: JoinedText, start: int, end: int, mark: str) -> Iterator[tuple[int, int, str]]:
+    """The place in the original of what has a break in it."""
+    if joined.find_breaks(start, end):
+        yield joined.find_start(start), joined.find_end(end), mark
 
-    text: str
-    end: int
+
+def _may_begin_token(joined: JoinedText, start: int, shape: Shape) -> bool:
+    """Whether the last word, which begins here, has such a token that may go on, or ends in the beginning of one."""
+    text, end = joined.text, len(joined.text)
+    at = text.find(shape.literal, start)
+    while at >= 0:
+        if _follow_token(joined, at, end, shape).is_open:
+            return True
+        at = text.find(shape.literal, at + 1)
+    return any(
+        text.endswith(shape.literal[:length], start) and not text[max(start, end - length - 1) : end - length].isalnum()
+        for length in range(1, min(len(shape.literal), end - start + 1))
+    )
 
 
-def _wrapped_word(text: str, at: int) -> _Wrapped | None:
-    """The word that begins here, if it goes on in the next line. A line that looks like words does not belong to it."""
-    word = _WORD.match(text, at, at + LONGEST_WRAPPED)
-    if word is None:
-        return None
-    pieces, end = [word[0]], word.end()
-    while (wrap := _WRAP.match(text, end)) and end - at < LONGEST_WRAPPED:
-        piece = _WORD.match(text, wrap.end(), wrap.end() + LONGEST_WRAPPED)
-        if piece is None or not looks_random(piece[0]):
-            break
-        pieces.append(piece[0])
-        end = piece.end()
-        if len(piece[0]) < SHORTEST_TOKEN:  # lines are not wrapped as short as that: it was the last
-            break
-    return _Wrapped("".join(pieces), end) if len(pieces) > 1 else None
+def _ends_with_beginning(text: str, secret: str) -> bool:
+    tail = text[-(len(secret) - 1) :]
+    at = tail.find(secret[0])
+    while at >= 0:
+        if secret.startswith(tail[at:]):
+            return True
+        at = tail.find(secret[0], at + 1)
+    return False
+
+
+def _find_split_tokens(joined: JoinedText, shape: Shape) -> Iterator[tuple[int, int]]:
+    """Where such tokens with breaks in them begin and end in the joined text."""
+    at = joined.text.find(shape.literal)
+    tries = word_end = 0
+    while at >= 0:
+        if at >= word_end and (word := _WORD.match(joined.text, at)):
+            tries, word_end = 0, word.end()
+        tries += 1
+        end = _follow_token(joined, at, word_end, shape).end
+        if end:
+            yield at, end
+        at = joined.text.find(shape.literal, max(at + 1, end) if tries < MOST_TRIES else word_end)
+
+
+class _SplitToken(NamedTuple):
+    """Where a token ends that has a break in it; 0 if it has none. `is_open`: it may go on after its word."""
+
+    end: int = 0
+    is_open: bool = False
+
+
+def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _SplitToken:
+    """The token that begins here. A line that looks like words does not belong to it, unless the token would be too
+    short without it.
+    """
+    breaks = joined.find_breaks(at, min(word_end, at + LONGEST_SPLIT), MOST_PIECES)
+    start, body = joined.find_start(at), at + len(shape.literal)
+    before = joined.original[max(0, start - 8) : start]
+    if not shape.begins(before + joined.text[at:body], len(before)):
+        return _SplitToken()
+    end, seen = 0, joined.text[body : body + 2 * SHORTEST_TOKEN]
+    is_plausible = looks_random(seen) or any(map(str.isdigit, seen))
+    for number, each in enumerate(breaks, 1):
+        piece_end = breaks[number].at if number < len(breaks) else min(word_end, each.at + LONGEST_SPLIT)
+        piece = joined.text[each.at : piece_end]
+        belongs = each.is_string or (looks_random(piece) and "=" not in piece.rstrip("="))
+        if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text, at, each.at)):
+            return _SplitToken(end)
+        found = shape.pattern.match(joined.text, at, piece_end)
+        end = found.end() if found is not None and found.end() > each.at else end
+        if not each.is_string and each.at > body and len(piece) < SHORTEST_TOKEN:
+            return _SplitToken(end)  # lines are not wrapped as short as that: it was the last
+    return _SplitToken(end, is_open=True)
 
 
 # --- base64 ---------------------------------------------------------------------------------------------------------

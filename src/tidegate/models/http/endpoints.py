@@ -17,7 +17,7 @@ def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
     path.
     """
     base = (base_url or endpoint.base_url).rstrip("/")
-    bad = BadInput("The base URL is no http or https address.", "Give one like http://localhost:8080/v1.")
+    bad = BadInput("The base URL is not an http or https address.", "Give one like http://localhost:8080/v1.")
     try:
         parts = urlsplit(base)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -15,6 +15,7 @@ from textual.strip import Strip
 
 from tidegate.agent.tools.files.file_change import FileChange, FileDiff, compare_lines, find_file_change
 from tidegate.terminal.output import TextSanitizer
+from tidegate.terminal.stream_masker import MAX_HELD_CHARS, find_printable_end
 from tidegate.tui.conversation.diff_lines import color_diff_lines, describe_change, sanitize_change
 from tidegate.tui.conversation.markdown import create_markdown, find_stable_end
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_call_subject, format_call_arguments
@@ -84,8 +85,9 @@ class BlockRenderer:
         return [self._indent(line) for line in _trim_blank_lines(lines)]
 
     def _render_live(self, block: TranscriptBlock) -> list[Strip]:
-        """Format again only the part that may still change."""
-        text = self.sanitizer(block.text)
+        """Format again only the part that may still change. What may be the beginning of a secret is not shown yet."""
+        start = max(0, len(block.text) - MAX_HELD_CHARS)
+        text = self.sanitizer(block.text[: find_printable_end(block.text, self.sanitizer, start)])
         key, done, strips = self._live_cache
         end = find_stable_end(text)
         if key != block.key or done > end:

@@ -11,7 +11,6 @@ import signal
 import sys
 import textwrap
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
@@ -71,14 +70,13 @@ _MAX_SUBJECT_CHARS: Final = 160
 """Characters of what a tool is called with, in its line."""
 
 
-def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
+def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path) -> int:
     """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
     lines = TypedInput(LineReader(sys.stdin.fileno() if sys.stdin is not None else -1), asks=asks)
-    spaced = any(sign.isspace() for secret in secrets for sign in secret)
-    plain = PlainChat(data, opening, workspace, lines, hold_answers=spaced)
+    plain = PlainChat(data, opening, workspace, lines)
     status = asyncio.run(run_until_signal(plain.run()))
     if plain.opening_error is not None:
         raise plain.opening_error
@@ -103,7 +101,6 @@ class PlainChat:
         workspace: Path,
         lines: ChatInput,
         *,
-        hold_answers: bool = False,
         provider_for: ProviderFactory = use_configured_provider,
         listen: ThreadListener = _ignore_event,
     ) -> None:
@@ -115,10 +112,9 @@ class PlainChat:
         self._workspace = workspace
         self._input = lines
         self._listener = listen
-        self._hold_answers = hold_answers
         self._sanitizer = TextSanitizer(data.mask)
         self._output = ChatOutput(self._sanitizer)
-        self._stream_masker = StreamMasker(self._sanitizer, hold_all=hold_answers)
+        self._stream_masker = StreamMasker(self._sanitizer)
         self._turn_state = TurnState()
         self._grants = SessionGrants()
         self._pending_events: deque[ThreadEvent] = deque()
@@ -210,7 +206,7 @@ class PlainChat:
         for problem in problems:
             self._output.write_notice(problem)
         self._turn_done = asyncio.get_running_loop().create_future()
-        self._stream_masker = StreamMasker(self._sanitizer, hold_all=self._hold_answers)
+        self._stream_masker = StreamMasker(self._sanitizer)
         self.agent_thread.send(message)
         over = (await self._show_events_until(self._turn_done)).result()
         self._turn_done = None
