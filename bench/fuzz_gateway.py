@@ -179,7 +179,7 @@ class Batch:
         )
         settings = GatewaySettings(
             upstreams=tuple(Upstream(family, family, url) for family in ("anthropic", "openai", "gemini")),
-            window=random.choice((2000, 3000, 6000, 12_000)),
+            window=random.choice((2000, 3000, 6000, 12_000, None)),
             policy=random.choice(("default", "default", *preset_names())),
             recall=random.random() < 0.7,
             open_sessions=random.choice((1, 4, 64)),
@@ -263,8 +263,11 @@ class Batch:
                 "code": "context_length_exceeded",
             }
         }
+        unnumbered = {"error": {"message": "Your input exceeds the context window of this model."}}
+        odd = {"error": {"message": f"Nope. {self.random.randrange(99)} are beyond me."}}
         other = {"error": {"message": "Slow down."}}
-        return [self.random.choice(((400, overflow), (429, other), (500, other)))]
+        kinds = ((400, overflow), (400, unnumbered), (422, odd), (429, other), (500, other))
+        return [self.random.choice(kinds) for _ in range(self.random.randrange(1, 4))]
 
     def _expect_in_log(self, client: ClientState, sent: bytes, received: bytes) -> None:
         listed = msgspec.json.decode(sent)[client.list_name]
@@ -379,7 +382,7 @@ def main() -> int:
                 shown[finding.kind] += 1
                 if shown[finding.kind] <= 20:
                     print(f"{finding.kind}: batch {finding.batch}, request {finding.request}: {finding.text[:300]}")
-            if done % 20 == 0:
+            if done % 4 == 0:
                 print(f"{totals['requests']:,} requests, {dict(kinds)}, {time.monotonic() - started:.0f} s", flush=True)
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
     print(f"seed {options.seed}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS))

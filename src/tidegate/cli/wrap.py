@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
             )
             status = asyncio.run(run_client)
         if not options.quiet:
-            sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests")))
+            sys.stderr.write(watch.describe(client, gateway.metrics.read("unlogged_requests"), gateway.notices))
     return status
 
 
@@ -277,12 +277,13 @@ class _RunWatch:
         found.tokens += sent.tokens
         found.saved_tokens += sent.saved_tokens
 
-    def describe(self, client: WrappedClient, unlogged: int) -> str:
+    def describe(self, client: WrappedClient, unlogged: int, notices: Sequence[str]) -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
         if not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
         if unlogged:
             lines.append(f"  not logged     {format_count(unlogged, 'request')}; see `tidegate doctor`")
+        lines += [f"  note           {notice}" for notice in notices]
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:

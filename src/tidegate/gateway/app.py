@@ -16,6 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
     check_host,
@@ -27,6 +28,7 @@ from tidegate.gateway.access import (
 )
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
+from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
@@ -45,12 +47,14 @@ from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
+from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.gateway.upstream_windows import UpstreamWindows
 from tidegate.models.catalog import find_window
+from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
@@ -65,6 +69,7 @@ from tidegate.wire.usage import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_MAX_NOTICES: Final = 20
 WatchRequest = Callable[[ForwardedRequest], None]
 
 
@@ -72,7 +77,7 @@ class Gateway:
     """An ASGI application. `log_line` gets one line per request, without content and without keys.
 
     `watch` gets every managed request; what `make_watcher` returns for a session gets its events. `clock` returns the
-    seconds since 1970, by which learned windows expire.
+    seconds since 1970, by which learned windows expire. `notices` are lines for the user that are said once.
     """
 
     def __init__(
@@ -99,6 +104,8 @@ class Gateway:
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
+        self._servers = ServerWindows(clock)
+        self.notices: list[str] = []
         self._refusals = Refusals(self._windows, self._gate, self.metrics, log_line)
         self._caller_secret = b""
 
@@ -293,6 +300,29 @@ class Gateway:
         with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
 
+    async def _choose_window(
+        self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, key: WindowKey
+    ) -> None:
+        """Plan with what is known of the window now. Under `default`, a request to an unknown one is left alone."""
+        limits = [await self._windows.find(key)]
+        named, model = request.client.client, client.host.model
+        if not self._settings.window_for(model):
+            known = conversation.opened_window
+            asked = None if known else await self._servers.find(request, client.dialect, model)
+            limits += [asked, find_client_limit(named, request.headers, known or asked)]
+            if not (known or any(limits)) and self._settings.policy_for(model, named) == "default":
+                limits.append(MAX_WINDOW_TOKENS)
+                self._note_once(
+                    f"the window of {clean_line(model)[:100]} is not known: requests are forwarded whole until the"
+                    " provider refuses one; set it with --window"
+                )
+        conversation.limit_window(limits, self._windows.now)
+
+    def _note_once(self, notice: str) -> None:
+        if notice not in self.notices and len(self.notices) < _MAX_NOTICES:
+            self.notices.append(notice)
+            self._log_line(notice)
+
     def _find_window_without_store(self, request: IncomingRequest, client: ClientRequest) -> int | None:
         model = client.host.model
         known = self._windows.find_known(WindowKey(request.scope, request.route.upstream.name, model))
@@ -312,7 +342,7 @@ class Gateway:
             own_text = client.text
             with conversation.in_use():
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
-                conversation.limit_window(await self._windows.find(window_key), self._windows.now)
+                await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:

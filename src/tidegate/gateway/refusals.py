@@ -58,8 +58,10 @@ class Refusals:
                 return None
             is_unclear = bool(error.window) and not exchange.conversation.following.session.recovery.refusals
         else:
-            is_unclear = error.kind == "bytes" or (error.kind == "unknown" and not error.is_certain)
-        if not (is_unclear and failure.status in _UNCLEAR_STATUSES and self._is_large(exchange)):
+            is_unclear = failure.status in _UNCLEAR_STATUSES and (
+                error.kind == "bytes" or (error.kind == "unknown" and not error.is_certain)
+            )
+        if not (is_unclear and self._is_large(exchange)):
             return failure
         if self._windows.is_fruitless(exchange.window_key, words):
             return failure
