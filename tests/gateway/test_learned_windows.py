@@ -24,6 +24,7 @@ async def ask(http: httpx.AsyncClient, running: Running, session: str, token: st
     """A conversation of 30 pages, about 5,000 tokens."""
     title = more.pop("title", session)
     messages = [{"role": ("user", "assistant")[n % 2], "content": f"Page {n} of {title}. {PAGE}"} for n in range(31)]
+    messages = [system, *messages] if (system := more.pop("system", None)) else messages
     headers = {"authorization": f"Bearer {KEY}", "x-tidegate-session": session}
     headers |= {"x-tidegate-token": token} if token else {}
     body = {"model": "gpt-4o", "messages": messages, **more}

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -26,6 +26,8 @@ from tidegate.store.memory import MemoryStore
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 FINE = ScriptedAnswer(text="Fine.")
+PARTS = 15
+"""Into which the error texts are divided."""
 
 
 def is_long(body: Json) -> bool:
@@ -62,7 +64,8 @@ def judge_texts(texts: list[ErrorText], folder: Path) -> tuple[Judge, list[int]]
             settings = GatewaySettings(upstreams=(upstream_of(fake),), tokens=tokens, recall=False)
             with DataFolder(folder, store=MemoryStore()) as data:
                 gateway = Gateway(settings, data)
-                async with httpx.AsyncClient(transport=httpx.ASGITransport(gateway), timeout=None) as http:
+                transport = httpx.ASGITransport(cast(Any, gateway))
+                async with httpx.AsyncClient(transport=transport, timeout=None) as http:
                     for number, token in enumerate(tokens):
                         body = {"model": "gpt-4o", "messages": messages, "user": str(number)}
                         headers = {"authorization": f"Bearer {KEY}", "x-tidegate-token": token, "host": "localhost"}
@@ -98,8 +101,9 @@ def test_texts_about_length_lead_to_a_smaller_request_and_others_to_one_call_mor
 
 
 @pytest.mark.exhaustive
-def test_all_texts(tmp_path: Path) -> None:
-    check_texts(load_error_texts(), tmp_path)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_texts(part: int, tmp_path: Path) -> None:
+    check_texts(load_error_texts()[part::PARTS], tmp_path)
 
 
 def test_a_long_turn_survives_any_number_of_refusals(tmp_path: Path) -> None:
@@ -114,6 +118,25 @@ def test_a_long_turn_survives_any_number_of_refusals(tmp_path: Path) -> None:
                     assert await client.turn("a result " * 150) != []
             assert len(fake.seen) - len(fake.refused) == 40
             assert 1 <= len(fake.refused) < 10
+
+    asyncio.run(run())
+
+
+def test_refusals_leave_room_for_a_history_beside_a_large_fixed_part(tmp_path: Path) -> None:
+    """Refused again and again, without a number: the ceiling stays above the system prompt, so that views fit."""
+
+    def answer(body: Json) -> Played:
+        is_last = "Page 30" in json.dumps(body) and len(json.dumps(body)) > 21_000
+        return refusal("openai_chat", 400, "Your input exceeds the context window of this model.") if is_last else FINE
+
+    async def run() -> None:
+        system = {"role": "system", "content": "Mind the tide. " * 1000}
+        async with Fake("openai_chat", answer) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                for name in ("a", "b", "c"):
+                    assert (await ask(http, running, name, system=system)).status_code == 200
+                assert not any("unmanaged" in line for line in running.lines)
+            assert 1 <= len(fake.refused) <= 2
 
     asyncio.run(run())
 

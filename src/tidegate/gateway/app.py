@@ -293,9 +293,8 @@ class Gateway:
 
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
-        if exchange is None:
-            window = self._find_window_without_store(request, client)
-            await self._proxy(request, answer, await self._guard(client, window) or request.body)
+        if isinstance(exchange, bytes):
+            await self._proxy(request, answer, exchange)
             return
         with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
@@ -328,9 +327,9 @@ class Gateway:
         known = self._windows.find_known(WindowKey(request.scope, request.route.upstream.name, model))
         return self._settings.window_for(model) or known or find_window(model)
 
-    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | None:
-        """Log the request and compute its view. None: forward it unmanaged."""
-        model = client.host.model
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
+        """Log the request and compute its view. Bytes: what to forward unmanaged."""
+        model, own = client.host.model, client
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
@@ -338,8 +337,7 @@ class Gateway:
             searched = await self._search_for(request, client)
             conversation = await self._search.find(searched)
             if conversation is None:
-                return None
-            own_text = client.text
+                return request.body
             with conversation.in_use():
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
                 await self._choose_window(request, client, conversation, window_key)
@@ -347,19 +345,20 @@ class Gateway:
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
             self._log_line(f"forwarded unmanaged: {small.args[0]}")
-            return None
+            return request.body
         except (TidegateError, OSError) as failure:
             self._log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
                 text = "The gateway cannot log this request, and is set to refuse what it cannot log."
                 raise GatewayRefusal(503, "api_error", text) from failure
             self.metrics.count("unlogged_requests")
-            return None
+            window = self._find_window_without_store(request, own)
+            return await self._guard(own, window) or request.body
         if followed.branched:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        return Exchange(conversation, client, followed, own_text, recall, window_key)
+        return Exchange(conversation, client, followed, own.text, recall, window_key)
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -436,7 +435,7 @@ class Gateway:
 
     async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
         """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
-        if window is None:
+        if window is None or len(client.text) <= window:
             return None
         try:
             text = await asyncio.to_thread(write_guarded, client, window)
@@ -483,10 +482,20 @@ class Gateway:
         finally:
             if not (exchange.is_recorded and exchange.has_usage):
                 await asyncio.shield(self._record_rest(exchange, copy))
-        last = answer.take_held() + rest
-        if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
-            await answer.send_piece(last if answer.status else b"")
-            return False
+        return await self._finish(exchange, response, answer, answer.take_held() + rest)
+
+    async def _finish(
+        self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer, last: bytes
+    ) -> bool:
+        """Send the end of an answer. False if hidden calls have to be answered first."""
+        if exchange.recall is not None and exchange.recall.merged.goes_on and not answer.is_broken:
+            if exchange.recall.has_calls:
+                await answer.send_piece(last if answer.status else b"")
+                return False
+            self._log_line("an answer broke off: its hidden calls cannot be read")
+            if not answer.status:
+                raise GatewayRefusal(502, "api_error", "The upstream's answer has calls that cannot be read.")
+            answer.is_broken = True
         if not answer.status:
             await answer.send_whole(response.status, answer_headers(response.raw_headers), last)
         else:

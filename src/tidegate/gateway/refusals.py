@@ -12,6 +12,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from tidegate.core.budget import MIN_ROOM
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.gateway.exchange import Exchange, SmallerTry, UpstreamFailure
 from tidegate.gateway.http_body import read_headers
@@ -30,6 +31,7 @@ _CEILING_SHARES: Final = (0.85, 0.5)
 _TRIED_SHARE: Final = 0.4
 _UNCLEAR_STATUSES: Final = frozenset((400, 413, 422))
 _LARGE_SHARE: Final = 0.6
+_LEAST_HISTORY: Final = 4 * MIN_ROOM
 _MAX_TOKENS_RATIO: Final = 3.0
 """An upstream counts at most this many times as many tokens as the own counter."""
 
@@ -81,7 +83,9 @@ class Refusals:
         else:
             refused = min(error.prompt_tokens or tokens, int(tokens * _MAX_TOKENS_RATIO))
             share = _CEILING_SHARES[min(session.recovery.refusals, 1)]
-            window = self._add_reserve(exchange, int(refused * share))
+            window = _find_limit(exchange, refused, share)
+            if window is None:
+                return False
             await self._windows.take_ceiling(exchange.window_key, window)
             exchange.conversation.own_limit = window, self._windows.now
         if not await self._make_smaller(exchange, window, error.prompt_tokens):
@@ -97,7 +101,7 @@ class Refusals:
         exchange.smaller_try = None
         self._metrics.count("overflows", dialect=exchange.client.dialect)
         self._log_line("the upstream refused a request in unknown words and accepted a smaller one: it was too long")
-        ceiling = self._add_reserve(exchange, int(tried.refused_tokens * _CEILING_SHARES[0]))
+        ceiling = _find_limit(exchange, tried.refused_tokens, _CEILING_SHARES[0])
         await self._windows.take_words(exchange.window_key, tried.words, ceiling)
 
     def _is_large(self, exchange: Exchange) -> bool:
@@ -107,15 +111,16 @@ class Refusals:
 
     async def _try_smaller(self, exchange: Exchange, failure: UpstreamFailure, words: str) -> bool:
         session, refused = exchange.conversation.following.session, exchange.followed
-        window = session.window
+        window = _find_limit(exchange, refused.tokens, _TRIED_SHARE)
+        if window is None:
+            return False
         before = sum(session.edit_counts.values())
-        made = await self._make_smaller(exchange, self._add_reserve(exchange, int(refused.tokens * _TRIED_SHARE)), None)
+        made = await self._make_smaller(exchange, window, None)
         tried = SmallerTry(failure, words, refused.tokens, sum(session.edit_counts.values()) - before)
         if made and exchange.followed.tokens < refused.tokens:
             exchange.smaller_try = tried
             return True
         exchange.followed = refused
-        session.recovery.set_window(None if session.window_is_assumed else window)
         await self._take_back(exchange, tried)
         return False
 
@@ -144,5 +149,12 @@ class Refusals:
             return False
         return True
 
-    def _add_reserve(self, exchange: Exchange, tokens: int) -> int:
-        return tokens + min(exchange.conversation.following.session.budget.reserve, tokens // 3)
+
+def _find_limit(exchange: Exchange, refused: int, share: float) -> int | None:
+    """The window in which requests have at most this share of a refused one, in tokens.
+
+    It leaves room for a history beside the system prompt and the tools; None if that is no smaller request.
+    """
+    budget = exchange.conversation.following.session.budget
+    size = max(int(refused * share), int((budget.fixed + _LEAST_HISTORY) * budget.scale))
+    return size + min(budget.reserve, size // 3) if size < refused else None

@@ -46,12 +46,9 @@ class ServerWindows:
 
 async def _ask(request: IncomingRequest, dialect: str, model: str) -> ProbeResult | None:
     upstream = request.route.upstream
-    headers = (
-        {} if upstream.key else {name: request.headers[name] for name in CLIENT_KEY_HEADERS if name in request.headers}
-    )
-    if not upstream.key and request.query:
-        given = parse_qs(request.query.decode("latin-1")).get("key")
-        headers |= {"x-goog-api-key": given[0]} if given else {}
+    headers: dict[str, str] = {name: request.headers[name] for name in CLIENT_KEY_HEADERS if name in request.headers}
+    if given := parse_qs(request.query.decode("latin-1")).get("key"):
+        headers["x-goog-api-key"] = given[0]
     try:
         base = request.route.path.partition("/models/")[0]
         return await probe_server(

@@ -80,10 +80,10 @@ class UpstreamWindows:
         self._evidence.take_ceiling(key, max(tokens, self.largest_accepted(key)), self._clock())
         await self._store()
 
-    async def take_words(self, key: WindowKey, words: str, ceiling: int) -> None:
+    async def take_words(self, key: WindowKey, words: str, ceiling: int | None) -> None:
         """Remember the words of a refusal that was about the length, and a ceiling."""
         self._evidence.take_words(key, words, self._clock())
-        await self.take_ceiling(key, ceiling)
+        await (self._store() if ceiling is None else self.take_ceiling(key, ceiling))
 
     async def take_refusal(self, key: WindowKey, error: ProviderError, count: OwnCount) -> int | None:
         """The window that a refusal names, if it is believed."""
