@@ -202,7 +202,7 @@ def test_an_unlogged_request_that_exceeds_the_window_is_guarded(tmp_path: Path) 
             async with run_gateway(tmp_path, upstream_of(fake), window=3000, **settings) as running:
                 assert (await ask(http, running, "a")).status_code == 200
                 assert any("without its oldest messages" in line for line in running.lines)
-                assert running.gateway.metrics.read("guarded_requests") == 1
+                assert running.gateway.metrics.read("guarded_own_requests") == 1
             assert 0 < count_pages(fake)[0] < 20
             assert "Page 30 of a." in json.dumps(fake.seen[0].body)
             async with run_gateway(tmp_path, upstream_of(fake), window=30_000, **settings) as running:

@@ -358,7 +358,7 @@ class Gateway:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        return Exchange(conversation, client, followed, own.text, recall, window_key)
+        return Exchange(conversation, client, followed, own, recall, window_key)
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -427,11 +427,11 @@ class Gateway:
             self._log_line(f"a defect: {defect.args[0]}")
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
-            text = await self._guard(client, window) or exchange.own_text
+            text = await self._guard(client, window) or exchange.own.text
         exchange.sent_text = text
-        if text not in (client.text, exchange.own_text):
+        if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
-        return request.body if text == exchange.own_text else text
+        return request.body if text == exchange.own.text else text
 
     async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
         """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
@@ -444,7 +444,7 @@ class Gateway:
             return None
         if text == client.text:
             return None
-        self.metrics.count("guarded_requests", dialect=client.dialect)
+        self.metrics.count("guarded_own_requests", dialect=client.dialect)
         self._log_line("the client's own request exceeds the window: it is sent without its oldest messages")
         return text
 

@@ -31,7 +31,7 @@ class SmallerTry(NamedTuple):
 class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
-    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
+    `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
     what was sent instead.
     """
 
@@ -40,13 +40,13 @@ class Exchange:
         conversation: Conversation,
         client: ClientRequest,
         followed: FollowedRequest[HostUnit],
-        own_text: bytes,
+        own: ClientRequest,
         recall: HiddenRecall | None,
         window_key: WindowKey,
     ) -> None:
         self.conversation = conversation
-        self.own_text = own_text
-        self.sent_text = own_text
+        self.own = own
+        self.sent_text = own.text
         self.recall = recall
         self.window_key = window_key
         self.smaller_try: SmallerTry | None = None

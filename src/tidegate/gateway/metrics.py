@@ -9,7 +9,7 @@ _HELP: Final = {
     "tidegate_overflows_total": "Refusals of an upstream for length that were retried inside the gateway.",
     "tidegate_unlogged_requests_total": "Requests that were forwarded although they could not be logged.",
     "tidegate_defects_total": "Edited requests that broke a rule of their provider and were not sent.",
-    "tidegate_guarded_requests_total": "Clients' own requests that were sent without their oldest messages, to fit.",
+    "tidegate_guarded_own_requests_total": "Clients' own requests sent without their oldest messages.",
     "tidegate_recalls_total": "Answers that were continued after calls of the hidden tool.",
     "tidegate_store_timeouts_total": "Calls of the store that did not end in time.",
     "tidegate_store_outages_total": "Times that the store stopped answering.",
