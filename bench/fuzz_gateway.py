@@ -101,7 +101,11 @@ class StrictUpstream:
                 raw = await reader.readexactly(length)
                 if b"content-encoding: gzip" in top:
                     raw = zlib.decompress(raw, 31)
-                status, kind, body = self._answer(raw, b"alt=sse" in top.split(b"\r\n")[0])
+                first = top.split(b"\r\n")[0]
+                if first.startswith(b"post /v1"):
+                    status, kind, body = self._answer(raw, b"alt=sse" in first)
+                else:  # a question about windows
+                    status, kind, body = 404, "text/plain", b"no"
                 head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
                 writer.write(head.encode() + body)
                 await writer.drain()
@@ -120,7 +124,7 @@ class StrictUpstream:
             return status, "application/json", json.dumps(refusal).encode()
         body = msgspec.json.decode(raw)
         self.answered += 1
-        answer = draw_answer(client, find_tool_names(body), self.answered)
+        answer = draw_answer(client, find_tool_names(body), self.answered, len(raw))
         is_stream = is_sse or (client.dialect != "gemini" and body.get("stream") is True)
         data = encode_answer(client, answer, is_stream=is_stream, is_odd=self.is_odd)
         return 200, "text/event-stream" if is_stream else "application/json", data
@@ -162,6 +166,7 @@ class Batch:
         self._managed: list[str] = []
         self._expected: dict[str, dict[str, int]] = {}
         self._clients: list[ClientState] = []
+        self._lines: list[str] = []
         self._request = 0
 
     def make_mark(self) -> str:
@@ -179,13 +184,13 @@ class Batch:
         )
         settings = GatewaySettings(
             upstreams=tuple(Upstream(family, family, url) for family in ("anthropic", "openai", "gemini")),
-            window=random.choice((2000, 3000, 6000, 12_000)),
+            window=random.choice((2000, 3000, 6000, 12_000, None)),
             policy=random.choice(("default", "default", *preset_names())),
             recall=random.random() < 0.7,
             open_sessions=random.choice((1, 4, 64)),
         )
         with DataFolder(folder) as data:
-            gateway = Gateway(settings, data, watch=self._watch)
+            gateway = Gateway(settings, data, self._lines.append, watch=self._watch)
             while self._request < self.count:
                 await self._talk(gateway)
             await gateway.close()
@@ -244,7 +249,8 @@ class Batch:
         if is_valid and self.upstream.faults:
             self.note("invalid", self.upstream.faults[0], sent=sent, arrived=self.upstream.arrived)
         if is_valid and gateway.metrics.read("defects") > defects:
-            self.note("defects", client.dialect, sent=sent, arrived=self.upstream.arrived)
+            said = next(line for line in reversed(self._lines) if line.startswith("a defect"))
+            self.note("defects", said, sent=sent, arrived=self.upstream.arrived)
         if is_valid and not (is_odd or is_refused) and status != 200:
             self.note("exceptions", f"status {status}: {received[:300]!r}", sent=sent, arrived=self.upstream.arrived)
         answer = read_answer(client.dialect, received, is_stream) if status == 200 and not is_odd else None
@@ -263,8 +269,11 @@ class Batch:
                 "code": "context_length_exceeded",
             }
         }
+        unnumbered = {"error": {"message": "Your input exceeds the context window of this model."}}
+        odd = {"error": {"message": f"Nope. {self.random.randrange(99)} are beyond me."}}
         other = {"error": {"message": "Slow down."}}
-        return [self.random.choice(((400, overflow), (429, other), (500, other)))]
+        kinds = ((400, overflow), (400, unnumbered), (422, odd), (429, other), (500, other))
+        return [self.random.choice(kinds) for _ in range(self.random.randrange(1, 4))]
 
     def _expect_in_log(self, client: ClientState, sent: bytes, received: bytes) -> None:
         listed = msgspec.json.decode(sent)[client.list_name]
@@ -379,7 +388,7 @@ def main() -> int:
                 shown[finding.kind] += 1
                 if shown[finding.kind] <= 20:
                     print(f"{finding.kind}: batch {finding.batch}, request {finding.request}: {finding.text[:300]}")
-            if done % 20 == 0:
+            if done % 4 == 0:
                 print(f"{totals['requests']:,} requests, {dict(kinds)}, {time.monotonic() - started:.0f} s", flush=True)
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
     print(f"seed {options.seed}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS))

@@ -182,8 +182,8 @@ def _has_results(message: Json) -> bool:
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def draw_answer(client: ClientState, tools: list[str], number: int) -> ScriptedAnswer:
-    """What the model says. `tools` are those of the request that arrived, `recall` included."""
+def draw_answer(client: ClientState, tools: list[str], number: int, size: int) -> ScriptedAnswer:
+    """What the model says. `tools` are those of the request that arrived, `recall` included; `size` is its bytes."""
     random = client.random
     calls = []
     for place in range(random.choice((0, 0, 1, 1, 2, 3)) if tools else 0):
@@ -194,7 +194,7 @@ def draw_answer(client: ClientState, tools: list[str], number: int) -> ScriptedA
         calls.append(Call(f"call_{number}_{place}", name, json.dumps(arguments)))
     text = client.text(random.choice((1, 10, 100))) if not calls or random.random() < 0.7 else ""
     return ScriptedAnswer(
-        text=text, calls=tuple(calls), usage=Usage(random.randrange(1, 9000), 50, 0, 0), number=number
+        text=text, calls=tuple(calls), usage=Usage(1 + int(size * random.uniform(0.2, 0.4)), 50, 0, 0), number=number
     )
 
 
@@ -209,7 +209,10 @@ def encode_answer(client: ClientState, answer: ScriptedAnswer, *, is_stream: boo
         frames[place : place + 1] = client.random.choice(
             ([mutate(frames[place], client.random)], [], frames[place : place + 1] * 2)
         )
-    sent = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
+    try:
+        sent = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
+    except UnicodeEncodeError:  # half of a pair of surrogates, which no stream can have
+        return encode_answer(client, answer, is_stream=is_stream, is_odd=is_odd)
     return sent[: client.random.randrange(len(sent))] if is_odd and client.random.random() < 0.2 else sent
 
 

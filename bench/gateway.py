@@ -247,30 +247,33 @@ async def crowd(options: argparse.Namespace) -> None:
 
 
 async def measure_crowd(url: str, size: int, sessions: int, seconds: float, gateway_pid: int) -> None:
-    """All sessions ask, each with the next request as soon as the last was answered. First requests count as well."""
+    """All sessions ask, each with the next request as soon as the last was answered. Their first ones open them."""
     done = 0
+    conversations = [GrowingConversation(size, f"crowd-{size}-{sessions}-{number}") for number in range(sessions)]
     watcher = await asyncio.create_subprocess_exec(
         sys.executable, __file__, "--watch-health", url, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.PIPE
     )
     assert watcher.stdout is not None
     await watcher.stdout.readline()  # it has begun
-    before, started = read_cpu_seconds(gateway_pid), time.perf_counter()
 
-    async def work(number: int, http: httpx.AsyncClient) -> None:
+    async def work(conversation: GrowingConversation, http: httpx.AsyncClient) -> None:
         nonlocal done
-        conversation = GrowingConversation(size, f"crowd-{size}-{sessions}-{number}")
         while time.perf_counter() < started + seconds:
             await ask(http, url, conversation)
             done += 1
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(timeout=120, verify=False, limits=limits) as http:
-        await asyncio.gather(*(work(number, http) for number in range(sessions)))
-    took, spent = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - before
+        before = read_cpu_seconds(gateway_pid)
+        await asyncio.gather(*(ask(http, url, each) for each in conversations))
+        opened, started = read_cpu_seconds(gateway_pid), time.perf_counter()
+        await asyncio.gather(*(work(each, http) for each in conversations))
+    took, spent = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - opened
     printed, _ = await watcher.communicate(b"end\n")
     print(
         f"{size:>7,} bytes, {sessions:>3} sessions: {done / took:6.0f} requests/s, {spent / done * 1e3:5.2f} ms of CPU"
-        f" each ({done / spent:.0f}/s on a core of its own), {printed.decode().strip()}",
+        f" each ({done / spent:.0f}/s on a core of its own), {(opened - before) / sessions * 1e3:.1f} ms to open one,"
+        f" {printed.decode().strip()}",
         flush=True,
     )
 

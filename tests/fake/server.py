@@ -190,6 +190,8 @@ class Fake:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in top[1:] if line)}
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
         seen = Seen(top[0].split()[1], headers, raw)
+        if _is_question(top[0]) and not self._loaded:
+            return await _send(writer, 404, "text/plain", b"not found")
         self.seen.append(seen)
         step = self._judged(seen)
         if isinstance(step, Refusal):
@@ -311,6 +313,14 @@ def _faults(wire: str, model: str, body: Json, alternate: bool) -> list[str]:
     for message in listed:
         check.feed(message)
     return [fault.text for fault in check.finish()]
+
+
+def _is_question(line: str) -> bool:
+    """Whether a client asks for the window of a model, as local servers answer it."""
+    method, path, _ = line.split()
+    return (method == "GET" and path.partition("?")[0].endswith(("/models", "/props", "/info", "/api/ps"))) or (
+        path.endswith("/api/show")
+    )
 
 
 async def _send(

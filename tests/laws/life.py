@@ -120,7 +120,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def overflowed(self) -> None:
         start = self.session.log.head
-        tries = self.session.view.recoveries
+        tries = self.session.recovery.refusals
         try:
             request = self.session.overflowed()
         except TooSmall as refusal:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.models.errors.classification import ProviderError, classify_response
-from tidegate.models.window_evidence import EVIDENCE_SECONDS, OwnCount, WindowEvidence, WindowKey
+from tidegate.models.window_evidence import EVIDENCE_SECONDS, OwnCount, WindowEvidence, WindowKey, hash_words
 
 KEY = WindowKey("t1-", "openai", "gpt-4o")
 NOW = 1_800_000_000.0
@@ -199,3 +199,36 @@ def test_no_learned_window_is_below_what_was_accepted_in_the_last_hour(taken: li
         if found is not None and now - newest[0] < EVIDENCE_SECONDS:
             assert found >= newest[1]
     assert msgspec.json.decode(evidence.encode(), type=list[dict[str, object]]) is not None
+
+
+def test_a_ceiling_rises_every_hour_and_is_forgotten_after_a_day() -> None:
+    evidence = WindowEvidence()
+    evidence.take_ceiling(KEY, 100_000, NOW)
+    found = [WindowEvidence(evidence.encode()).find_window(KEY, NOW + hours * 3600) for hours in (0, 0.9, 1, 2, 23, 24)]
+    assert found[:4] == [100_000, 100_000, 125_000, 156_250]
+    assert found[4] is not None
+    assert found[5] is None
+    assert evidence.find_window(KEY._replace(scope="t2-"), NOW) is None
+
+
+def test_a_ceiling_is_not_below_what_was_accepted() -> None:
+    evidence = WindowEvidence()
+    evidence.take_ceiling(KEY, 100_000, NOW)
+    evidence.take_accepted(KEY, 110_000, NOW)
+    assert evidence.find_window(KEY, NOW) == 110_000
+    evidence.take_refusal(KEY, claim(120_000), OwnCount(130_000), NOW)
+    assert evidence.find_window(KEY, NOW) == 110_000, "the smaller one counts"
+
+
+def test_words_are_known_for_one_token_and_upstream_whatever_their_numbers() -> None:
+    evidence, error = WindowEvidence(), classify_response(400, {"error": "Nope, 31 sheets are too thick for me."})
+    other = classify_response(400, {"error": "Nope, 4,711 sheets are too thick for me."})
+    evidence.take_words(KEY, hash_words(error), NOW)
+    again = WindowEvidence(evidence.encode())
+    assert again.knows_words(KEY._replace(model="any"), hash_words(other))
+    assert not again.knows_words(KEY._replace(scope="t2-"), hash_words(error))
+    assert not again.knows_words(KEY._replace(upstream="openai-local"), hash_words(error))
+    assert "sheets" not in evidence.encode(), "they may repeat the request"
+    for number in range(100):
+        again.take_words(KEY, f"{number:016x}", NOW)
+    assert len(again.encode()) < 1500

@@ -137,6 +137,7 @@ GEMINI_ROWS: list[Row] = [
     ((*PART, "fileData"), {"fileUri": "f", "mimeType": "a/b"}, "GE8", "oneof field 'data' is already set"),
     (PART, {"inlineData": 5}, "SHAPE", "'contents[0].parts[0].inlineData'"),
     (PART, {"inlineData": {"mimeType": "image/png"}}, "GE1", "mimeType and data are required"),
+    (("contents", 1, "parts", 0, "functionCall", "id"), -1, "SHAPE", "functionCall.id' (TYPE_STRING)"),
     (("contents", 1, "parts", 0, "functionCall", "args"), {"a": float("inf")}, "OC10", "NaN or Infinity"),
     (("contents", 1, "parts", 0, "functionCall", "arg"), {}, "GE8", 'Unknown name "arg"'),
     (("tools",), 5, "SHAPE", "'tools'"),

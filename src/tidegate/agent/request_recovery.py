@@ -1,7 +1,7 @@
 """Recovery from a refused request: choose what to change, and prepare the next request.
 
-The classified error decides (`models/errors`). A request refused for its size is made smaller, as often as the session
-allows in a turn. Images and signed reasoning that the provider does not accept are removed from the view, once. An
+The classified error decides (`models/errors`). A request refused for its size is made smaller, as often as the policy
+allows. Images and signed reasoning that the provider does not accept are removed from the view, once. An
 output limit is lowered to the one the provider named, once. Nothing else can be recovered from.
 """
 
@@ -16,7 +16,7 @@ SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
 """Errors about size, after which a smaller request may be accepted."""
 _REFUSED_SHARES: Final = (0.95, 0.6)
 """A refusal without a number: the window holds at most this share of the refused request. The second is for the last
-retry of a turn.
+retry of a request.
 """
 _NEAR_WINDOW_SHARE: Final = 0.85
 
@@ -55,7 +55,7 @@ class RequestRecovery:
         session, overflowed = self._session, error.kind == "overflow"
         window = error.window or (error.limit if error.kind == "rate_bucket" else None)
         if overflowed and not (window or error.prompt_tokens):
-            share = _REFUSED_SHARES[min(session.view.recoveries, 1)]
+            share = _REFUSED_SHARES[min(session.recovery.refusals, 1)]
             window = int(session.tokens * share) + session.budget.reserve
         session.recovery.learn_limits(window, error.prompt_tokens if overflowed else None)
 

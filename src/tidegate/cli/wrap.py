@@ -158,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
             )
             status = asyncio.run(run_client)
         if not options.quiet:
-            sys.stderr.write(watch.describe(client, gateway.metrics))
+            sys.stderr.write(watch.describe(client, gateway.metrics, gateway.notices))
     return status
 
 
@@ -286,13 +286,14 @@ class _RunWatch:
         found.tokens += sent.tokens
         found.saved_tokens += sent.saved_tokens
 
-    def describe(self, client: WrappedClient, metrics: "Metrics") -> str:
+    def describe(self, client: WrappedClient, metrics: "Metrics", notices: Sequence[str]) -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
         if not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
         for counter, label, noun, what in _EXCEPTIONS:
             if number := metrics.read(counter):
                 lines.append(f"  {label:<14} {format_count(number, noun)}; {what}")
+        lines += [f"  note           {notice}" for notice in notices]
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
+from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -30,14 +30,11 @@ from tidegate.gateway.access import (
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
+from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
-from tidegate.gateway.hidden_recall import (
-    HiddenRecall,
-    make_client_stream,
-    offer_recall,
-    restore_hidden_exchanges,
-)
+from tidegate.gateway.exchange import Exchange, UpstreamFailure
+from tidegate.gateway.hidden_recall import HiddenRecall, offer_recall, restore_hidden_exchanges
 from tidegate.gateway.http_body import (
     BodyTooLarge,
     ClientGone,
@@ -50,70 +47,41 @@ from tidegate.gateway.http_body import (
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
+from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
+from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.gateway.upstream_windows import UpstreamWindows
-from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.catalog import find_window
+from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.models.token_counters import create_counter
-from tidegate.models.window_evidence import OwnCount, WindowKey
+from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.following import FollowedRequest
+from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import (
     ClientRequest,
     ClientRequestReader,
     write_request,
     write_view,
 )
-from tidegate.store.errors import StoreUnreachable
-from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
+from tidegate.wire.splicing.head import leave_out_thinking
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_MAX_NOTICES: Final = 20
 WatchRequest = Callable[[ForwardedRequest], None]
-
-
-class _Exchange:
-    """A managed request on its way: the conversation, the view that was sent, and whether the answer is logged.
-
-    `own_text` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead.
-    """
-
-    def __init__(
-        self,
-        conversation: Conversation,
-        client: ClientRequest,
-        followed: FollowedRequest[HostUnit],
-        own: ClientRequest,
-        recall: HiddenRecall | None,
-        window_key: WindowKey,
-    ) -> None:
-        self.conversation = conversation
-        self.own = own
-        self.thinking_refusals = 0
-        self.sent_text = own.text
-        self.window_key = window_key
-        self.recall = recall
-        self.stream = make_client_stream(recall)
-        self.start_round(client, followed)
-
-    def start_round(self, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
-        self.client = client
-        self.followed = followed
-        self.is_recorded = False
-        self.has_usage = False
 
 
 class Gateway:
     """An ASGI application. `log_line` gets one line per request, without content and without keys.
 
     `watch` gets every managed request; what `make_watcher` returns for a session gets its events. `clock` returns the
-    seconds since 1970, by which learned windows expire.
+    seconds since 1970, by which learned windows expire. `notices` are lines for the user that are said once.
     """
 
     def __init__(
@@ -141,7 +109,9 @@ class Gateway:
         self._thinking = BoundThinking(self.metrics, log_line)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
-        self._clock = clock
+        self._servers = ServerWindows(clock)
+        self.notices: list[str] = []
+        self._refusals = Refusals(self._windows, self._thinking, self._gate, self.metrics, log_line)
         self._caller_secret = b""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -335,9 +305,37 @@ class Gateway:
         with exchange.conversation.in_use():
             await self._exchange(request, exchange, answer)
 
-    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> _Exchange | bytes:
-        """Log the request and compute its view; or the bytes to forward instead, if it cannot be managed."""
+    async def _choose_window(
+        self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, key: WindowKey
+    ) -> None:
+        """Plan with what is known of the window now. Under `default`, a request to an unknown one is left alone."""
+        limits = [await self._windows.find(key)]
+        named, model = request.client.client, client.host.model
+        if not self._settings.window_for(model):
+            known = conversation.opened_window
+            asked = None if known else await self._servers.find(request, client.dialect, model)
+            limits += [asked, find_client_limit(named, request.headers, known or asked)]
+            if not (known or any(limits)) and self._settings.policy_for(model, named) == "default":
+                limits.append(MAX_WINDOW_TOKENS)
+                self._note_once(
+                    f"the window of {clean_line(model)[:100]} is not known: requests are forwarded whole until the"
+                    " provider refuses one; set it with --window"
+                )
+        conversation.limit_window(limits, self._windows.now)
+
+    def _note_once(self, notice: str) -> None:
+        if notice not in self.notices and len(self.notices) < _MAX_NOTICES:
+            self.notices.append(notice)
+            self._log_line(notice)
+
+    def _find_window_without_store(self, request: IncomingRequest, client: ClientRequest) -> int | None:
         model = client.host.model
+        known = self._windows.find_known(WindowKey(request.scope, request.route.upstream.name, model))
+        return self._settings.window_for(model) or known or find_window(model)
+
+    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
+        """Log the request and compute its view. Bytes: what to forward unmanaged."""
+        model, own = client.host.model, client
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
@@ -350,25 +348,33 @@ class Gateway:
             with conversation.in_use():
                 self._thinking.apply_known(conversation, request.route.upstream.name, model)
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
-                conversation.limit_window(await self._windows.find(window_key), self._clock())
+                await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
             self._log_line(f"forwarded unmanaged: {small.args[0]}")
-            return self._thinking.write_own_request(own, conversation) or request.body
+            return self._clean_own(request, own, conversation, own.text)
         except (TidegateError, OSError) as failure:
             self._log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
                 text = "The gateway cannot log this request, and is set to refuse what it cannot log."
                 raise GatewayRefusal(503, "api_error", text) from failure
             self.metrics.count("unlogged_requests")
-            return self._thinking.write_own_request(own, conversation) or request.body
+            window = self._find_window_without_store(request, own)
+            return self._clean_own(request, own, conversation, await self._guard(own, window) or own.text)
         if followed.branched:
             self.metrics.count("branches")
         self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         self._report(conversation, followed)
-        return _Exchange(conversation, client, followed, own, recall, window_key)
+        return Exchange(conversation, client, followed, own, recall, window_key)
+
+    def _clean_own(
+        self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
+    ) -> bytes:
+        """The client's own request, or what the guard made of it, as it may be sent unmanaged."""
+        text = self._thinking.clean(own, conversation, text)
+        return request.body if text == own.text else text
 
     def _report(self, conversation: Conversation, followed: FollowedRequest[HostUnit]) -> None:
         """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
@@ -394,32 +400,32 @@ class Gateway:
             return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
         return offer_recall(client, known) if self._settings.recall else client
 
-    async def _exchange(self, request: IncomingRequest, exchange: _Exchange, answer: ClientAnswer) -> None:
+    async def _exchange(self, request: IncomingRequest, exchange: Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
-            sent, body = self._write_body(request, exchange)
+            sent, body = await self._write_body(request, exchange)
             async with await self._upstream_clients.send(sent, body) as response:
                 if response.status >= 400:
-                    failure = await self._upstream_clients.read_failure(response)
-                    headers = read_headers(response.raw_headers)
-                    error = classify_response(response.status, failure, headers, request=exchange.sent_text)
-                    if await self._shrink(exchange, error) or await self._discard_thinking(request, exchange, error):
+                    body = await self._upstream_clients.read_failure(response)
+                    failure = UpstreamFailure(response.status, [*response.raw_headers], body)
+                    if (refused := await self._refusals.find_next(exchange, failure)) is None:
                         continue
-                    await self._pass_on_failure(answer, response, failure)
+                    await self._pass_on_failure(answer, refused)
                     return
+                await self._refusals.note_accepted(exchange)
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
 
-    async def _pass_on_failure(self, answer: ClientAnswer, response: aiohttp.ClientResponse, failure: bytes) -> None:
+    async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
-            self._log_line(f"the upstream refused to continue an answer: {response.status}")
+            self._log_line(f"the upstream refused to continue an answer: {failure.status}")
             answer.is_broken = True
             await answer.finish()
-        await answer.send_whole(response.status, answer_headers(response.raw_headers), failure)
+        await answer.send_whole(failure.status, answer_headers(failure.headers), failure.body)
 
-    async def _continue(self, exchange: _Exchange, recall: HiddenRecall) -> None:
+    async def _continue(self, exchange: Exchange, recall: HiddenRecall) -> None:
         """Answer the hidden calls: the next answer of the upstream is the rest of this one."""
         conversation = exchange.conversation
         try:
@@ -436,36 +442,17 @@ class Gateway:
         self.metrics.count("recalls", dialect=client.dialect)
         exchange.start_round(client, followed)
 
-    async def _discard_thinking(self, request: IncomingRequest, exchange: _Exchange, error: ProviderError) -> bool:
-        """Whether the request was refused for its signed thinking and can be sent again: first without any, then, if
-        the client demands thinking, without the demand.
-        """
-        conversation, client, upstream = exchange.conversation, exchange.client, request.route.upstream.name
-        is_ours = exchange.sent_text != exchange.own.text
-        model = client.host.model
-        if exchange.thinking_refusals >= (2 if is_thinking_demanded(client.body) else 1):
-            return False
-        if not self._thinking.take_refusal(conversation, upstream, model, error, is_ours=is_ours):
-            return False
-        exchange.thinking_refusals += 1
-        following = conversation.following
-        try:
-            exchange.followed = await self._gate.wait(
-                lambda: following.session.call_async(following.discard_thinking, client.items)
-            )
-        except (TidegateError, OSError) as failure:
-            self._log_line(f"thinking was not discarded: {type(failure).__name__}")
-            return False
-        return True
-
-    def _write_body(self, request: IncomingRequest, exchange: _Exchange) -> tuple[IncomingRequest, bytes]:
+    async def _write_body(self, request: IncomingRequest, exchange: Exchange) -> tuple[IncomingRequest, bytes]:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self._log_line(f"a defect: {defect.args[0]}")
-            text = self._thinking.write_own_request(exchange.own, exchange.conversation) or exchange.own.text
+            whole = exchange.followed.tokens + exchange.followed.saved_tokens
+            window = session.window if whole > (session.window or whole) else None
+            text = await self._guard(client, window) or exchange.own.text
+            text = self._thinking.clean(exchange.own, exchange.conversation, text)
         if exchange.thinking_refusals > 1:
             text = leave_out_thinking(text)
         if text not in (client.text, exchange.own.text):
@@ -474,32 +461,22 @@ class Gateway:
         exchange.sent_text = text
         return request, request.body if text == exchange.own.text else text
 
-    async def _shrink(self, exchange: _Exchange, error: ProviderError | None) -> bool:
-        """Whether the request was refused for its length, and is shorter now."""
-        if error is None or error.kind != "overflow":
-            return False
-        following, client = exchange.conversation.following, exchange.client
-        count = OwnCount(exchange.followed.tokens, read_requested_output(client.dialect, client.body))
-        window = await self._windows.take_refusal(exchange.window_key, error, count)
-        if error.window and window is None:
-            self._log_line("the upstream refused the request for its length, with a window that is not believed")
-            return False
-        if window:
-            exchange.conversation.own_limit = window, self._clock()
-
-        def shrink() -> FollowedRequest[HostUnit]:
-            following.session.recovery.learn_limits(window, error.prompt_tokens)
-            return following.shrink(client.items)
-
+    async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
+        """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
+        if window is None or len(client.text) <= window:
+            return None
         try:
-            exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
-        except (GiveUp, TooSmall, StoreUnreachable, OSError) as failure:
-            self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
-            return False
-        self.metrics.count("overflows", dialect=client.dialect)
-        return True
+            text = await asyncio.to_thread(write_guarded, client, window)
+        except (TidegateError, AssertionError) as failure:
+            self._log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
+            return None
+        if text == client.text:
+            return None
+        self.metrics.count("guarded_own_requests", dialect=client.dialect)
+        self._log_line("the client's own request exceeds the window: it is sent without its oldest messages")
+        return text
 
-    async def _pass_on(self, exchange: _Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
+    async def _pass_on(self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
         is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
@@ -510,7 +487,8 @@ class Gateway:
             async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
                 before_end = copy.feed(piece)
                 if not answer.status:
-                    if await self._shrink(exchange, copy.error):
+                    error = copy.error
+                    if error is not None and error.kind == "overflow" and await self._refusals.shrink(exchange, error):
                         return False
                     if not is_stream or not (copy.has_begun or copy.error):
                         await answer.send_piece(stream.feed(piece), waits=True)
@@ -534,17 +512,27 @@ class Gateway:
         finally:
             if not (exchange.is_recorded and exchange.has_usage):
                 await asyncio.shield(self._record_rest(exchange, copy))
-        last = answer.take_held() + rest
-        if exchange.recall is not None and exchange.recall.merged.goes_on and exchange.is_recorded:
-            await answer.send_piece(last if answer.status else b"")
-            return False
+        return await self._finish(exchange, response, answer, answer.take_held() + rest)
+
+    async def _finish(
+        self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer, last: bytes
+    ) -> bool:
+        """Send the end of an answer. False if hidden calls have to be answered first."""
+        if exchange.recall is not None and exchange.recall.merged.goes_on and not answer.is_broken:
+            if exchange.recall.has_calls:
+                await answer.send_piece(last if answer.status else b"")
+                return False
+            self._log_line("an answer broke off: its hidden calls cannot be read")
+            if not answer.status:
+                raise GatewayRefusal(502, "api_error", "The upstream's answer has calls that cannot be read.")
+            answer.is_broken = True
         if not answer.status:
             await answer.send_whole(response.status, answer_headers(response.raw_headers), last)
         else:
             await answer.finish(last)
         return True
 
-    async def _record_if_whole(self, exchange: _Exchange, copy: AnswerCopy) -> None:
+    async def _record_if_whole(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log the answer as soon as it is whole, before its last event is passed on."""
         if exchange.is_recorded or not copy.is_whole:
             return
@@ -566,7 +554,7 @@ class Gateway:
         tokens = read_usage(usage).input_tokens
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
 
-    async def _record_rest(self, exchange: _Exchange, copy: AnswerCopy) -> None:
+    async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""
         partial = None if exchange.is_recorded else copy.read_partial()
         usage = copy.read_usage() if exchange.is_recorded and not exchange.has_usage else {}

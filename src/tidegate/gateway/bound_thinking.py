@@ -8,15 +8,16 @@ block in a wrong place instead of refusing the request, it is told so. That is a
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.conversations import Conversation
+from tidegate.gateway.exchange import Exchange
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.upstream_clients import IncomingRequest
-from tidegate.models.errors.classification import ProviderError
 from tidegate.session.following import FollowedRequest
-from tidegate.session.managed_request import ClientRequest, write_without_thinking
+from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
 from tidegate.wire.anthropic.models import accepts_block_binding
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.head import ask_to_drop_thinking
+from tidegate.wire.splicing.head import ask_to_drop_thinking, is_thinking_demanded
 from tidegate.wire.splicing.units import HostUnit
 
 _CONTROL_BETA = "thinking-binding-controls-2026-08-01"
@@ -32,35 +33,41 @@ class BoundThinking:
     def apply_known(self, conversation: Conversation, upstream: str, model: str) -> None:
         conversation.following.refuses_edited_thinking = (upstream, model) in self._refusing
 
-    def take_refusal(
-        self, conversation: Conversation, upstream: str, model: str, error: ProviderError, *, is_ours: bool
-    ) -> bool:
-        """Whether a request was refused for its thinking and can be sent again without any.
+    def take_refusal(self, exchange: Exchange) -> bool:
+        """Whether a request that was refused for its thinking can be sent again without it.
 
-        `is_ours`: it carries something of ours. Else the client gets the error: it may know how to recover from it.
+        If it carries nothing of ours, the client gets the error: it may know how to recover from it.
         """
-        if error.kind != "reasoning_state" or not is_ours:
+        most = 2 if is_thinking_demanded(exchange.client.body) else 1
+        if exchange.sent_text == exchange.own.text or exchange.thinking_refusals >= most:
             return False
+        exchange.thinking_refusals += 1
+        upstream, model = exchange.window_key.upstream, exchange.window_key.model
         self._refusing.add((upstream, model))
-        conversation.following.refuses_edited_thinking = True
+        exchange.conversation.following.refuses_edited_thinking = True
         self._metrics.count("refused_thinking")
         self._log_line(
-            f"the upstream {upstream} refused the thinking of {model} after an edit;"
+            f"the upstream {upstream} refused the thinking of {clean_line(model)[:100]} after an edit;"
             " it is left out from now on, here and after every later edit"
         )
         return True
 
-    def write_own_request(self, client: ClientRequest, conversation: Conversation | None) -> bytes | None:
-        """The client's request for sending it unmanaged; None: as it is. `conversation` is None if it is not known."""
+    def clean(self, client: ClientRequest, conversation: Conversation | None, text: bytes) -> bytes:
+        """The client's request, or what the guard made of it, without thinking that is bound to our view.
+
+        `conversation` is None if it is not known.
+        """
         if conversation is None:
             is_bound = get_dialect(client.dialect).binds_prefix(client.host.model)
         else:
             is_bound = conversation.following.binds_prefix and conversation.following.sent_anything_of_ours
-        text = write_without_thinking(client) if is_bound else client.text
-        if text == client.text:
-            return None
-        self._count_left_out()
-        return text
+        if not is_bound:
+            return text
+        sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
+        cleaned = write_without_thinking(sent) if sent is not None else text
+        if cleaned != text:
+            self._count_left_out()
+        return cleaned
 
     def add_net(
         self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, text: bytes

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -49,13 +49,13 @@ class Conversation:
         self.left_out_thinking = 0
         self.users = 0
         session = following.session
-        self._opened_window = None if session.window_is_assumed else session.window
+        self.opened_window = None if session.window_is_assumed else session.window
 
-    def limit_window(self, learned: int | None, now: float) -> None:
-        """Plan with the smallest of the windows that count now: of the settings or the catalog, and of refusals."""
+    def limit_window(self, limits: Iterable[int | None], now: float) -> None:
+        """Plan with the smallest of the windows that count now: of the settings or the catalog, and of `limits`."""
         own, learned_at = self.own_limit
-        limits = [self._opened_window, learned, own if abs(now - learned_at) < EVIDENCE_SECONDS else None]
-        self.following.session.recovery.set_window(min((each for each in limits if each), default=None))
+        known = [self.opened_window, *limits, own if abs(now - learned_at) < EVIDENCE_SECONDS else None]
+        self.following.session.recovery.set_window(min((each for each in known if each), default=None))
 
     @property
     def model(self) -> str:

@@ -74,7 +74,7 @@ def offer_recall(client: ClientRequest, known: Sequence[Tool] = ()) -> ClientReq
 def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:
     """The request with the hidden exchanges of its conversation at their places. This reads the log.
 
-    A request without tools stays as it is: providers refuse calls in it.
+    A request without tools stays as it is, unless it has calls all the same: providers refuse calls in it.
     """
     tree = conversation.following.tree
     if not tree.has_hidden_calls:
@@ -91,7 +91,8 @@ def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) 
             results[place] = [_read_result(message) for message in hidden]
     if steps and len(steps) < len(client.items) and (waiting := tree.hidden_calls(steps[-1].id)):
         results[len(steps)] = _find_waiting_results(conversation, steps[-1].id, waiting)
-    if not (answers or results) or not client.host.tools:
+    may_have_calls = client.host.tools or any(calls_of(item.message) for item in client.items)
+    if not (answers or results) or not may_have_calls:
         return client
     text = insert_exchanges(client.dialect, client.text, client.host, answers, results)
     restored = read_client_request(client.dialect, text, client.host.model)

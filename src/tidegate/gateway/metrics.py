@@ -14,6 +14,7 @@ _HELP: Final = {
     "tidegate_refused_thinking_total": "Requests that an upstream refused for their thinking and got again without it.",
     "tidegate_dropped_thinking_total": "Blocks of thinking that an upstream dropped.",
     "tidegate_defects_total": "Edited requests that broke a rule of their provider and were not sent.",
+    "tidegate_guarded_own_requests_total": "Clients' own requests sent without their oldest messages.",
     "tidegate_recalls_total": "Answers that were continued after calls of the hidden tool.",
     "tidegate_store_timeouts_total": "Calls of the store that did not end in time.",
     "tidegate_store_outages_total": "Times that the store stopped answering.",

@@ -17,6 +17,8 @@ _REFRESH_SECONDS: Final = 10.0
 _UNCOUNTED_SHARE: Final = 0.8
 """Of the own count of an accepted request whose size the upstream does not report."""
 
+_MAX_FRUITLESS: Final = 1_000
+
 
 class UpstreamWindows:
     """The evidence about windows (`models/window_evidence.py`). The file is read and written in threads."""
@@ -33,6 +35,7 @@ class UpstreamWindows:
         self._log_line = log_line
         self._clock = clock
         self._evidence = WindowEvidence()
+        self._fruitless: dict[tuple[WindowKey, str], None] = {}
         self._read_at = 0.0
 
     async def find(self, key: WindowKey) -> int | None:
@@ -47,7 +50,40 @@ class UpstreamWindows:
                 raise
             except (TidegateError, OSError) as failure:
                 self._log_line(f"the learned windows cannot be read: {type(failure).__name__}")
+        return self.find_known(key)
+
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    def find_known(self, key: WindowKey) -> int | None:
+        """The learned window, as far as it is known without reading the file."""
         return self._evidence.find_window(key, self._clock())
+
+    def largest_accepted(self, key: WindowKey) -> int:
+        return self._evidence.largest_accepted(key, self._clock())
+
+    def knows_words(self, key: WindowKey, words: str) -> bool:
+        return self._evidence.knows_words(key, words)
+
+    def is_fruitless(self, key: WindowKey, words: str) -> bool:
+        """Whether a smaller request was refused after these words as well."""
+        return (key, words) in self._fruitless
+
+    def note_fruitless(self, key: WindowKey, words: str) -> None:
+        self._fruitless[key, words] = None
+        while len(self._fruitless) > _MAX_FRUITLESS:
+            del self._fruitless[next(iter(self._fruitless))]
+
+    async def take_ceiling(self, key: WindowKey, tokens: int) -> None:
+        """Take note of a request that was refused without a number; the ceiling is never below what was accepted."""
+        self._evidence.take_ceiling(key, max(tokens, self.largest_accepted(key)), self._clock())
+        await self._store()
+
+    async def take_words(self, key: WindowKey, words: str, ceiling: int | None) -> None:
+        """Remember the words of a refusal that was about the length, and a ceiling."""
+        self._evidence.take_words(key, words, self._clock())
+        await (self._store() if ceiling is None else self.take_ceiling(key, ceiling))
 
     async def take_refusal(self, key: WindowKey, error: ProviderError, count: OwnCount) -> int | None:
         """The window that a refusal names, if it is believed."""

@@ -7,11 +7,19 @@ than the others. So a claimed window is believed
 - if no larger request was accepted, or if the refusal also names the size of the request that it refuses, as the own
   count has it. In the second case the window is used for this conversation, but not for others.
 
-Everything is known for one client token, upstream and model, and is forgotten after an hour: a small window is refused
-again soon, and a large one must not be given up for longer. The class does no I/O and reads no clock; the caller stores
-the text that `encode` returns, and passes stored texts, also those of other processes, to `merge`.
+A refusal that names no window sets a ceiling: a share of the request that was refused, by the own count, and not below
+what was accepted. It rises by a quarter every hour, so that a window which has become larger is found again.
+
+If a request was refused with words that are not known, and a much smaller one was accepted, the words are remembered
+for this token and upstream: only their hash, because they may repeat the request.
+
+Everything is known for one client token, upstream and model. A window is forgotten after an hour: a small one is
+refused again soon, and a large one must not be given up for longer. The class does no I/O and reads no clock; the
+caller stores the text that `encode` returns, and passes stored texts, also those of other processes, to `merge`.
 """
 
+import re
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -29,6 +37,11 @@ _STORED_GROWTH: Final = 1.125
 _MAX_MODELS: Final = 64
 """For each token: of more, those that were not heard of for longest are forgotten."""
 _MAX_NAME_CHARS: Final = 200
+_CEILING_GROWTH: Final = 1.25
+_CEILING_SECONDS: Final = 86_400.0
+_MAX_HASHED_CHARS: Final = 300
+_MAX_WORDS: Final = 32
+"""Refusals of one upstream whose words are remembered."""
 
 
 class WindowKey(NamedTuple):
@@ -37,6 +50,12 @@ class WindowKey(NamedTuple):
     scope: str
     upstream: str
     model: str
+
+
+def hash_words(error: ProviderError) -> str:
+    """What identifies the words of a refusal, whatever numbers are in it. Nothing can be read from it."""
+    words = re.sub(r"\d[\d,._]*", "#", error.words.lower())
+    return blake2b(" ".join(words.split())[:_MAX_HASHED_CHARS].encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class OwnCount(NamedTuple):
@@ -54,6 +73,9 @@ class _Record(msgspec.Struct):
     learned_at: float = 0.0
     accepted: int = 0
     accepted_at: float = 0.0
+    ceiling: int = 0
+    ceiling_at: float = 0.0
+    words: tuple[str, ...] = ()
 
     @property
     def key(self) -> WindowKey:
@@ -61,11 +83,17 @@ class _Record(msgspec.Struct):
 
     @property
     def newest(self) -> float:
-        return max(self.learned_at, self.accepted_at)
+        return max(self.learned_at, self.accepted_at, self.ceiling_at)
 
     @property
     def is_sound(self) -> bool:
-        return MIN_WINDOW_TOKENS <= (self.window or MIN_WINDOW_TOKENS) <= MAX_WINDOW_TOKENS
+        return all(not each or MIN_WINDOW_TOKENS <= each <= MAX_WINDOW_TOKENS for each in (self.window, self.ceiling))
+
+    def read_ceiling(self, now: float) -> int | None:
+        age = abs(now - self.ceiling_at)
+        if not self.ceiling or age >= _CEILING_SECONDS:
+            return None
+        return int(self.ceiling * _CEILING_GROWTH ** (age // EVIDENCE_SECONDS))
 
 
 class WindowEvidence:
@@ -91,11 +119,14 @@ class WindowEvidence:
         return msgspec.json.encode([self._records[key] for key in sorted(self._records)]).decode()
 
     def find_window(self, key: WindowKey, now: float) -> int | None:
-        """The window to plan with; None if no refusal named one, or a larger request was accepted since."""
+        """The window to plan with; None if no refusal says anything about it, or a larger request was accepted."""
         record = self._records.get(key)
-        if record is None or not record.window or not _is_recent(record.learned_at, now):
+        if record is None:
             return None
-        return record.window if record.window >= self._largest_accepted(key, now) else None
+        accepted = self.largest_accepted(key, now)
+        window = record.window if _is_recent(record.learned_at, now) and record.window >= accepted else None
+        ceiling = record.read_ceiling(now)
+        return min((each for each in (window, ceiling and max(ceiling, accepted)) if each), default=None)
 
     def take_refusal(self, key: WindowKey, error: ProviderError, count: OwnCount, now: float) -> int | None:
         """Take note of a refusal. Return the window that it names if that is believed; the conversation may use it."""
@@ -104,7 +135,7 @@ class WindowEvidence:
             return None
         if window > (count.prompt + count.output) * _COUNT_MARGIN:
             return None
-        if window < self._largest_accepted(key, now):
+        if window < self.largest_accepted(key, now):
             return window if _names_own_size(error, count) else None
         record = self._find_or_add(key)
         if record is not None:
@@ -112,12 +143,31 @@ class WindowEvidence:
             self._forget_oldest()
         return window
 
+    def take_ceiling(self, key: WindowKey, tokens: int, now: float) -> None:
+        """Take note that requests must be smaller than this; one that named no window was refused."""
+        record = self._find_or_add(key)
+        if record is not None and tokens >= MIN_WINDOW_TOKENS:
+            record.ceiling, record.ceiling_at = min(tokens, MAX_WINDOW_TOKENS), now
+            self._forget_oldest()
+
+    def take_words(self, key: WindowKey, words: str, now: float) -> None:
+        """Remember the words of a refusal, which meant that the request was too long."""
+        record = self._find_or_add(key._replace(model=""))
+        if record is not None and words not in record.words:
+            record.words = (*record.words, words)[-_MAX_WORDS:]
+            record.learned_at = now
+            self._forget_oldest()
+
+    def knows_words(self, key: WindowKey, words: str) -> bool:
+        record = self._records.get(key._replace(model=""))
+        return record is not None and words in record.words
+
     def take_accepted(self, key: WindowKey, tokens: int, now: float) -> bool:
         """Take note of a request that was answered, with the input tokens that the upstream reported.
 
         Return whether to store it: seldom, because every request calls this.
         """
-        if tokens <= 0 or tokens <= self._largest_accepted(key, now):
+        if tokens <= 0 or tokens <= self.largest_accepted(key, now):
             return False
         record = self._find_or_add(key)
         if record is None:
@@ -128,7 +178,8 @@ class WindowEvidence:
         known, stored_at = self._stored.get(key, (0, 0.0))
         return disproves or tokens > known * _STORED_GROWTH or not _is_recent(stored_at, now, EVIDENCE_SECONDS / 4)
 
-    def _largest_accepted(self, key: WindowKey, now: float) -> int:
+    def largest_accepted(self, key: WindowKey, now: float) -> int:
+        """The tokens of the largest request that was accepted in the last hour."""
         record = self._records.get(key)
         return record.accepted if record is not None and _is_recent(record.accepted_at, now) else 0
 
@@ -144,6 +195,9 @@ class WindowEvidence:
             return
         if other.learned_at > record.learned_at:
             record.window, record.learned_at = other.window, other.learned_at
+        if other.ceiling_at > record.ceiling_at:
+            record.ceiling, record.ceiling_at = other.ceiling, other.ceiling_at
+        record.words = tuple(dict.fromkeys((*record.words, *other.words)))[-_MAX_WORDS:]
         later = other.accepted_at - record.accepted_at
         if later > EVIDENCE_SECONDS or (other.accepted > record.accepted and later > -EVIDENCE_SECONDS):
             record.accepted, record.accepted_at = other.accepted, other.accepted_at

@@ -43,6 +43,7 @@ class PolicyRunner:
     """Runs the rules of a policy on a conversation, within a window.
 
     `window` is the model's; if it is None, `assumed_window` takes its place until the provider names its own.
+    `refusals` is how often the request that was prepared last was refused for its length.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class PolicyRunner:
         self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
         self.holds_turn_note = False
         self._begun_turn = (0, "")
+        self.refusals = 0
 
     @property
     def window(self) -> int | None:
@@ -120,6 +122,7 @@ class PolicyRunner:
     def fit_steps(self) -> SummarySteps[list[Decision]]:
         """Make the next request fit. The events of other writers were just read."""
         self.last_decisions = []
+        self.refusals = 0
         self._report_assumed_window()
         for moment in self._due_moments():
             yield from self._run_moment(moment)
@@ -133,12 +136,13 @@ class PolicyRunner:
 
     def shrink_steps(self) -> SummarySteps[list[Decision]]:
         tries = min(self.policy.recoveries, _MAX_RECOVERIES)
-        if self._view.recoveries >= tries:
+        if self.refusals >= tries:
             raise GiveUp(
-                f"The provider refused {tries + 1} requests of this turn for their length, the last at"
+                f"The provider refused a request {tries + 1} times for its length, the last time at"
                 f" {self.tokens:,} tokens by our count, window {self.window}.",
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )
+        self.refusals += 1
         self.last_decisions = []
         yield self._pend(NoteAdded("overflow"))
         return (yield from self._run_moment("overflow"))

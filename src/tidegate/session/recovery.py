@@ -29,6 +29,11 @@ class Recovery:
             raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
         self._runner.known_window = tokens
 
+    @property
+    def refusals(self) -> int:
+        """How often the request that was prepared last was refused for its length, and made smaller."""
+        return self._runner.refusals
+
     def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
         """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
         if window and (self._runner.known_window is None or window < self._runner.known_window):
@@ -43,6 +48,11 @@ class Recovery:
         decisions = run_steps(self._runner.shrink_steps(), None, self._runner.note_summary_failure)
         self._conversation._remember_request()
         return decisions
+
+    def take_back(self, edits: int) -> None:
+        """Undo the newest edits, after a smaller request was refused as well."""
+        for _ in range(edits):
+            self._conversation.history.undo()
 
     def lower_output(self, most: int) -> bool:
         """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""

@@ -90,6 +90,7 @@ class ProviderError(TidegateError):
         numbers: ErrorNumbers | None = None,
         retry_after: float | None = None,
         why: str = "",
+        words: str = "",
     ) -> None:
         super().__init__(cause, ERROR_REMEDIES[kind])
         known = numbers or ErrorNumbers()
@@ -101,6 +102,7 @@ class ProviderError(TidegateError):
         self.requested_output = known.output  # the requested output tokens
         self.requested_total = known.total  # prompt and output together, where only the sum was named
         self.limit = known.limit  # of a rate bucket, of the output or of the body
+        self.words = words  # the provider's own, as far as they were compared with the table
         self.matched_row = why  # description of the row that matched; empty: only the status was used
 
     @property
@@ -275,7 +277,8 @@ def _build_error(
     shown = "".join(char if char.isprintable() else " " for char in shown)
     shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""
-    fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why)
+    words = " ".join((*said.sentences, *said.codes))
+    fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why, words=words)
     room = fault.output_room
     cure = f" It fits with at most {room:,} tokens of output." if room else ""
     fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + shown if shown else '.'}{cure}",)

@@ -216,6 +216,9 @@ def _check_data(key: str, value: object, where: str) -> Iterator[RequestFault]:
         name = value.get("name")
         if not isinstance(name, str) or not is_function_name(name):
             yield RequestFault("GE5", f"* GenerateContentRequest.{where}.name: {BAD_FUNCTION_NAME_TEXT}", where)
+        if not isinstance(value.get("id", ""), str):
+            text = f"Invalid value at '{where}.id' (TYPE_STRING), {describe_value(value['id'])}"
+            yield RequestFault("SHAPE", text, where)
         field = "args" if key == "functionCall" else "response"
         inner = value.get(field, {} if key == "functionCall" else None)
         if not isinstance(inner, dict):

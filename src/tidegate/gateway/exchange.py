@@ -1,0 +1,61 @@
+"""A managed request on its way to an upstream."""
+
+from typing import NamedTuple
+
+from tidegate.gateway.conversations import Conversation
+from tidegate.gateway.hidden_recall import HiddenRecall, make_client_stream
+from tidegate.gateway.http_body import RawHeaders
+from tidegate.models.window_evidence import WindowKey
+from tidegate.session.following import FollowedRequest
+from tidegate.session.managed_request import ClientRequest
+from tidegate.wire.splicing.units import HostUnit
+
+
+class UpstreamFailure(NamedTuple):
+    """A refusal as it arrived, to be passed on unchanged."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+
+
+class SmallerTry(NamedTuple):
+    """A much smaller view that is tried after a refusal with unknown words: how many edits made it so."""
+
+    first: UpstreamFailure
+    words: str
+    refused_tokens: int
+    edits: int
+
+
+class Exchange:
+    """A managed request: the conversation, the view that was sent, and whether the answer is logged.
+
+    `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
+    what was sent instead.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        client: ClientRequest,
+        followed: FollowedRequest[HostUnit],
+        own: ClientRequest,
+        recall: HiddenRecall | None,
+        window_key: WindowKey,
+    ) -> None:
+        self.conversation = conversation
+        self.own = own
+        self.sent_text = own.text
+        self.recall = recall
+        self.window_key = window_key
+        self.smaller_try: SmallerTry | None = None
+        self.thinking_refusals = 0
+        self.stream = make_client_stream(recall)
+        self.start_round(client, followed)
+
+    def start_round(self, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
+        self.client = client
+        self.followed = followed
+        self.is_recorded = False
+        self.has_usage = False

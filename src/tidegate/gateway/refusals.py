@@ -1,0 +1,184 @@
+"""What follows a refusal: a smaller request, or the refusal itself for the client.
+
+- The upstream says that the request is too long: the view is made smaller, as often as the policy allows for a
+  request. A window that it names is used if it is believed; if it names none, the size of the refused request is a
+  ceiling (`models/window_evidence.py`).
+- It says something that is not known, or names a window that is not believed, and the request is large: above 60% of
+  the window, or larger than any that was accepted before. A much smaller view is tried once. If that is accepted, the
+  words are remembered for this upstream. If not, the view is restored, and the client gets the first refusal unchanged.
+- It refuses the signed thinking of a request that carries something of ours: the request is sent again without any,
+  for good (`bound_thinking.py`).
+- Everything else goes to the client as it is.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidegate.core.budget import MIN_ROOM
+from tidegate.core.errors import GiveUp, TooSmall
+from tidegate.gateway.bound_thinking import BoundThinking
+from tidegate.gateway.exchange import Exchange, SmallerTry, UpstreamFailure
+from tidegate.gateway.http_body import read_headers
+from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.store_gate import StoreGate
+from tidegate.gateway.upstream_windows import UpstreamWindows
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.window_evidence import OwnCount, hash_words
+from tidegate.session.following import FollowedRequest
+from tidegate.store.errors import StoreUnreachable
+from tidegate.wire.splicing.head import read_requested_output
+from tidegate.wire.splicing.units import HostUnit
+
+_CEILING_SHARES: Final = (0.85, 0.5)
+"""Of a request that was refused without a number, for the first try and for the next ones."""
+_TRIED_SHARE: Final = 0.4
+_UNCLEAR_STATUSES: Final = frozenset((400, 413, 422))
+_LARGE_SHARE: Final = 0.6
+_LEAST_HISTORY: Final = 4 * MIN_ROOM
+_MAX_TOKENS_RATIO: Final = 3.0
+"""An upstream counts at most this many times as many tokens as the own counter."""
+
+_FAILURES: Final = (GiveUp, TooSmall, StoreUnreachable, OSError)
+
+
+class Refusals:
+    def __init__(
+        self,
+        windows: UpstreamWindows,
+        thinking: BoundThinking,
+        gate: StoreGate,
+        metrics: Metrics,
+        log_line: Callable[[str], None],
+    ) -> None:
+        self._windows = windows
+        self._thinking = thinking
+        self._gate = gate
+        self._metrics = metrics
+        self._log_line = log_line
+
+    async def find_next(self, exchange: Exchange, failure: UpstreamFailure) -> UpstreamFailure | None:
+        """None: send the request again, it is smaller now. Else what the client gets."""
+        if exchange.smaller_try is not None:
+            return await self._take_back(exchange, exchange.smaller_try)
+        error = classify_response(
+            failure.status, failure.body, read_headers(failure.headers), request=exchange.sent_text
+        )
+        if error.kind == "reasoning_state" and await self._discard_thinking(exchange):
+            return None
+        words = hash_words(error)
+        if error.kind == "overflow" or self._windows.knows_words(exchange.window_key, words):
+            if await self.shrink(exchange, error):
+                return None
+            is_unclear = bool(error.window) and not exchange.conversation.following.session.recovery.refusals
+        else:
+            is_unclear = failure.status in _UNCLEAR_STATUSES and (
+                error.kind == "bytes" or (error.kind == "unknown" and not error.is_certain)
+            )
+        if not (is_unclear and self._is_large(exchange)):
+            return failure
+        if self._windows.is_fruitless(exchange.window_key, words):
+            return failure
+        return None if await self._try_smaller(exchange, failure, words) else failure
+
+    async def _discard_thinking(self, exchange: Exchange) -> bool:
+        """Leave out all signed thinking; after a second refusal, the client's demand for it, too."""
+        if not self._thinking.take_refusal(exchange):
+            return False
+        following, items = exchange.conversation.following, exchange.client.items
+        try:
+            call = following.session.call_async
+            exchange.followed = await self._gate.wait(lambda: call(following.discard_thinking, items))
+        except _FAILURES as failure:
+            self._log_line(f"thinking was not left out: {type(failure).__name__}")
+            return False
+        return True
+
+    async def shrink(self, exchange: Exchange, error: ProviderError) -> bool:
+        """Make the view smaller after a refusal for its length. False if that is not possible."""
+        session = exchange.conversation.following.session
+        tokens = exchange.followed.tokens
+        if error.window:
+            count = OwnCount(tokens, read_requested_output(exchange.client.dialect, exchange.client.body))
+            window = await self._windows.take_refusal(exchange.window_key, error, count)
+            if window is None:
+                self._log_line("the upstream refused the request for its length, with a window that is not believed")
+                return False
+            exchange.conversation.own_limit = window, self._windows.now
+        else:
+            refused = min(error.prompt_tokens or tokens, int(tokens * _MAX_TOKENS_RATIO))
+            share = _CEILING_SHARES[min(session.recovery.refusals, 1)]
+            window = _find_limit(exchange, refused, share)
+            if window is None:
+                return False
+            await self._windows.take_ceiling(exchange.window_key, window)
+            exchange.conversation.own_limit = window, self._windows.now
+        if not await self._make_smaller(exchange, window, error.prompt_tokens):
+            return False
+        self._metrics.count("overflows", dialect=exchange.client.dialect)
+        return True
+
+    async def note_accepted(self, exchange: Exchange) -> None:
+        """The upstream accepted the request: if it was a smaller one, its first refusal was about the length."""
+        tried = exchange.smaller_try
+        if tried is None:
+            return
+        exchange.smaller_try = None
+        self._metrics.count("overflows", dialect=exchange.client.dialect)
+        self._log_line("the upstream refused a request in unknown words and accepted a smaller one: it was too long")
+        ceiling = _find_limit(exchange, tried.refused_tokens, _CEILING_SHARES[0])
+        await self._windows.take_words(exchange.window_key, tried.words, ceiling)
+
+    def _is_large(self, exchange: Exchange) -> bool:
+        tokens, window = exchange.followed.tokens, exchange.conversation.following.session.window
+        is_near = window is not None and tokens > _LARGE_SHARE * window
+        return is_near or tokens > self._windows.largest_accepted(exchange.window_key)
+
+    async def _try_smaller(self, exchange: Exchange, failure: UpstreamFailure, words: str) -> bool:
+        session, refused = exchange.conversation.following.session, exchange.followed
+        window = _find_limit(exchange, refused.tokens, _TRIED_SHARE)
+        if window is None:
+            return False
+        before = sum(session.edit_counts.values())
+        made = await self._make_smaller(exchange, window, None)
+        tried = SmallerTry(failure, words, refused.tokens, sum(session.edit_counts.values()) - before)
+        if made and exchange.followed.tokens < refused.tokens:
+            exchange.smaller_try = tried
+            return True
+        exchange.followed = refused
+        await self._take_back(exchange, tried)
+        return False
+
+    async def _take_back(self, exchange: Exchange, tried: SmallerTry) -> UpstreamFailure:
+        """Restore the view as it was before the smaller one. The next request sets the window again."""
+        self._windows.note_fruitless(exchange.window_key, tried.words)
+        recovery = exchange.conversation.following.session.recovery
+        try:
+            call = exchange.conversation.following.session.call_async
+            await self._gate.wait(lambda: call(recovery.take_back, tried.edits))
+        except _FAILURES as failure:
+            self._log_line(f"a smaller view was not taken back: {type(failure).__name__}")
+        return tried.first
+
+    async def _make_smaller(self, exchange: Exchange, window: int, tokens: int | None) -> bool:
+        following, items = exchange.conversation.following, exchange.client.items
+
+        def shrink() -> FollowedRequest[HostUnit]:
+            following.session.recovery.learn_limits(window, tokens)
+            return following.shrink(items)
+
+        try:
+            exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
+        except _FAILURES as failure:
+            self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
+            return False
+        return True
+
+
+def _find_limit(exchange: Exchange, refused: int, share: float) -> int | None:
+    """The window in which requests have at most this share of a refused one, in tokens.
+
+    It leaves room for a history beside the system prompt and the tools; None if that is no smaller request.
+    """
+    budget = exchange.conversation.following.session.budget
+    size = max(int(refused * share), int((budget.fixed + _LEAST_HISTORY) * budget.scale))
+    return size + min(budget.reserve, size // 3) if size < refused else None
