@@ -8,6 +8,7 @@ import pytest
 from tidegate import Session
 from tidegate.session.following import FollowingSession
 from tidegate.session.managed_request import read_client_request, write_request
+from tidegate.wire.splicing.units import HostUnit
 
 WINDOW, FAULTY = 4_000, 18
 
@@ -28,7 +29,7 @@ def make_request(given_ids: bool) -> bytes:
 def test_a_fault_of_the_client_is_known_at_another_place(given_ids: bool) -> None:
     client = read_client_request("gemini", make_request(given_ids), "gemini-2.5-pro")
     assert client is not None
-    following = FollowingSession(Session("gemini-2.5-pro", window=WINDOW, wire="gemini"))
+    following: FollowingSession[HostUnit] = FollowingSession(Session("gemini-2.5-pro", window=WINDOW, wire="gemini"))
     followed = following.prepare(client.items, fixed_part=client.fixed_part)
     text = write_request(client, followed, WINDOW)
     assert len(text) < len(client.text) / 2

@@ -101,6 +101,7 @@ def test_what_grows_has_the_whole_words_of_what_is_complete(paragraphs: list[str
 @pytest.mark.parametrize("key", [KEY, f"{KEY[:20]}\n{KEY[20:]}", f'x = "{KEY[:20]}" +\n    "{KEY[20:]}"'])
 def test_no_beginning_of_a_key_is_shown_while_it_comes(key: str) -> None:
     draw, block, text = drawing(), TranscriptBlock("k", "said"), f"the key is {key} and\nmore words"
+    lines: list[str] = []
     for end in range(len(text)):
         block.text = text[:end]
         lines = [strip.text for strip in draw.render_block(block, opened=False, chosen=False, growing=True)]
