@@ -39,7 +39,8 @@ class ScriptedProvider:
     too long. `window` is in tokens, counted on the bytes of the request. At `recall_at` the model recalls the word
     `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
     `recall_name` is the tool for it; one of the client need not be declared, because Claude Code defers such tools.
-    `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep.
+    `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep. Without `gives_ids`,
+    the calls of Gemini have no ids, as those of its older models.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class ScriptedProvider:
         recalled_word: str = "",
         recall_name: str = "recall",
         agents: int = 0,
+        gives_ids: bool = True,
     ) -> None:
+        self._gives_ids = gives_ids
         self._agents = agents
         self._script = script
         self._recall_at = recall_at
@@ -118,6 +121,7 @@ class ScriptedProvider:
             # Clients join answers that have the same id.
             data = encode_sse(wire, encode_frames(wire, answer))
             data = re.sub(rb'"(msg|resp|fc|rs|chatcmpl)[_-]\d+"', rb'"\g<1>_%d"' % len(self.seen), data)
+            data = data if self._gives_ids else re.sub(rb',"id":"call_\w+"', b"", data)
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(data)
             writer.write(head + data)
             await writer.drain()
@@ -151,7 +155,7 @@ class ScriptedProvider:
         call = Call(
             f"{'toolu' if wire == 'anthropic' else 'call'}_step_{step}", shell, _arguments(tools[shell], command)
         )
-        thinks = "thinking" in body or "reasoning" in body
+        thinks = "thinking" in body or "reasoning" in body or b'"thinkingConfig"' in raw
         thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
         calls = self._add_recall(step, call, raw, body)
         return 200, ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought), body

@@ -112,15 +112,16 @@ async def run_opencode(running: Running, home: Path, *options: str, task: str = 
     )
 
 
-async def run_gemini(running: Running, home: Path, *options: str, task: str = TASK) -> str:
+async def run_gemini(running: Running, home: Path, *options: str, task: str = TASK, work: Path | None = None) -> str:
     folder = home / ".gemini"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}  # with a base URL it would want another one
     (folder / "settings.json").write_text(json.dumps(auth))
     command = [str(needs("gemini")), "-m", "gemini-2.5-pro", "-y", "-p", task, *options]
     return await run_client(
         command,
-        home,
+        work or home,
+        HOME=str(home),
         GEMINI_API_KEY=KEY,
         GOOGLE_GEMINI_BASE_URL=running.url,
         GEMINI_CLI_TRUST_WORKSPACE="true",
@@ -300,6 +301,40 @@ def test_a_long_task_in_a_small_window(client: str, tmp_path: Path) -> None:
         transcripts = [path.read_text(errors="replace") for path in home.rglob("*.jsonl")]
         assert any(f"line 90 of step {STEPS - 1}" in text for text in transcripts)
         assert not any("toolu_recall" in text for text in [output, *transcripts])
+        assert "defect" not in "".join(running.lines)
+
+    asyncio.run(run())
+
+
+def test_gemini_cli_without_ids_in_two_turns(tmp_path: Path) -> None:
+    """The second turn is another process, which sends all results twice. Thinking is on."""
+    needs("gemini")
+    home, work, window = tmp_path / "home", tmp_path / "work", 40_000
+    home.mkdir()
+    work.mkdir()  # Gemini CLI lists it in its first message, so nothing may appear in it
+    last = STEPS // 2
+
+    def make_command(step: int) -> str | None:
+        return f"seq -f 'line %g of step {step} is some output of a tool' 1 90" if step < last else None
+
+    async def run() -> None:
+        nonlocal last
+        async with ScriptedProvider(make_command, window=window, gives_ids=False) as provider:
+            upstream = Upstream("gemini", "gemini", provider.url)
+            async with run_gateway(tmp_path / "data", upstream, window=window) as running:
+                first = await run_gemini(running, home, task=f"{TASK} {TYPED}", work=work)
+                last = STEPS
+                second = await run_gemini(running, home, "--resume", "latest", task="Now the other half.", work=work)
+                names = [info.name for info in running.data.store.sessions()]
+        assert "All steps are done." in first
+        assert "All steps are done." in second
+        asked = [seen for seen in provider.seen if not seen.is_side]
+        assert len(asked) == STEPS + 2
+        assert provider.refused == []
+        assert provider.faults == []
+        assert all(TASK in seen.raw.decode() and TYPED in seen.raw.decode() for seen in asked)
+        # A long turn is checked for loops by another model, in a conversation of its own.
+        assert len(names) == 1 + len(provider.seen) - len(asked)
         assert "defect" not in "".join(running.lines)
 
     asyncio.run(run())

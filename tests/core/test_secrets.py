@@ -274,6 +274,50 @@ def test_a_key_that_is_split_over_lines_is_masked_and_the_next_line_stays(width:
     assert done == f"the key:{end}sk-ant-…{MASKED}{end}then more words"
 
 
+SPLITS = [
+    "\n", "\r\n", "\n\t", "\\\n    ", "\\n", "\\\\n", "\n> ", "\n+", "\n# ", "\n  12: ", "\n    12\t", "\n12→",
+    '"\n    "', "'\n    '", '" +\n    "', '"\n    + "', '" + "', "' .\n  '", '" & _\n  "', '\\"\n  \\"',
+    '\\" +\\n  \\"', '"\\\n"', "\\n\\t", "\\n   12\\t",
+]  # fmt: skip
+WHOLE = {kind: "".join(KEYS[kind]) for kind in ("anthropic", "aws", "github", "google", "slack bot", "jwt")}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_key_is_masked_wherever_it_is_split(split: str) -> None:
+    """Also inside its prefix, and a few characters before its end."""
+    for kind, key in WHOLE.items():
+        for cut in (3, 8, len(key) // 3, len(key) // 2, len(key) - 12, len(key) - 5):
+            done = SecretMask()(f'key = "{key[:cut]}{split}{key[cut:]}"\nthen more words')
+            after = SecretMask()(f'the words\n{key[:cut]}{split}{key[cut:]}"\nthen more words')
+            assert after.startswith("the words\n"), (kind, cut)
+            assert after.endswith(done.removeprefix('key = "')), (kind, cut)
+            assert not any(key[at : at + 12] in done for at in range(len(key) - 11)), (kind, cut)
+            assert done.startswith('key = "'), (kind, cut)
+            assert done.endswith('"\nthen more words'), (kind, cut)
+            assert SecretMask()(done) == done, (kind, cut)
+
+
+@pytest.mark.parametrize("split", ["\\\n    ", '"\n    + "', '" + "', "' .\n  '", '\\" +\\n  \\"'])
+@pytest.mark.parametrize("before", ['password = "', 'api_key: "', '"Authorization: Bearer ', 'it is "'])
+def test_a_value_is_masked_in_all_strings_of_a_concatenation(split: str, before: str) -> None:
+    first, second = noise(16), noise(16)
+    done = SecretMask([first + second])(f'{before}{first}{split}{second}"\nthen more words')
+    assert done == f'{before}{MASKED}"\nthen more words'
+    done = SecretMask()(f'{before}{first}{split}{second}"\nthen more words')
+    assert (first in done, second in done) == (before == 'it is "',) * 2
+
+
+@pytest.mark.parametrize("text", [
+    f"ghp_{noise(36)}\nmain\nother", f'"ghp_{noise(36)}"\n"main"', f"A=ghp_{noise(36)}\nAWS_S3_B=1",
+    "see AKIA\nand ASIA\nPACIFICREGION", "the prefix is xoxb-\nand-then-something-else", 'password = "" + "x"\n',
+    'f("sk-" + "a-very-long-name-of-something")',
+])  # fmt: skip
+def test_words_in_the_line_after_a_key_stay(text: str) -> None:
+    done = SecretMask()(text)
+    assert done.split("\n")[1:] == text.split("\n")[1:]
+    assert (done == text) == ("ghp_" not in text)
+
+
 @pytest.mark.parametrize("cut", [10, 30, 60])
 def test_what_a_cut_has_left_of_a_known_secret_is_masked(cut: int) -> None:
     key = "".join(KEYS["anthropic"])

@@ -102,7 +102,23 @@ def _kinds() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     coded = noise(14)
     yield "url in url", f"?next={quote(f'https://deploy:{coded}@host/', safe='')}&y=1", (coded,)
 
+    for name, split in SPLITS.items():
+        first, second = noise(20), noise(20)
+        yield f"github {name}", f'key = "ghp_{first}{split}{second}"\nend', (first, second)
+        if name in ("continued line", "strings", "strings of json"):
+            yield f"named {name}", f'password = "{first[::-1]}{split}{second[::-1]}"\nend', (first[::-1], second[::-1])
 
+
+SPLITS = {
+    "indented": "\n        ",
+    "continued line": "\\\n  ",
+    "quoted lines": "\n> ",
+    "numbered lines": "\n    12\t",
+    "lines of json": "\\n  ",
+    "strings": '"\n    + "',
+    "strings of json": '\\" +\\n  \\"',
+}
+"""What a terminal, a tool or source code writes between two parts of a key."""
 PLANTED = {name: Planted(text, hidden) for name, text, hidden in _kinds()}
 
 

@@ -136,6 +136,17 @@ def test_a_project_does_not_unmark_a_paid_provider(project: Project) -> None:
     assert "The price of gpt-99-secret is not known" in project.run("run", "Hello.").stderr
 
 
+def test_a_project_does_not_price_a_model_of_a_paid_provider(project: Project) -> None:
+    """Not even a trusted one: its price would be the only one that is known."""
+    free = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\nmodels: {gpt-99-secret: PRICE}\n"
+    free = free.replace("PRICE", "{input: 0, output: 0}")
+    user = OWN_PROXY.replace("PAID", "true")
+    project.write(user=user, project=free, trusted=True)
+    assert "The price of gpt-99-secret is not known" in project.run("run", "Hello.").stderr
+    project.write(user=f"{user}models: {{gpt-99-secret: {{input: 9, output: 9}}}}\n", project=free, trusted=True)
+    assert project.run("run", "Hello.").returncode == 1, "the server was called, and does not listen"
+
+
 # --- tools and commands -----------------------------------------------------------------------------------------------
 
 

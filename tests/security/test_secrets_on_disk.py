@@ -286,7 +286,7 @@ capabilities: {{default_policy: auto}}
 
 
 def test_a_chat_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -> None:
-    shown = ["anthropic", "github", "jwt", "basic-auth url", ".env line", "pem"]
+    shown = ["anthropic", "github", "jwt", "basic-auth url", ".env line", "pem", "github indented", "named strings"]
 
     async def play() -> None:
         steps = [f"I see {PLANTED[kind].text}" for kind in shown]

@@ -19,7 +19,14 @@ VALUE = "hush-0123456789abcdef"
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 20 + "-----END PRIVATE KEY-----\n"
 SHOWN = TextSanitizer(SecretMask([VALUE]))
+SPLIT = f"{TOKEN[:9]}\n    {TOKEN[9:]}"
+STRINGS = f'key = "{TOKEN[:25]}" +\n    "{TOKEN[25:]}"\n'
 PIECES = [
+    SPLIT,
+    STRINGS,
+    f"{VALUE[:9]}\\\n{VALUE[9:]} ",
+    'password = "Xk29slq1Z" +\n  "Yk29slq1Z" ',
+    '"quoted" words ',
     "a word ",
     "and\n",
     VALUE,
@@ -42,7 +49,8 @@ def flowed(text: str, cuts: list[int]) -> str:
 def test_however_it_comes_the_same_is_shown(text: str, cuts: list[int]) -> None:
     out = flowed(text, cuts)
     assert "".join(out.split()) == "".join(SHOWN(text).split())
-    assert not any(secret in out for secret in (VALUE, TOKEN, "MIIEvQ", "Xk29slq1Z", "\x1b", "\x07"))
+    assert not any(secret in out for secret in (VALUE, TOKEN, "MIIEvQ", "k29slq1Z", "\x1b", "\x07"))
+    assert not any(part in out for secret in (VALUE, TOKEN) for part in (secret[:9], secret[9:]))
 
 
 def test_letter_by_letter() -> None:

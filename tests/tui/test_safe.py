@@ -85,7 +85,7 @@ def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.text("ab c", min_size=1, max_size=40), min_size=1, max_size=8), st.data())
-def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: st.DataObject) -> None:
+def test_what_grows_has_the_whole_words_of_what_is_complete(paragraphs: list[str], data: st.DataObject) -> None:
     whole = "\n\n".join(f"w{place} {text}" for place, text in enumerate(paragraphs))
     draw, block = drawing(), TranscriptBlock("k", "said")
     end = 0
@@ -93,8 +93,21 @@ def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: 
         end = data.draw(st.integers(end + 1, len(whole)))
         block.text = whole[:end]
         grown = draw.render_block(block, opened=False, chosen=False, growing=True)
+        block.text = block.text[: max(block.text.rfind(" "), block.text.rfind("\n")) + 1]
         settled = draw.render_block(block, opened=False, chosen=False)
         assert [strip.text.rstrip() for strip in grown] == [strip.text.rstrip() for strip in settled]
+
+
+@pytest.mark.parametrize("key", [KEY, f"{KEY[:20]}\n{KEY[20:]}", f'x = "{KEY[:20]}" +\n    "{KEY[20:]}"'])
+def test_no_beginning_of_a_key_is_shown_while_it_comes(key: str) -> None:
+    draw, block, text = drawing(), TranscriptBlock("k", "said"), f"the key is {key} and\nmore words"
+    lines: list[str] = []
+    for end in range(len(text)):
+        block.text = text[:end]
+        lines = [strip.text for strip in draw.render_block(block, opened=False, chosen=False, growing=True)]
+        assert KEY[:10] not in "".join(lines), text[:end]
+        assert KEY[20:30] not in "".join(lines), text[:end]
+    assert "and" in "".join(lines)
 
 
 def test_the_line_filter_is_the_last_check() -> None:

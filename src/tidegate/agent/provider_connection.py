@@ -204,18 +204,27 @@ def _check_price(
 ) -> None:
     """Refuse a model without a known price if dollars are capped: of a provider that the user marked as paid, and of a
     hosted one if a project's file chose the model and the user's own file has the cap.
+
+    A price that only a project's file gives does not count at a provider that is marked as paid.
     """
-    known = find_model(target.model, prices)
-    if known is not None and known.prices:
-        return
-    if has_dollar_cap(config.settings) and _is_marked_as_paid(config, target, environment):
+    limits = config.user_limits
+    own = prices if limits is None else _build_model_infos(config, limits.user_settings)
+    if (
+        not _has_price(target.model, own)
+        and has_dollar_cap(config.settings)
+        and _is_marked_as_paid(config, target, environment)
+    ):
         raise BadInput(
             f"The price of {target.model} is not known, so the cap in dollars would have no effect, and the provider"
             f" {target.provider} is paid.",
             "Give its prices under models in your own file, or choose another model.",
         )
-    limits = config.user_limits
-    if limits is None or not is_hosted_service(target.base_url) or not has_dollar_cap(limits.user_settings):
+    if (
+        limits is None
+        or _has_price(target.model, prices)
+        or not is_hosted_service(target.base_url)
+        or not has_dollar_cap(limits.user_settings)
+    ):
         return
     path = f"agents.{config.agent.id}.brain" if brain is config.agent.brain else "context.summary_brain"
     source = config.sources.get(f"{path}.model", "")
@@ -224,6 +233,11 @@ def _check_price(
             f"{source}: the price of {target.model} is not known, so your own file's cap in dollars has no effect.",
             "Give its prices under models in your own file, or choose it yourself with --model.",
         )
+
+
+def _has_price(model: str, models: Mapping[str, ModelInfo]) -> bool:
+    known = find_model(model, models)
+    return known is not None and bool(known.prices)
 
 
 def _is_marked_as_paid(config: ResolvedConfig, target: ProviderTarget, environment: Mapping[str, str]) -> bool:
@@ -257,20 +271,19 @@ def build_model_overrides(config: ResolvedConfig) -> dict[str, ModelInfo]:
     Prices of a project's file are never below those of the user's own file. If that file caps dollars, they are not
     below those of the catalog either: otherwise a project could evade the cap with low prices.
     """
-    models = {
-        name.strip().lower(): _build_model_info(config, name, own) for name, own in config.settings.models.items()
-    }
+    models = _build_model_infos(config, config.settings)
     if config.user_limits is None:
         return models
-    own = {
-        name.strip().lower(): _build_model_info(config, name, each)
-        for name, each in config.user_limits.user_settings.models.items()
-    }
+    own = _build_model_infos(config, config.user_limits.user_settings)
     capped = has_dollar_cap(config.user_limits.user_settings)
     return {
         name: _limit_model_info(name, model, find_entry(name, own) or ModelInfo(), capped)
         for name, model in models.items()
     }
+
+
+def _build_model_infos(config: ResolvedConfig, settings: FileSettings) -> dict[str, ModelInfo]:
+    return {name.strip().lower(): _build_model_info(config, name, each) for name, each in settings.models.items()}
 
 
 def _limit_model_info(name: str, model: ModelInfo, own: ModelInfo, capped: bool) -> ModelInfo:

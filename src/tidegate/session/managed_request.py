@@ -4,8 +4,9 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 has a list of items that were never bytes (`ClientRequestReader.read_list`).
 """
 
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -33,6 +34,9 @@ _MIN_OUTPUT = 256
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
 _LIST_NAMES: Final = ("messages", "input", "contents")
+_MESSAGE_PLACE: Final = re.compile(r"(?:messages|input|contents)[.\[](\d+)")
+_CALL_ID_KEYS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
+_CALL_FIELDS: Final = ("content", "parts", "tool_calls", "functionCall", "functionResponse")
 
 
 class ClientRequest(NamedTuple):
@@ -301,11 +305,46 @@ def _check_edited(client: ClientRequest, text: bytes) -> bytes:
 
 
 def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
-    """The faults of an edited request whose rules the client's own, which is much longer, does not break."""
+    """The faults of an edited request that the client's own does not have.
+
+    A fault of the client's own history has another place after an edit. So faults are compared by rule and by the
+    calls and results of the message that breaks it; if it has none, by its role.
+    """
     model = client.host.model
     if client.source:
         faults = client.source.find_faults(text, model)
     else:
         faults = find_request_faults(client.dialect, text, model)
-    known = {fault.rule for fault in find_request_faults(client.dialect, client.text, model)} if faults else set()
-    return [fault for fault in faults if fault.rule not in known]
+    if not faults:
+        return []
+    edited, key = msgspec.json.decode(text, type=dict[str, Any]), get_dialect(client.dialect).messages_key
+    known: dict[str, set[str]] = {}
+    for fault in find_request_faults(client.dialect, client.text, model):
+        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, client.body.get(key)))
+    return [
+        fault for fault in faults if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, edited[key]))
+    ]
+
+
+def _identify_place(where: str, messages: object) -> set[str]:
+    """The message at a place of a fault, by its calls and results, else by its role; empty outside the messages."""
+    found = _MESSAGE_PLACE.match(where)
+    place = int(found[1]) if found else -1
+    message = messages[place] if isinstance(messages, list) and 0 <= place < len(messages) else None
+    if not isinstance(message, dict):
+        return {""}
+    return {*_identify_calls(message)} or {str(message.get("role"))}
+
+
+def _identify_calls(value: object) -> Iterator[str]:
+    """The calls and results in a message: by their ids, where there are none by name and arguments."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _identify_calls(each)
+    elif isinstance(value, dict):
+        ident = next((value[key] for key in _CALL_ID_KEYS if isinstance(value.get(key), str)), "")
+        if ident or "args" in value:
+            yield ident or encode_json_text([value.get("name"), value["args"]])
+        else:
+            for key in _CALL_FIELDS:
+                yield from _identify_calls(value.get(key))

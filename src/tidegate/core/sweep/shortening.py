@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from tidegate.core.messages import Message, Part, Result, Text, common_mark, mark_text, result_of, text_of
+from tidegate.core.messages import Image, Message, Part, Result, Text, common_mark, mark_text, result_of, text_of
 from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, find_diff_lines, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
@@ -13,6 +13,7 @@ from tidegate.core.text.facts import find_rule_sentences, is_refusal
 _LINES_NOTICE: Final = re.compile(
     r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
+IMAGE_PLACEHOLDER: Final = "[image left out]"
 _CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w-]{0,59})>")
 _DEEPEST_TAG: Final = 20
@@ -27,10 +28,14 @@ _GAP_CHARS: Final = 3
 
 
 def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
-    """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule."""
+    """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule.
+
+    A line takes the place of each image: a message may have nothing else, and providers refuse an empty text.
+    """
     text, mark = text_of(message), common_mark(message.parts)
+    images = [IMAGE_PLACEHOLDER for part in message.parts if isinstance(part, Image)]
     if len(text) <= chars:
-        return (mark_text(text, mark),)
+        return (mark_text("\n".join([*filter(None, [text]), *images]), mark),)
     rules: list[str] = []
     left = chars // 2
     for rule in find_rule_sentences(text[left:], _RULES_READ_CHARS):
@@ -44,6 +49,7 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         *([head, GAP_MARK, *later] if later else [head]),
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
         *_close_tags(head, text[len(head) :]),
+        *images,
     ]
     clipped = "\n".join(lines)
     return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else message.parts

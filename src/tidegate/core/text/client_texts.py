@@ -71,13 +71,14 @@ def mark_client_texts(message: Message, *, after_result: bool = False) -> Messag
 
 
 def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message:
-    """The same for texts that are in one message with results of tools.
+    """The same for texts that are in one message with results of tools. Images there belong to a result, as Gemini CLI
+    sends them, which reads a picture.
 
     Nobody types there. With `has_notices`, as in Claude Code, a notice of the client can say otherwise: the user has
     interrupted it, and typed what follows, or sent a message meanwhile.
     """
     marked = mark_added_texts(message)
-    if _is_all_added(marked):
+    if _is_all_added(marked, images=True):
         return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
     parts = list(marked.parts)
     unknown = [number for number, part in enumerate(parts) if _is_unknown(part)]
@@ -92,12 +93,16 @@ def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message
     return _replace_parts(marked, tuple(parts))
 
 
-def _is_all_added(marked: Message) -> bool:
-    """Whether a client added everything in a user message, and not because the user gave a command."""
+def _is_all_added(marked: Message, *, images: bool = False) -> bool:
+    """Whether a client added everything in a user message, and not because the user gave a command.
+
+    `images`: those were not attached by the user.
+    """
     if marked.role != "user" or not marked.parts:
         return False
     return not any(
-        _is_unknown(part) or isinstance(part, Image) or _starts_with(part, _REST_STARTS) for part in marked.parts
+        _is_unknown(part) or (isinstance(part, Image) and not images) or _starts_with(part, _REST_STARTS)
+        for part in marked.parts
     )
 
 

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 KEY_CHARS: Final = r"[\w.+/=-]"
 """The characters of keys. Only between two of them a break is looked for."""
 
-_LINE_START = r"[ \t]*+(?:[0-9]{1,6}(?:[:|→-]|\t|\ \ )[ \t]*+)?(?:(?:[>#+|*]|//|--)[ \t]*+)?"
+_BLANKS = r"(?:[ \t]|\\++t)*+"
+_LINE_START = rf"{_BLANKS}(?:[0-9]{{1,6}}(?:[:|→-]|\t|\\++t|\ \ ){_BLANKS})?(?:(?:[>#+|*]|//|--){_BLANKS})?"
 _LINE_END = r"(?:\\?\r?\n|(?:\\++r)?\\++n)"
 _PLUS = r"""(?:[+&]|(?<=[ \t])[.]|[.](?=["']))?"""
 _STRING_END = rf"""[ \t]*+{_PLUS}(?:\ _)?[ \t]*+(?:{_LINE_END}{_LINE_START})?{_PLUS}[ \t]*+[fFrRbBuU]?\\*+["'`]"""

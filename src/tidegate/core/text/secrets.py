@@ -394,10 +394,10 @@ def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _
         piece_end = breaks[number].at if number < len(breaks) else min(word_end, each.at + LONGEST_SPLIT)
         piece = joined.text[each.at : piece_end]
         belongs = each.is_string or (looks_random(piece) and "=" not in piece.rstrip("="))
-        if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text, at, each.at)):
+        if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text[at : each.at])):
             return _SplitToken(end)
-        found = shape.pattern.match(joined.text, at, piece_end)
-        end = found.end() if found is not None and found.end() > each.at else end
+        found = shape.pattern.match(joined.text[at:piece_end])  # without the word before, which a break may separate
+        end = at + found.end() if found is not None and at + found.end() > each.at else end
         if not each.is_string and each.at > body and len(piece) < SHORTEST_TOKEN:
             return _SplitToken(end)  # lines are not wrapped as short as that: it was the last
     return _SplitToken(end, is_open=True)

@@ -13,14 +13,17 @@ _encode = msgspec.json.encode
 
 
 class BlockRules(NamedTuple):
-    """How a dialect with blocks writes them. `wrapped_result_paths`: where a result is an object with the text in it;
-    else it is the `content` of its block. `bound_types` are blocks that the provider refuses after a changed prefix."""
+    """How a dialect with blocks writes them. `encode_result` gets the block of the call, too.
+
+    `wrapped_result_paths`: where a result is an object with the text in it; else it is the `content` of its block.
+    `bound_types` are blocks that the provider refuses after a changed prefix.
+    """
 
     key: str
     blocks_key: str
     assistant_role: str
     encode_text: Callable[[str], bytes]
-    encode_result: Callable[[Result], bytes]
+    encode_result: Callable[[Result, JsonObject], bytes]
     is_result: Callable[[JsonObject], bool]
     call_paths: tuple[tuple[str, ...], ...]
     wrapped_result_paths: tuple[tuple[str, ...], ...]
@@ -32,13 +35,18 @@ def join_result_text(result: Result) -> str:
     return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
 
 
-def _encode_anthropic_result(result: Result) -> bytes:
+def _encode_anthropic_result(result: Result, _: JsonObject) -> bytes:
     found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
     return _encode(found | {"content": join_result_text(result), "is_error": result.error})
 
 
-def _encode_gemini_result(result: Result) -> bytes:
-    return _encode({"functionResponse": {"name": result.call_id, "response": wrap_result(result)}})
+def _encode_gemini_result(result: Result, call_block: JsonObject) -> bytes:
+    """A response with the name of its call, and with the id that the client gave the call, if it did."""
+    call = call_block.get("functionCall", call_block.get("function_call"))
+    found: dict[str, object] = {"name": result.call_id, "response": wrap_result(result)}
+    if isinstance(call, dict):
+        found |= {key: call[key] for key in ("id", "name") if isinstance(call.get(key), str)}
+    return _encode({"functionResponse": found})
 
 
 def wrap_result(result: Result) -> dict[str, str]:

@@ -7,7 +7,7 @@ those of the user are marked (`core/text/client_texts.py`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,12 +16,16 @@ from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Call, Image, Messa
 from tidegate.core.text.client_texts import mark_client_texts, mark_texts_beside_results
 from tidegate.wire.anthropic import parse as anthropic
 from tidegate.wire.gemini import parse as gemini
+from tidegate.wire.gemini.field_names import get_field
 from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.openai_responses import parse as openai_responses
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.streaming.reply import assign_unique_ids
 
+REPEATED: Final = object()
+"""Stands for a block that says the same as another one of its item. It belongs to no unit, and no view has it."""
 WHOLE = -1
 """The place of a part that is the whole content of its item, not a block of it."""
 
@@ -200,6 +204,8 @@ def _split_blocks(
             origins.clear()
 
     for number, (block, result) in enumerate(zip(content, results, strict=True)):
+        if block is REPEATED:
+            continue
         if result is None:
             parts.append(read_part(block))
             origins.append(PartOrigin(place, number))
@@ -368,7 +374,7 @@ def _responses_part(block: object) -> Part:
 
 def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    _, units = memo.read_units(_list_of(body, "contents"), _read_gemini_item, lambda found, _: found[0])
+    _, units = memo.read_units(_list_of(body, "contents"), _read_gemini_item, lambda found, _: found.units)
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
     cached, given = body.get("cachedContent") is not None, body.get("tools")
@@ -382,23 +388,76 @@ def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     )
 
 
-_GeminiItem = tuple[list[HostUnit], list[Call]]
+class _OpenCall(NamedTuple):
+    """A call that has no result yet, and the id with which the client's result will name it, if it has one."""
+
+    given_id: str
+    call: Call
+
+
+class _GeminiItem(NamedTuple):
+    """The units of an item, and the calls that the next results answer."""
+
+    units: list[HostUnit]
+    calls: list[_OpenCall]
 
 
 def _read_gemini_item(item: object, place: int, before: _GeminiItem | None) -> _GeminiItem:
-    """The units of an item, and the calls that the next results answer."""
-    calls = before[1] if before else []
+    calls = before.calls if before else []
     parts = item.get("parts") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(parts, list):
-        return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)], calls
+        return _GeminiItem([HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)], calls)
     if item.get("role") == "model":
-        read = tuple(map(_read_gemini_model_part, parts))
+        read, calls = _read_gemini_answer(parts)
         origins = tuple(PartOrigin(place, number) for number in range(len(read))) or (PartOrigin(place),)
-        unit = HostUnit(Message("assistant", read, origin=gemini.FAMILY), origins, True)
-        return [unit], [part for part in read if isinstance(part, Call)]
+        return _GeminiItem([HostUnit(Message("assistant", read, origin=gemini.FAMILY), origins, True)], calls)
     rest = _message("system" if item.get("role") == "system" else "user", (), gemini.FAMILY)
     calls = calls.copy()  # a result takes its call out
-    return _split_blocks(parts, place, rest, lambda part: _read_gemini_result(part, calls), _gemini_part), calls
+    read_result = lambda part: _read_gemini_result(part, calls)  # noqa: E731
+    return _GeminiItem(_split_blocks(_without_repeated_results(parts), place, rest, read_result, _gemini_part), calls)
+
+
+def _read_gemini_answer(parts: list[object]) -> tuple[tuple[Part, ...], list[_OpenCall]]:
+    """The parts of an answer. Calls without an id of the provider are named after their function, in order."""
+    read = [_read_gemini_model_part(_without_made_up_id(part)) for part in parts]
+    places = [number for number, part in enumerate(read) if isinstance(part, Call)]
+    ids = assign_unique_ids([part.id for part in read if isinstance(part, Call)])
+    calls: list[_OpenCall] = []
+    for number, ident in zip(places, ids, strict=True):
+        call = read[number] = msgspec.structs.replace(read[number], id=ident)
+        given = _find_function(parts[number], "functionCall").get("id")
+        if isinstance(call, Call):
+            calls.append(_OpenCall(given if isinstance(given, str) else "", call))
+    return tuple(read), calls
+
+
+def _find_function(part: object, key: str) -> JsonObject:
+    """The call or response of a part; empty if it is none."""
+    found = get_field(part, key) if isinstance(part, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _without_made_up_id(part: object) -> object:
+    """A call whose id was made from its name has none of the provider: the assembler makes another one than the client,
+    and Gemini CLI makes its own with the time in it.
+    """
+    for key in ("functionCall", "function_call"):
+        call = part.get(key) if isinstance(part, dict) else None
+        if not isinstance(part, dict) or not isinstance(call, dict):
+            continue
+        ident, name = call.get("id"), call.get("name")
+        if isinstance(ident, str) and isinstance(name, str) and name and ident.startswith(name):
+            return {**part, key: {field: value for field, value in call.items() if field != "id"}}
+    return part
+
+
+def _without_repeated_results(parts: list[object]) -> list[object]:
+    """The parts, with `REPEATED` for a result that is there twice: Gemini CLI doubles all when it resumes a session."""
+    found: list[object] = []
+    for part in parts:
+        is_repeated = bool(_find_function(part, "functionResponse").get("id")) and part in found
+        found.append(REPEATED if is_repeated else part)
+    return found
 
 
 def _read_gemini_model_part(part: object) -> Part:
@@ -418,11 +477,20 @@ def _gemini_part(part: object) -> Part:
     return _read_part(lambda block, _: gemini.read_user_part(block), part)
 
 
-def _read_gemini_result(part: object, open_calls: list[Call]) -> Message | None:
-    if not isinstance(part, dict) or not isinstance(part.get("functionResponse", part.get("function_response")), dict):
+def _read_gemini_result(part: object, open_calls: list[_OpenCall]) -> Message | None:
+    """A result, and the call that it answers: the one with its id, else the first of its name."""
+    given = _find_function(part, "functionResponse")
+    if not isinstance(part, dict) or not given:
         return None
+    ident, name = given.get("id"), given.get("name")
+    answered = next((each for each in open_calls if ident and each.given_id == ident), None)
+    if answered is None and (not ident or str(ident).startswith(str(name))):
+        answered = next((each for each in open_calls if each.call.name == name), None)
+    if answered is not None:
+        open_calls.remove(answered)
+        given = {**given, "id": answered.call.id}
     try:
-        return gemini.read_response(part, open_calls)
+        return gemini.read_response({"functionResponse": given}, [])
     except BadInput:
         return None
 
@@ -473,20 +541,7 @@ def read_reply(dialect: str, messages: Sequence[JsonObject]) -> Message | None:
 
 
 def to_client_messages(dialect: str, messages: Sequence[JsonObject]) -> list[JsonObject]:
-    """An answer of a provider as a client sends it back."""
-    return [_without_made_up_ids(message) for message in messages] if dialect == "gemini" else list(messages)
-
-
-def _without_made_up_ids(content: JsonObject) -> JsonObject:
-    """Gemini's calls often have no id. The assembler names them after their function; the client will not."""
-    parts = []
-    for part in _list_of(content, "parts"):
-        call = part.get("functionCall") if isinstance(part, dict) else None
-        if (
-            isinstance(part, dict)
-            and isinstance(call, dict)
-            and str(call.get("id", "")).startswith(str(call.get("name")))
-        ):
-            part = {**part, "functionCall": {key: value for key, value in call.items() if key != "id"}}
-        parts.append(part)
-    return {**content, "parts": parts}
+    """An answer of a provider as a client sends it back: one of Gemini without the ids that the assembler made up."""
+    if dialect != "gemini":
+        return list(messages)
+    return [{**each, "parts": [_without_made_up_id(part) for part in _list_of(each, "parts")]} for each in messages]

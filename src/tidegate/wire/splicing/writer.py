@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, result_of, text_of
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, calls_of, result_of, text_of
 from tidegate.wire.parsing import decode_object
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER
 from tidegate.wire.splicing.block_rules import (
     ANTHROPIC_BLOCKS,
@@ -367,22 +368,33 @@ class _BlockForm(_Form):
     def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
         return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
 
-    def encode_result_item(self, result: Result) -> bytes:
-        return self._encode_blocks("user", [self._rules.encode_result(result)])
-
     def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
         found: list[_OutputItem] = []
+        caller: HostUnit | None = None
         for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
+            units = list(group)
             if place < 0:
-                found += [self._insert(each.message) for each in group if each.message is not None]
-            elif item := self._write_item(items[place], place, list(group)):
+                found += [self._insert_after(each.message, caller, items) for each in units if each.message is not None]
+                continue
+            caller = next((each.unit for each in units if each.unit and calls_of(each.unit.message)), caller)
+            if item := self._write_item(items[place], place, units):
                 found.append(item)
         return found
 
-    def _insert(self, message: Message) -> _OutputItem:
-        item = super()._insert(message)
-        role = {"tool": "user", "assistant": self.assistant_role}.get(item.role, item.role)
-        return item._replace(role=role)
+    def _insert_after(self, message: Message, caller: HostUnit | None, items: ItemTexts) -> _OutputItem:
+        """A message of the engine. A result of one names the call as the client does, whose last calls are given."""
+        result = result_of(message)
+        if result is None:
+            item = self._insert(message)
+            return item._replace(role=self.assistant_role if item.role == "assistant" else item.role)
+        block = self._find_call_block(result.call_id, caller, items) if caller is not None else {}
+        return _OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, block)]))
+
+    def _find_call_block(self, call_id: str, caller: HostUnit, items: ItemTexts) -> JsonObject:
+        for part, origin in zip(caller.message.parts, caller.origins, strict=False):
+            if isinstance(part, Call) and part.id == call_id and origin.block >= 0:
+                return decode_object(_list_blocks(items[origin.item], self.blocks_key)[origin.block].decode())
+        return {}
 
     def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> _OutputItem | None:
         role = _role_of(text)
