@@ -75,7 +75,7 @@ def unknown_names(text: str) -> list[str]:
 
 
 def test_what_a_text_names_exists() -> None:
-    assert len(package_texts()) > 50
+    assert len(package_texts()) > 20
     unknown = {place: found for place, text in package_texts().items() if (found := unknown_names(text))}
     assert unknown == {}
 
