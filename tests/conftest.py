@@ -3,8 +3,8 @@
 `HYPOTHESIS_PROFILE=dice` draws fresh ones. Signals that whoever began the run had ignored (`nohup`, a job in the
 background) are heard again: programs that tests start, and stop by them, would ignore them, too.
 
-The garbage collector rests while the tests are collected: it would go through ten thousand of them again and again,
-which takes a quarter of the time.
+The garbage collector rests while the tests are collected, never looks at what was collected, and works less often
+than usual: it took a quarter of the time.
 """
 
 import gc
@@ -30,4 +30,6 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
+        gc.freeze()
+        gc.set_threshold(10_000)
         gc.enable()

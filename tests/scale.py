@@ -5,8 +5,11 @@ before a release.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
+
+import pytest
+from _pytest.mark import ParameterSet
 
 FACTOR = max(1, int(os.environ.get("TIDEGATE_CASES", "1")))
 
@@ -24,3 +27,8 @@ def spread(cases: Sequence[T], usual: int) -> list[T]:
     if count <= 1:
         return list(cases[:1])
     return [cases[round(place * (len(cases) - 1) / (count - 1))] for place in range(count)]
+
+
+def mark_all_but(cases: Iterable[T], *usual: T) -> list[ParameterSet | T]:
+    """Return the cases as parameters of a test. All but the usual ones are tried by `make test-all` only."""
+    return [case if case in usual else pytest.param(case, marks=pytest.mark.exhaustive) for case in cases]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.embedded_model import WINDOW, needs_model, shared_model
+from tests.models.embedded_model import WINDOW, model_closed_after_file, needs_model, shared_model
 from tidegate import DataFolder, Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded
@@ -17,6 +17,8 @@ from tidegate.core.messages import text_of
 from tidegate.models.provider import Reply
 from tidegate.presets import preset_names
 from tidegate.wire.usage import read_usage
+
+__all__ = ["model_closed_after_file"]
 
 pytestmark = needs_model
 SIZE = WINDOW // 256

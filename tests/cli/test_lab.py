@@ -308,6 +308,7 @@ def test_an_unknown_policy(recordings: Path, kept: Path) -> None:
         lab(kept, str(recordings), "--window", WINDOW, "--policy", "nobody")
 
 
+@pytest.mark.exhaustive
 def test_a_list_of_common_names(recordings: Path, kept: Path, tmp_path: Path) -> None:
     names, out = tmp_path / "common.json", tmp_path / "fewer.json"
     (plain,) = report(recordings, kept, tmp_path)["windows"]

@@ -101,8 +101,11 @@ def test_json_lines_tell_all_that_happens(desk: Desk) -> None:
     ("rules", "by"),
     [
         ("", "default: nobody was there to ask"),
-        ("capabilities: {tools: {shell: deny}}", "the rule for shell"),
-        ("capabilities: {default_policy: deny}", "the default for tools without a rule"),
+        pytest.param(*("capabilities: {tools: {shell: deny}}", "the rule for shell"), marks=pytest.mark.exhaustive),
+        pytest.param(
+            *("capabilities: {default_policy: deny}", "the default for tools without a rule"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_denied_call_is_shown_with_its_reason_by_every_command(desk: Desk, rules: str, by: str) -> None:

@@ -5,6 +5,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import open_http
@@ -18,6 +20,7 @@ def find_workers(pid: int) -> list[int]:
     return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+@pytest.mark.exhaustive
 def test_workers_share_a_port_and_are_replaced(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", next_step, window=16_000) as fake, open_http() as http:

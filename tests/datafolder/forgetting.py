@@ -4,14 +4,11 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import pytest
-from _pytest.mark.structures import ParameterSet
 
 from tidegate import load
 from tidegate.datafolder.data_folder import DataFolder
@@ -26,12 +23,6 @@ def mark_of(name: str) -> str:
 
 
 SECRET = mark_of("secret")
-
-
-def mark_all_but(steps: Iterable[str], *usual: str) -> list[ParameterSet | str]:
-    """These steps as parameters of a test. All but the usual ones are tried by the exhaustive tests only."""
-    assert set(usual) <= set(steps)
-    return [step if step in usual else pytest.param(step, marks=pytest.mark.exhaustive) for step in steps]
 
 
 def remains(folder: Path, word: str) -> list[str]:

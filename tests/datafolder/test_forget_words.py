@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.datafolder.forgetting import SECRET, WORDS, alive, leaked, mark_all_but, opened, remains, rooms
+from tests.datafolder.forgetting import SECRET, WORDS, alive, leaked, opened, remains, rooms
 from tests.datafolder.test_retention import Killed, killing
+from tests.scale import mark_all_but
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, text_of

@@ -98,6 +98,7 @@ def test_the_same_session_gives_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_a_long_session_is_never_in_memory(tmp_path: Path) -> None:
     data = folder(tmp_path / "data")
     events = 2_700

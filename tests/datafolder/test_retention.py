@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.datafolder.forgetting import mark_all_but
+from tests.scale import mark_all_but
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.removal import BEING_REMOVED, finish_removal, get_retention_days, remove_session

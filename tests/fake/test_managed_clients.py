@@ -18,7 +18,7 @@ from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONS
 from tests.fake.words import busy
 from tests.gateway.serving import DEADLINE
 from tests.integrations.examples import EXAMPLES, check_example
-from tests.scale import scaled
+from tests.scale import mark_all_but, scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
 from tidegate.core.messages import text_of
@@ -131,7 +131,7 @@ def run_loop(wire: str, client: Any, messages: list[Any]) -> None:
         take_results(wire, calls, PAGE, messages)
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
 def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
     messages: list[Any] = list(HELLO)
 
@@ -152,7 +152,7 @@ def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
     assert len([event for event in events if isinstance(event.payload, UsageReported)]) == STEPS + 1
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
 def test_a_past_that_the_caller_changed_is_noticed(wire: str, tmp_path: Path) -> None:
     def use(url: str) -> None:
         with managed(make_client(wire, url), tmp_path, session="changed", window=16_000) as client:

@@ -18,6 +18,7 @@ import pytest
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import PATHS, ScriptedClient
 from tests.gateway.serving import open_http, run_gateway, upstream_of
+from tests.scale import mark_all_but
 from tidegate.core.messages import Call
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -76,7 +77,7 @@ class StreamingClient(ScriptedClient):
             self.messages += [{"type": "function_call_output", "call_id": ident, "output": text} for ident in calls]
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@pytest.mark.parametrize("wire", mark_all_but(["anthropic", "openai_responses"], "anthropic"))
 def test_a_fact_of_the_third_step_is_recalled_in_the_last(wire: str, tmp_path: Path) -> None:
     model = ScriptedModel()
 

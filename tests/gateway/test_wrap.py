@@ -135,6 +135,7 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
         assert find_workspace(data, "claude-abc") == str(machine.work)
 
 
+@pytest.mark.exhaustive
 def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
     """Its name reaches the terminal without escape codes."""
     machine = Machine(tmp_path)
@@ -176,6 +177,7 @@ def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Sign
     assert asyncio.run(run()) == 40 + number
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_a_signal_ended(tmp_path: Path) -> None:
     assert asyncio.run(Machine(tmp_path).wrap("claude", "--", "die")).status == 128 + signal.SIGKILL
 

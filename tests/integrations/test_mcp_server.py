@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from mcp import Client, StdioServerParameters
 
 from tidegate.datafolder.data_folder import DataFolder
@@ -206,6 +207,7 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.exhaustive
 def test_concurrent_clients_over_http_while_the_session_grows_and_no_other_host_name(tmp_path: Path) -> None:
     data = make_folder(tmp_path)
 

@@ -54,7 +54,7 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
         check_edits(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
 
 
-@sampled_law(30, 100, ANY, st.data())
+@sampled_law(15, 115, ANY, st.data())
 def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message], data: st.DataObject) -> None:
     tape = Tape()
     for message in messages:

@@ -23,7 +23,7 @@ from tests.laws.sessions import (
     words,
 )
 from tests.laws.tape import Tape, check_view, shown
-from tests.scale import spread
+from tests.scale import mark_all_but, spread
 from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget, make_budget
 from tidegate.core.edit_check import check_edits
@@ -141,7 +141,7 @@ def near_borders(preset: str) -> list[int]:
     return sorted({window for border in borders(preset) for window in range(border - 10, border + 1)})
 
 
-@pytest.mark.parametrize("preset", presets.preset_names())
+@pytest.mark.parametrize("preset", mark_all_but(presets.preset_names(), "default"))
 def test_windows_where_behaviour_changes(preset: str) -> None:
     """Every integer around the windows in which another stage begins to act, and some between them."""
     check_windows(preset, sorted({*near_borders(preset), *spread(WINDOWS, 10), *HUGE}))
@@ -203,7 +203,7 @@ def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, Vie
 
 def lengths(sample: str) -> list[int]:
     """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=2` takes all."""
-    return spread(range(len(RICH) + 1), 7 if sample == "few" else 30)
+    return spread(range(len(RICH) + 1), 4 if sample == "few" else 30)
 
 
 def check_cut(before: View, after: View, judged: JudgedViews) -> None:

@@ -140,7 +140,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: ob
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
 
-@sampled_law(4, 12, TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
+@sampled_law(2, 14, TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
 def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarise: object) -> None:
     session = played(turns, window, "openai_chat", summarise)
     while session.history.undo() is not None:

@@ -13,6 +13,7 @@ from tests.laws.conversations import HUGE, Move, a_turn, play, whole_conversatio
 from tests.laws.life import Life
 from tests.laws.sampled_law import SAMPLES, sample_settings, sampled_law, seeded
 from tests.laws.sessions import WIRES, a_session, check_new_edits, check_request, edits, hostile
+from tests.scale import mark_all_but
 from tidegate import Call, Message, Result, Session, Text, presets
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import texts_of
@@ -28,7 +29,7 @@ def test_a_session_keeps_the_laws_all_its_life(preset: str, sample: str) -> None
         return Life(preset)
 
     machine: Any = seeded(sample, make)  # anything that makes a machine will do
-    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 12, 60), stateful_step_count=16))
+    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 4, 68), stateful_step_count=16))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -47,7 +48,7 @@ def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@sampled_law(10, 25, st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
+@sampled_law(5, 30, st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
 def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[list[Move]], window: int) -> None:
     """Each time the view is smaller or as it was; once it stays, it stays. One time is enough for a summary."""
     session = a_session(preset, window=window, wire="openai_chat")
@@ -74,7 +75,7 @@ def edits_since(session: Session, start: int) -> list[ViewEdited]:
 PLACES = ("user", "assistant", "result", "arguments", "broken arguments", "old user", "system")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", mark_all_but(PRESETS, "default"))
 def test_one_huge_message_anywhere(preset: str) -> None:
     """200,000 characters in a small window, for every kind of count: it fits, is valid, and is whole in the log."""
     for place, (seed, counting) in product(PLACES, (("word ", "chars/4"), ("漢字", "exact"), ('"\\', "estimate"))):
@@ -104,7 +105,7 @@ def all_texts(message: Message) -> list[str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@sampled_law(8, 16, st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
+@sampled_law(4, 20, st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
 def test_async_code_gets_the_same_requests(preset: str, turns: list[list[Move]], window: int) -> None:
     one, other = (a_session(preset, window=window, wire="openai_chat") for _ in range(2))
 

@@ -46,6 +46,7 @@ def test_killed_at_every_step_the_file_is_old_or_new(tmp_path: Path) -> None:
     assert seen_new >= 2
 
 
+@pytest.mark.exhaustive
 def test_killed_at_any_time_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     rng = random.Random(7)
     lives = scaled(8)

@@ -1,6 +1,8 @@
-"""The embedded model that tests share. It starts once in each process and is never closed."""
+"""The embedded model that the tests of a file share. It takes 130 MB, so it is closed after the last of them."""
 
+import asyncio
 import importlib.util
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -19,3 +21,12 @@ WINDOW = scaled(256, 2048)
 @cache
 def shared_model() -> EmbeddedProvider:
     return EmbeddedProvider(window=WINDOW, seed=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def model_closed_after_file() -> Iterator[None]:
+    """Import it where `shared_model` is used."""
+    yield
+    if shared_model.cache_info().currsize:
+        asyncio.run(shared_model().close())
+        shared_model.cache_clear()

@@ -351,6 +351,8 @@ import asyncio
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.embedded.provider import EmbeddedProvider
 
+__all__ = ["model_closed_after_file"]
+
 async def act(model):
     stream = model.stream(b'{"messages": [{"role": "user", "content": "Tell a very long story."}]}')
     for _ in range(5):

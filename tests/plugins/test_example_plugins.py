@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.environments import EXAMPLE, Environment, build_environment, lay_out_environment
+from tests.scale import mark_all_but
 
 pytestmark = pytest.mark.skipif(not EXAMPLE.exists(), reason="the examples are not in the source distribution")
 
@@ -38,7 +39,7 @@ def environment(tmp_path: Path) -> Environment:
     return lay_out_environment(tmp_path, EXAMPLE)
 
 
-@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "laid out"])
+@pytest.mark.parametrize("is_installed", mark_all_but([False, True], False), ids=["laid out", "installed"])
 def test_every_plugin_is_listed_and_works(is_installed: bool, tmp_path: Path) -> None:
     """The other tests lay the package out; here it is also built and installed from its wheel."""
     environment = (build_environment if is_installed else lay_out_environment)(tmp_path, EXAMPLE)
@@ -139,6 +140,7 @@ def test_store_keeps_sessions(environment: Environment) -> None:
     assert len(list((environment.folder / "kept").glob("*.lines"))) == 1
 
 
+@pytest.mark.exhaustive
 def test_store_conforms(environment: Environment) -> None:
     code = """\
 import sys, tempfile, time

@@ -236,10 +236,11 @@ def ask_in_child(step: Step, memory: int = 10 * LIMITS.max_line_bytes) -> str:
     return asyncio.run(act())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is read")
 @pytest.mark.parametrize(
     "name",
-    [name if name == "packed" else pytest.param(name, marks=pytest.mark.exhaustive) for name in FLOODS],
+    list(FLOODS),
 )
 def test_memory_is_bounded_by_a_small_multiple_of_the_limit(name: str) -> None:
     step, says = FLOODS[name]

@@ -131,6 +131,21 @@ def running_server(folder: Path) -> Iterator[Server]:
 
 _FOLDER = pytest.StashKey[Path]()
 _SERVER = pytest.StashKey[Server]()
+_SHARED = pytest.StashKey[ExitStack]()
+
+
+class EndOfTests:
+    """Closes what a run shares when its last test has ended.
+
+    The cleanup of the configuration would be too late: xdist kills a worker that needs more than ten seconds for it.
+    """
+
+    def __init__(self, shared: ExitStack) -> None:
+        self._shared = shared
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        self._shared.close()
 
 
 @pytest.fixture(scope="session")
@@ -139,8 +154,10 @@ def postgres_data(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
     if _FOLDER not in pytestconfig.stash:
         as_root = os.geteuid() == 0
         folder = Path(mkdtemp(prefix="tidegate-pg-")) if as_root else tmp_path_factory.mktemp("pg")
-        pytestconfig.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        pytestconfig.stash[_FOLDER] = folder
+        shared = ExitStack()
+        shared.callback(shutil.rmtree, folder, ignore_errors=True)
+        pytestconfig.stash[_FOLDER], pytestconfig.stash[_SHARED] = folder, shared
+        pytestconfig.pluginmanager.register(EndOfTests(shared))
     return pytestconfig.stash[_FOLDER]
 
 
@@ -148,9 +165,7 @@ def postgres_data(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
 def postgres(pytestconfig: pytest.Config, postgres_data: Path) -> Server:
     """Started once, also if the tests of several folders of one run use this fixture."""
     if _SERVER not in pytestconfig.stash:
-        running = ExitStack()
-        pytestconfig.stash[_SERVER] = running.enter_context(running_server(postgres_data))
-        pytestconfig.add_cleanup(running.close)
+        pytestconfig.stash[_SERVER] = pytestconfig.stash[_SHARED].enter_context(running_server(postgres_data))
     return pytestconfig.stash[_SERVER]
 
 

@@ -180,6 +180,7 @@ def test_a_session_deleted_in_the_middle_of_a_read_is_no_damage(tmp_path: Path) 
 # --- size and cost ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_on_disk_it_is_less_than_half_of_the_json(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     session = Session("gpt-4o", window=32_000, wire="openai_chat", count="estimate", log=KeptLog(store, "s"))

@@ -73,7 +73,7 @@ def test_a_long_diff_is_shortened_until_its_card_is_opened(tmp_path: Path) -> No
         write = call("write", path="new.txt", text=BEFORE)
         async with on_stage(tmp_path, [write, "Done."], size=(100, 50)) as stage:
             await stage.say("Write it.")
-            await stage.sees("new.txt  +20")
+            await stage.sees("May write run?")
             await stage.press("1")
             await stage.sees("Done.")
             await stage.idle()

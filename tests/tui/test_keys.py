@@ -149,9 +149,9 @@ def test_another_session_is_found_and_gone_on_with(tmp_path: Path) -> None:
             await stage.sees("The port is")
             assert "other" not in [choice.value for choice in _picker(stage.app.screen).choices]
             await stage.press("enter")
+            await stage.until(lambda: stage.app.session_name == "ports")
             await stage.sees("The port is 8443.")
             await stage.idle()
-            assert stage.app.session_name == "ports"
             await stage.say("Which?")
             await stage.sees("As I said.")
             assert b"The port is 8443." in provider.requests[-1]

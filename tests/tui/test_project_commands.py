@@ -35,6 +35,7 @@ def test_in_plan_mode_nothing_is_changed_until_it_is_off(tmp_path: Path) -> None
             assert b"the user wants a plan first" in provider.requests[2]
             assert b"PORT = 8443" in provider.requests[1], "reading is allowed"
             await stage.say("/model openai/other")  # another agent is opened: the mode stays
+            await stage.sees("openai/other answers from now on")
             await stage.until(lambda: stage.app.agent_ready and stage.agent.agent.toolbox.plan_mode)
             await stage.say("/plan")  # only "off" approves a plan
             await stage.sees("Plan mode is on already")

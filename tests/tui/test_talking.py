@@ -223,7 +223,7 @@ def test_a_problem_is_told_and_nothing_ends(tmp_path: Path) -> None:
             tmp_path, [classify_response(401, '{"error": {"message": "bad key"}}'), "Better."]
         ) as stage:
             await stage.say("One?")
-            await stage.sees("!")
+            await stage.sees("bad key")
             await stage.idle()
             await stage.say("Two?")
             await stage.sees("Better.")

@@ -9,12 +9,22 @@ Body = dict[str, Any]
 
 
 class Case(NamedTuple):
+    """The two requests, or functions that make them: those of many megabytes are made when they are needed."""
+
     rule: str
     phrase: str  # what the provider says
-    bad: Any
-    good: Any
+    bad_source: Any
+    good_source: Any
     check: Callable[[object, ValidationProfile], list[RequestFault]]
     profile: ValidationProfile = STRICT_PROFILE
+
+    @property
+    def bad(self) -> Any:
+        return self.bad_source() if callable(self.bad_source) else self.bad_source
+
+    @property
+    def good(self) -> Any:
+        return self.good_source() if callable(self.good_source) else self.good_source
 
     @property
     def name(self) -> str:

@@ -203,8 +203,8 @@ ANTHROPIC = [
     row(
         "AN15",
         "image exceeds 5 MB maximum: 5242884 bytes > 5242880 bytes",
-        ask(user(png(fill=5_242_884))),
-        ask(user(png(fill=5_242_880))),
+        lambda: ask(user(png(fill=5_242_884))),
+        lambda: ask(user(png(fill=5_242_880))),
     ),
     row("AN15", "exceed max allowed size: 8000 pixels", ask(user(png(1, 8001))), ask(user(png(1, 8000)))),
     row("AN15", "many-image requests: 2000 pixels", ask(user(*WIDE, png())), ask(user(*WIDE))),
@@ -217,8 +217,8 @@ ANTHROPIC = [
     row(
         "AN15",
         "Request exceeds the maximum size",
-        ask(user(*[text("x" * 3_400_000)] * 10)),
-        ask(user(*[text("x" * 3_300_000)] * 10)),
+        lambda: ask(user(*[text("x" * 3_400_000)] * 10)),
+        lambda: ask(user(*[text("x" * 3_300_000)] * 10)),
     ),
     row(
         "AN16",

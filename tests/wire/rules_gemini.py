@@ -30,6 +30,10 @@ def response(name: str = "find", body: Any = None) -> Body:
     return {"functionResponse": {"name": name, "response": {"output": "ok"} if body is None else body}}
 
 
+def picture(size: int) -> Body:
+    return {"inlineData": {"mimeType": "image/png", "data": "A" * size}}
+
+
 def ask(*contents: Any, **head: Any) -> Body:
     return {"contents": list(contents), **head}
 
@@ -53,8 +57,6 @@ U, M = user(text()), model(text())
 CALLED = ask(U, model(call()), user(response()))
 OPEN = {"type": "object", "properties": {"q": {"type": "object", "additionalProperties": False}}}
 PLAIN = {"type": "object", "properties": {"q": {"type": "object"}}}
-BIG = {"inlineData": {"mimeType": "image/png", "data": "A" * 10_485_760}}
-SMALLER = {"inlineData": {"mimeType": "image/png", "data": "A" * 10_485_600}}
 
 GEMINI = [
     row("SHAPE", "Invalid value at 'contents[1]'", ask(U, 1), ask(U)),
@@ -122,8 +124,8 @@ GEMINI = [
     row(
         "GE8",
         "Request payload size exceeds the limit: 20971520 bytes",
-        ask(user(BIG, BIG)),
-        ask(user(SMALLER, SMALLER)),
+        lambda: ask(user(*[picture(10_485_760)] * 2)),
+        lambda: ask(user(*[picture(10_485_600)] * 2)),
     ),
     row("GE8", "Unknown name", ask(U, tools=declare(parameters=OPEN)), ask(U, tools=declare(parameters=PLAIN))),
     row("OC10", "The input data is not valid json", ask(user(text("\ud83d"))), ask(U)),

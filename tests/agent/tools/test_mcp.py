@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.tools.workshop import make_context
+from tests.scale import mark_all_but
 from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.mcp.source import FIRST_RESTART_SECONDS, McpServer, McpSource
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext, ToolResult
@@ -146,7 +147,7 @@ def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) 
     assert children() <= before
 
 
-@pytest.mark.parametrize("when", ["at once", "when its process is there", "when it runs"])
+@pytest.mark.parametrize("when", mark_all_but(["at once", "when its process is there", "when it runs"], "when it runs"))
 def test_a_start_that_is_given_up_leaves_nothing_open(when: str, tmp_path: Path) -> None:
     """Warnings are errors here: a pipe or a process that is left shows when it is collected."""
     running = tmp_path / "running"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.scale import scaled
+from tests.scale import mark_all_but, scaled
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import Outcome
@@ -65,7 +65,7 @@ def characters(message: Json) -> int:
     return sum(map(len, texts)) + sum(len(call["name"]) + len(call["arguments"]) for call in calls)
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", mark_all_but(preset_names(), "default", "jutul"))
 @pytest.mark.parametrize(
     ("count", "turns", "window"),
     [("chars/4", 4, 4500), pytest.param("exact", scaled(8), 8000, marks=pytest.mark.exhaustive)],
