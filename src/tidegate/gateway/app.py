@@ -60,8 +60,8 @@ from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.guarded_request import write_guarded
 from tidegate.session.following import FollowedRequest
+from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import (
     ClientRequest,
     ClientRequestReader,
