@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.fake.server import Fake, Seen
+from tests.fake.server import Fake, Json, Seen
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tidegate.core.events import ViewEdited
 from tidegate.wire.registry import DIALECTS
 
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
-CHOICES = {
+CHOICES: dict[str, Json] = {
     "anthropic": {"tool_choice": {"type": "any"}},
     "openai_chat": {"tool_choice": "required"},
     "openai_responses": {"tool_choice": "required"},

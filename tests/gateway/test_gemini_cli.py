@@ -18,9 +18,9 @@ from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tidegate import DataFolder
 from tidegate.core.events import BranchStarted
+from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Image, Message, Text, calls_of, result_of, text_of
 from tidegate.core.sweep.shortening import clip_message
-from tidegate.session.host_tree import hash_message
 from tidegate.wire.splicing.units import read_gemini, read_reply
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 

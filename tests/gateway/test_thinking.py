@@ -55,14 +55,11 @@ async def work(client: ScriptedClient, steps: int, lines: int = 60) -> None:
 def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, recall: bool, tmp_path: Path) -> None:
     steps = 80
 
-    def answer(body: Json) -> ScriptedAnswer:
-        number = len(fake.seen)
-        return ScriptedAnswer(text="Half of it.") if number == steps // 2 else step_answer(number, thinking=True)
+    answers = [step_answer(number, thinking=True) for number in range(steps)]
+    answers[steps // 2] = ScriptedAnswer(text="Half of it.")
 
     async def run() -> None:
-        nonlocal fake
-        fake = Fake("anthropic", answer, window=16_000, binding=kind.binding)
-        async with fake, open_http() as http:
+        async with Fake("anthropic", answers, window=16_000, binding=kind.binding) as fake, open_http() as http:
             async with run_gateway(tmp_path, upstream_of(fake), window=16_000, recall=recall) as running:
                 client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
                 client.model, client.thinking = kind.model, kind.thinking
@@ -80,7 +77,6 @@ def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, rec
         assert max(counts[-10:]) > 0, "what was made after a sweep is sent"
         assert any("thinking of" in line for line in lines) == (kind.binding == "prefix")
 
-    fake: Fake
     asyncio.run(run())
 
 
