@@ -7,10 +7,10 @@ an HTTP status and the provider's answer is read. Without one, the words of the 
 from collections.abc import Iterator
 from typing import Any
 
-from tidegate.core.messages import text_of
+import msgspec
+
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.session.following import FollowedRequest
-from tidegate.wire.parsing import encode_json_text
 
 _STATUS_NAMES = ("status_code", "code", "status", "http_status")
 _BODY_NAMES = ("body", "details", "message")
@@ -19,13 +19,20 @@ _MAX_CAUSES = 8
 
 def classify_exception(error: BaseException, refused: FollowedRequest[Any]) -> ProviderError:
     """What a failed call says. Texts of the request that it repeats are not taken for the provider's words."""
-    request = encode_json_text([text_of(shown.message) for shown in refused.shown]).encode()
+    request = _encode_texts(refused)
     chain = list(_list_causes(error))
     for each in chain:
         status = next((found for name in _STATUS_NAMES if _is_status(found := getattr(each, name, None))), None)
         if status is not None:
             return classify_response(status, _read_body(each), request=request)
     return classify_response(None, "\n".join(str(each) for each in chain), request=request)
+
+
+def _encode_texts(refused: FollowedRequest[Any]) -> bytes:
+    try:
+        return msgspec.json.encode([shown.message for shown in refused.shown])
+    except UnicodeEncodeError:  # half a surrogate pair
+        return b""
 
 
 def _list_causes(error: BaseException) -> Iterator[BaseException]:

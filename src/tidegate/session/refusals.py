@@ -8,6 +8,7 @@ one that names somewhat less than what was refused.
 
 import time
 from collections.abc import Callable
+from threading import Lock
 
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.models.errors.classification import ProviderError
@@ -17,15 +18,18 @@ from tidegate.session.session import Session
 
 
 class RefusalMemory:
-    """What the refusals of a host's upstreams say."""
+    """What the refusals of a host's upstreams say. Several threads may use it, each for a session of its own."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._evidence = WindowEvidence()
         self._clock = clock
+        self._lock = Lock()
 
     def limit(self, session: Session, key: WindowKey) -> None:
         """Keep the next request of a session within what refusals say about its model, as long as they are believed."""
-        _limit_window(session, self._evidence.find_window(key, self._clock()))
+        with self._lock:
+            window = self._evidence.find_window(key, self._clock())
+        _limit_window(session, window)
 
     def shorten(
         self,
@@ -50,12 +54,14 @@ class RefusalMemory:
         if not (error.window or error.prompt_tokens):
             ceiling = session.recovery.estimate_refused_window()
             count = count._replace(output=max(count.output, session.budget.reserve))
-        window = self._evidence.take_refusal(key, error, count, now, ceiling)
+        with self._lock:
+            window = self._evidence.take_refusal(key, error, count, now, ceiling)
+            is_known = self._evidence.find_window(key, now) is not None
         if error.window and window is None:
             return False
         if window is not None and not _limit_window(session, window):
             return False
-        if window is not None and self._evidence.find_window(key, now) is None:
+        if window is not None and not is_known:
             session.recovery.learn_limits(window)  # for this conversation only
         if error.window and count.prompt <= error.window < count.prompt + count.output:
             session.recovery.keep_output()
@@ -64,7 +70,8 @@ class RefusalMemory:
 
     def take_accepted(self, key: WindowKey, tokens: int) -> None:
         """Take note of a request that was answered, with the input tokens that the provider reported."""
-        self._evidence.take_accepted(key, tokens, self._clock())
+        with self._lock:
+            self._evidence.take_accepted(key, tokens, self._clock())
 
 
 def _limit_window(session: Session, tokens: int | None) -> bool:
