@@ -177,10 +177,11 @@ def test_a_refusal_for_length_is_answered(check: Any, tmp_path: Path) -> None:
 def test_after_the_last_attempt_the_refusal_is_raised(tmp_path: Path) -> None:
     tidegate = TidegateConversation(tmp_path, window=WINDOW)
     words = refusal("openai_chat", 400, "Your input exceeds the context window of this model.")
-    with run_provider("openai_chat", lambda body: words) as fake:
+    task = LongTask(8)
+    with run_provider("openai_chat", lambda body: task(body) if task.left else words) as fake:
         with pytest.raises(Exception, match="context window"):
             make_agent(fake.url, tidegate, "over")("Read all pages.")
-        assert len(fake.seen) == 3
+        assert len(fake.refused) == 3
     tidegate.threads.close()
 
 
