@@ -43,7 +43,7 @@ def explain(folder: Path, when: str, *, window: int | None = 8_000) -> str:
         ('{messages: "> 10"}', "The number of messages (1) is not above the limit of 10."),
         ('{tool_results: "> 10"}', "The number of tool results (0) is not above the limit of 10."),
         ('{tool_calls: "== 3"}', "The number of tool calls (0) is not 3."),
-        ('{recovery: "> 0"}', "The number of recoveries in this turn (0) is not above the limit of 0."),
+        ('{recovery: "> 0"}', "The number of recoveries of this request (0) is not above the limit of 0."),
         ('{compacted: "> 0"}', "The number of rules that have compacted in this run (0) is not above the limit of 0."),
         ('{fill: "> 1"}', "The history (22 of 6,984 tokens, 0.315%) is not above the limit of 100%."),
         ("{unlimited: true}", "The size of the model's window is known."),

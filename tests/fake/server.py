@@ -113,7 +113,7 @@ class Fake:
     taken back only as it was ("block"), or only behind what it was made from ("prefix"); `dropped` has the places of
     blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded.
     Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account.
-    `hung_up` counts clients that left early.
+    `counts_output`: the output that is asked for is a part of the window. `hung_up` counts clients that left early.
     """
 
     def __init__(
@@ -128,8 +128,10 @@ class Fake:
         loaded: Mapping[str, int] | None = None,
         alternate: bool = True,
         any_key: bool = False,
+        counts_output: bool = False,
     ) -> None:
         self.wire = wire
+        self._counts_output = counts_output
         self._any_key = any_key
         self._alternate = alternate
         self.window = window
@@ -255,9 +257,10 @@ class Fake:
         if faults:
             return refusal(wire, 400, faults[0])
         tokens = self._scale.weight(wire, seen.raw)
-        if self.window is not None and tokens > self.window:
+        output = _read_output_limit(wire, body) if self._counts_output else 0
+        if self.window is not None and tokens + output > self.window:
             if not self._truncates:
-                return too_long(wire, tokens, self.window)
+                return too_long(wire, tokens, self.window, output)
             tokens = self.window // 2
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
@@ -299,6 +302,12 @@ class Fake:
             return path.startswith("/v1beta/models/") and method in ("generateContent", "streamGenerateContent")
         ends = {"anthropic": "/v1/messages", "openai_responses": "/v1/responses", "deepseek": "/chat/completions"}
         return path == ends.get(self.wire, "/v1/chat/completions")
+
+
+def _read_output_limit(wire: str, body: Json) -> int:
+    head = body.get("generationConfig", {}) if wire == "gemini" else body
+    names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+    return max(head.get(name) or 0 for name in names)
 
 
 def _faults(wire: str, model: str, body: Json, alternate: bool) -> list[str]:

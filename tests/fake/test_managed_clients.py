@@ -15,7 +15,7 @@ import pytest
 
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
-from tests.fake.words import busy
+from tests.fake.words import busy, refusal
 from tests.gateway.serving import DEADLINE
 from tests.integrations.examples import EXAMPLES, check_example
 from tests.scale import mark_all_but, scaled
@@ -268,6 +268,25 @@ def test_an_async_refusal_for_length_is_retried_shorter(tmp_path: Path) -> None:
 
     server = run_with(Fake("openai_chat", ["Short enough."], window=5_000), use)
     assert 1 <= len(server.refused) <= 2
+
+
+def test_refusals_are_counted_for_each_request_and_their_window_is_remembered(tmp_path: Path) -> None:
+    """Six refusals in one turn, which name no number, and another conversation with the same client."""
+    words = refusal("openai_responses", 400, "Your input exceeds the context window of this model.")
+    script: list[Step] = [step for _ in range(3) for step in (words, words, CALLS)]
+
+    def use(url: str) -> None:
+        with managed(make_client("openai_responses", url), tmp_path, window=50_000) as client:
+            messages: list[Any] = [{"role": "user", "content": f"{PAGE} {PAGE}"}]
+            for _ in range(3):
+                reply = client.responses.create(**make_arguments("openai_responses", messages))
+                take_results("openai_responses", take_reply("openai_responses", reply, messages), PAGE, messages)
+            client.responses.create(**make_arguments("openai_responses", messages))
+            client.responses.create(model="gpt-4o", input=[{"role": "user", "content": "Another."}])
+
+    server = run_sync(Fake("openai_responses", [*script, "The end.", "Yes."]), use)
+    assert len(server.refused) == 6
+    assert len(server.seen) == 11
 
 
 def test_errors_of_the_sdk_are_unchanged(tmp_path: Path) -> None:

@@ -37,7 +37,18 @@ def refusal(wire: str, status: int, text: str, code: str = "", *, streamed: bool
     return Refusal(status, msgspec.json.encode(body))
 
 
-def too_long(wire: str, tokens: int, window: int) -> Refusal:
+def too_long(wire: str, tokens: int, window: int, output: int = 0) -> Refusal:
+    """`output` is what was asked for, where that counts as a part of the window."""
+    if output and wire == "anthropic":
+        text = f"input length and `max_tokens` exceed context limit: {tokens} + {output} > {window}, decrease input"
+        return refusal(wire, 400, f"{text} length or `max_tokens` and try again")
+    if output and wire == "openai_chat":
+        text = (
+            f"This model's maximum context length is {window} tokens. However, you requested {tokens + output} tokens"
+            f" ({tokens} in the messages, {output} in the completion). Please reduce the length of the messages or"
+            " completion."
+        )
+        return refusal(wire, 400, text, "context_length_exceeded")
     if wire == "anthropic":
         return refusal(wire, 400, f"prompt is too long: {tokens} tokens > {window} maximum")
     if wire == "gemini":

@@ -51,12 +51,14 @@ class LongTask:
 
 
 @contextmanager
-def run_provider(wire: str, script: Script, window: int | None = None, *, alternate: bool = True) -> Iterator[Fake]:
+def run_provider(
+    wire: str, script: Script, window: int | None = None, *, alternate: bool = True, counts_output: bool = False
+) -> Iterator[Fake]:
     """Serve on loopback. Every request that breaks a rule of the provider or its window is in `refused`.
 
-    `alternate`: the two sides must take turns.
+    `alternate`: the two sides must take turns. `counts_output`: the output that is asked for is a part of the window.
     """
-    fake = Fake(wire, script, window=window, alternate=alternate)
+    fake = Fake(wire, script, window=window, alternate=alternate, counts_output=counts_output)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

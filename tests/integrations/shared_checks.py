@@ -1,5 +1,5 @@
-"""What must hold with every framework: a killed run goes on, the framework's own model writes summaries, and no user
-gets the text of another."""
+"""What must hold with every framework: a killed run goes on, the framework's own model writes summaries, no user gets
+the text of another, and a request that is refused for its length is sent again."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fake.server import Fake, Step
+from tests.fake.words import refusal
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
 from tidegate.core.events import BranchStarted, Event, MessageAdded
 from tidegate.core.messages import Call, Result
@@ -166,3 +167,47 @@ def check_secret_stays(fake: Fake) -> None:
     asked = [seen.raw.decode() for seen in fake.seen if QUESTION in seen.raw.decode()]
     assert any("recalled" in each for each in asked)
     assert not [each for each in asked if SECRET in each]
+
+
+# --- refusals for length ----------------------------------------------------------------------------------------------
+
+NewRun = Callable[[Fake, int, int], str]
+"""Makes a new run, with this window and this output limit (0: none), and returns its last answer."""
+
+
+def check_output_limit(run: NewRun, wire: str) -> None:
+    """A server that counts the output that is asked for as a part of its window never has to refuse."""
+    with run_provider(wire, LongTask(20), 8_000, counts_output=True) as fake:
+        assert FINAL_ANSWER in run(fake, 8_000, 4_000)
+        assert fake.refused == []
+
+
+def check_learned_window(run: NewRun, wire: str) -> None:
+    """The window is smaller than believed. The refusal is answered with a smaller view, and the next run knows it."""
+    task = LongTask(16)
+    with run_provider(wire, task, 6_000) as fake:
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        first = len(fake.refused)
+        assert 1 <= first <= 2
+        task.left = list(range(16))
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        assert len(fake.refused) == first
+
+
+def check_many_refusals(run: NewRun, wire: str) -> None:
+    """One turn in which every fourth request is refused twice, in words that name no number."""
+    task, left = LongTask(24), [4, 4, 8, 8, 12, 12, 16, 16, 20, 20]
+
+    def script(body: dict[str, Any]) -> Step:
+        if left and 24 - len(task.left) == left[0]:
+            left.pop(0)
+            return refusal(wire, 400, "Your input exceeds the context window of this model.")
+        return task(body)
+
+    with run_provider(wire, script) as fake:
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        assert len(fake.refused) == 10
+    assert not left
+
+
+REFUSAL_CHECKS = [check_output_limit, check_learned_window, check_many_refusals]

@@ -6,14 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_framework import Agent, Content, Message
+from agent_framework import Agent, Content, Message, chat_middleware
 from agent_framework.openai import OpenAIChatCompletionClient
 from openai import AsyncOpenAI
 
 from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries, check_users_stay_apart
+from tests.integrations.shared_checks import (
+    REFUSAL_CHECKS,
+    WINDOW,
+    check_killed_run,
+    check_summaries,
+    check_users_stay_apart,
+)
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.agent_framework import TidegateMiddleware
@@ -187,6 +193,49 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("agent_framework_agent.py", "openai_chat", tmp_path)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("check", REFUSAL_CHECKS)
+def test_a_refusal_for_length_is_answered(check: Any, is_stream: bool, tmp_path: Path) -> None:
+    opened: list[TidegateMiddleware] = []
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        tidegate = opened[0] if opened else TidegateMiddleware(tmp_path, window=window)
+        opened.append(tidegate)
+        options: Any = {"max_tokens": max_output} if max_output else None
+
+        async def act(client: AsyncOpenAI) -> str:
+            agent = make_agent(client, tidegate, default_options=options)
+            if not is_stream:
+                return (await agent.run("Read all pages.")).text
+            return "".join([update.text async for update in agent.run("Read all pages.", stream=True)])
+
+        return str(run_agent(fake.url, act))
+
+    check(run, "openai_chat")
+    opened[0].threads.close()
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_last_middleware_of_the_list_sees_what_the_others_changed(is_last: bool, tmp_path: Path) -> None:
+    @chat_middleware
+    async def redact(context: Any, call_next: Any) -> None:
+        context.messages = [Message("user", ["[redacted]"])]
+        await call_next()
+
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+    order = [redact, tidegate] if is_last else [tidegate, redact]
+
+    async def act(client: AsyncOpenAI) -> Any:
+        return await make_agent(client, middleware=order).run("The secret.")
+
+    with run_provider("openai_chat", lambda body: "Good day.") as fake:
+        run_agent(fake.url, act)
+        assert "[redacted]" in fake.seen[0].raw.decode()
+    logged = tidegate.threads.recall("", "m1..m9")
+    assert ("[redacted]" in logged, "The secret." in logged) == (is_last, not is_last)
+    tidegate.threads.close()
 
 
 # --- whose session it is ----------------------------------------------------------------------------------------------

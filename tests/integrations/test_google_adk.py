@@ -22,6 +22,7 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, 
 from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
+    REFUSAL_CHECKS,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -310,6 +311,21 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("google_adk_agent.py", "gemini", tmp_path, "me@report")
+
+
+@pytest.mark.parametrize("check", REFUSAL_CHECKS)
+def test_a_refusal_for_length_is_answered(check: Any, tmp_path: Path) -> None:
+    opened: list[TidegatePlugin] = []
+
+    def run_new(fake: Fake, window: int, max_output: int) -> str:
+        tidegate = opened[0] if opened else TidegatePlugin(tmp_path, window=window)
+        opened.append(tidegate)
+        config = types.GenerateContentConfig(max_output_tokens=max_output or None)
+        agent = LlmAgent(name="reader", model=make_model(fake), tools=[read], generate_content_config=config)
+        return str(asyncio.run(run(agent, [tidegate], f"run-{len(opened)}"))[0][-1])
+
+    check(run_new, "gemini")
+    opened[0].threads.close()
 
 
 # --- whose session it is ----------------------------------------------------------------------------------------------

@@ -102,6 +102,18 @@ def test_a_long_run_fits_and_the_messages_stay_complete(tmp_path: Path) -> None:
     tidegate.threads.close()
 
 
+def test_a_refusal_for_length_is_answered(tmp_path: Path) -> None:
+    """The window is much smaller than the threshold: the framework compacts after each refusal, and goes on."""
+    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW, session="over")
+    with run_provider("openai_chat", SubmittingTask(24), 6_000) as fake:
+        task = Task(dataset=[Sample(input="Read all pages.")], solver=react(tools=[read()], compaction=tidegate))
+        sample = run_task(task, fake.url, tmp_path)
+        assert 1 <= len(fake.refused) <= 24 * 700 // 4_000
+    assert results_of(sample) == [read_page(number) for number in range(24)]
+    assert tidegate.session("over").window in range(6_000, 9_000)
+    tidegate.threads.close()
+
+
 def test_below_the_threshold_nothing_changes(tmp_path: Path) -> None:
     bodies = []
     for compaction in (None, TidegateCompaction(tmp_path / "data", threshold=WINDOW)):

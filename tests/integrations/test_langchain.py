@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -16,11 +18,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from tests.fake.server import Fake
+from tests.fake.words import refusal, too_long
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
+    REFUSAL_CHECKS,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -210,6 +214,51 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("langchain_agent.py", "openai_chat", tmp_path)
+
+
+@pytest.mark.parametrize(("check", "is_async"), [*zip(REFUSAL_CHECKS, (False, False, True), strict=True)])
+def test_a_refusal_for_length_is_answered(check: Any, is_async: bool, tmp_path: Path) -> None:
+    opened: list[TidegateMiddleware] = []
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        middleware = opened[0] if opened else TidegateMiddleware(tmp_path, window=window)
+        opened.append(middleware)
+        model = make_model(fake, max_tokens=max_output or None)
+        agent = create_agent(model, [read], middleware=[middleware], checkpointer=InMemorySaver())
+        given, thread = ask("Read all pages."), config(f"run {len(opened)}")
+        result = asyncio.run(agent.ainvoke(given, thread)) if is_async else agent.invoke(given, thread)
+        return str(result["messages"][-1].text)
+
+    check(run, "openai_chat")
+    opened[0].threads.close()
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_last_middleware_of_the_list_sees_what_the_others_changed(is_last: bool, tmp_path: Path) -> None:
+    @wrap_model_call
+    def redact(request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=[HumanMessage("[redacted]")]))
+
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW)
+    with run_provider("openai_chat", lambda body: "Good day.") as fake:
+        order = [redact, tidegate] if is_last else [tidegate, redact]
+        create_agent(make_model(fake), [], middleware=order).invoke(ask(TOLD))
+        assert "[redacted]" in fake.seen[0].raw.decode()
+    logged = tidegate.threads.recall("", "m1..m9")
+    assert ("[redacted]" in logged, TOLD in logged) == (is_last, not is_last)
+    tidegate.threads.close()
+
+
+def test_other_errors_of_a_provider_are_raised_as_they_are(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+    steps = [refusal("openai_chat", 401, "Incorrect API key provided."), *[too_long("openai_chat", 9, 5000)] * 3]
+    with run_provider("openai_chat", lambda body: steps.pop(0)) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware])
+        for expected in (openai.AuthenticationError, openai.BadRequestError):
+            with pytest.raises(expected):
+                agent.invoke(ask("Read all pages."))
+        assert len(fake.seen) == 2, "5000 tokens are far more than this request has: that is not why it was refused"
+    middleware.threads.close()
 
 
 # --- whose session it is ----------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from agents import (
     Agent,
+    Model,
+    ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
@@ -25,6 +27,7 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, 
 from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
+    REFUSAL_CHECKS,
     SECRET,
     TOLD,
     WINDOW,
@@ -272,6 +275,33 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("openai_agents_run.py", "openai_responses", tmp_path)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("check", REFUSAL_CHECKS)
+def test_a_refusal_for_length_is_answered(check: Any, is_stream: bool, tmp_path: Path) -> None:
+    opened: list[TidegateFilter] = []
+
+    def run_new(fake: Fake, window: int, max_output: int) -> str:
+        tidegate = opened[0] if opened else TidegateFilter(tmp_path, window=window)
+        opened.append(tidegate)
+
+        async def run() -> str:
+            async with AsyncOpenAI(base_url=fake.url, api_key=KEY, max_retries=0) as client:
+                agent = make_agent(client, model_settings=ModelSettings(max_tokens=max_output or None))
+                assert isinstance(agent.model, Model)
+                agent.model = tidegate.wrap_model(agent.model)
+                if not is_stream:
+                    return str((await Runner.run(agent, "Read all pages.", **options_of(tidegate))).final_output)
+                streamed = Runner.run_streamed(agent, "Read all pages.", **options_of(tidegate))
+                async for _ in streamed.stream_events():
+                    pass
+                return str(streamed.final_output)
+
+        return asyncio.run(run())
+
+    check(run_new, "openai_responses")
+    opened[0].threads.close()
 
 
 # --- whose session it is ----------------------------------------------------------------------------------------------

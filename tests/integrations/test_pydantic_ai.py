@@ -27,11 +27,13 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+from tests.fake.server import Fake
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
+    REFUSAL_CHECKS,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -45,6 +47,7 @@ from tidegate.integrations.pydantic_ai import TidegateCapability
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 NO_LIMIT = UsageLimits(request_limit=None)
+PROMPT = "Be brief."
 
 
 def read(number: int) -> str:
@@ -288,6 +291,31 @@ def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     check_example("pydantic_ai_agent.py", "openai_chat", tmp_path)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("check", REFUSAL_CHECKS)
+def test_a_refusal_for_length_is_answered(check: Any, is_stream: bool, tmp_path: Path) -> None:
+    opened: list[TidegateCapability] = []
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        tidegate = opened[0] if opened else TidegateCapability(tmp_path, window=window)
+        opened.append(tidegate)
+        settings: Any = {"max_tokens": max_output} if max_output else None
+
+        async def act(model: Any) -> str:
+            agent = Agent(model, tools=[read], capabilities=[tidegate], model_settings=settings, system_prompt=PROMPT)
+            if not is_stream:
+                return str((await agent.run("Read all pages.", usage_limits=NO_LIMIT)).output)
+            async with agent.run_stream("Read all pages.", usage_limits=NO_LIMIT) as result:
+                return "".join([text async for text in result.stream_text(delta=True)])
+
+        answer = str(run_agent("openai_chat", fake.url, act))
+        assert all(PROMPT in seen.raw.decode() for seen in fake.seen)
+        return answer
+
+    check(run, "openai_chat")
+    opened[0].threads.close()
 
 
 # --- whose session it is ----------------------------------------------------------------------------------------------

@@ -11,10 +11,16 @@ from strands.models.openai import OpenAIModel
 from strands.session.file_session_manager import FileSessionManager
 
 from tests.fake.server import Fake
-from tests.fake.words import too_long
+from tests.fake.words import refusal
 from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
-from tests.integrations.shared_checks import WINDOW, check_killed_run, check_summaries, check_users_stay_apart
+from tests.integrations.shared_checks import (
+    REFUSAL_CHECKS,
+    WINDOW,
+    check_killed_run,
+    check_summaries,
+    check_users_stay_apart,
+)
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.strands import TidegateConversation
@@ -152,19 +158,30 @@ def test_the_model_calls_recall_as_a_tool_of_the_agent(tmp_path: Path) -> None:
     tidegate.threads.close()
 
 
-def test_an_overflow_shrinks_the_view(tmp_path: Path) -> None:
-    """The window is unknown to the agent and smaller than assumed: the provider's refusal is acted on."""
+@pytest.mark.parametrize("check", REFUSAL_CHECKS)
+def test_a_refusal_for_length_is_answered(check: Any, tmp_path: Path) -> None:
+    opened: list[TidegateConversation] = []
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        tidegate = opened[0] if opened else TidegateConversation(tmp_path, window=window)
+        opened.append(tidegate)
+        agent = make_agent(fake.url, tidegate, f"run-{len(opened)}")
+        if max_output:
+            agent.model.update_config(params={"max_tokens": max_output})
+        return str(agent("Read all pages."))
+
+    check(run, "openai_chat")
+    opened[0].threads.close()
+
+
+def test_after_the_last_attempt_the_refusal_is_raised(tmp_path: Path) -> None:
     tidegate = TidegateConversation(tmp_path, window=WINDOW)
-    task, refused = LongTask(30, parallel=2), [too_long("openai_chat", 20_000, 9_000)]
-
-    def script(body: dict[str, Any]) -> Any:
-        return refused.pop() if refused and len(task.left) < 16 else task(body)
-
-    with run_provider("openai_chat", script) as fake:
-        agent = make_agent(fake.url, tidegate, "over")
-        assert str(agent("Read all pages.")).strip() == FINAL_ANSWER
-        assert len(fake.refused) == 1
-    assert len(results_of(agent)) == 30
+    words = refusal("openai_chat", 400, "Your input exceeds the context window of this model.")
+    task = LongTask(8)
+    with run_provider("openai_chat", lambda body: task(body) if task.left else words) as fake:
+        with pytest.raises(Exception, match="context window"):
+            make_agent(fake.url, tidegate, "over")("Read all pages.")
+        assert len(fake.refused) == 3
     tidegate.threads.close()
 
 

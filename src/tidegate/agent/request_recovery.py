@@ -14,10 +14,6 @@ from tidegate.session.summaries.drivers import AsyncSummarizer
 
 SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
 """Errors about size, after which a smaller request may be accepted."""
-_REFUSED_SHARES: Final = (0.95, 0.6)
-"""A refusal without a number: the window holds at most this share of the refused request. The second is for the last
-retry of a request.
-"""
 _NEAR_WINDOW_SHARE: Final = 0.85
 
 RecoveryStep = Literal["shrink", "images", "unsign", "output", ""]
@@ -55,8 +51,7 @@ class RequestRecovery:
         session, overflowed = self._session, error.kind == "overflow"
         window = error.window or (error.limit if error.kind == "rate_bucket" else None)
         if overflowed and not (window or error.prompt_tokens):
-            share = _REFUSED_SHARES[min(session.recovery.refusals, 1)]
-            window = int(session.tokens * share) + session.budget.reserve
+            window = session.recovery.estimate_refused_window()
         session.recovery.learn_limits(window, error.prompt_tokens if overflowed else None)
 
     def _use_once(self, step: RecoveryStep) -> RecoveryStep:

@@ -86,7 +86,7 @@ class Budget(NamedTuple):
         ]
 
 
-def make_budget(
+def make_budget(  # noqa: PLR0913 - keyword arguments
     view: View,
     *,
     window: int | None,
@@ -95,11 +95,13 @@ def make_budget(
     model: str = "",
     thinking: bool = False,
     cap: int | None = None,
+    max_output: int = 0,
     prices: CachePrices = ASSUMED_PRICES,
 ) -> Budget:
     """The budget for this view. TooSmall, with the numbers, if the fixed part leaves no room.
 
-    `cap` is the policy's limit if there is no window.
+    `cap` is the policy's limit if there is no window. `max_output` is what the answer may need that the request asks
+    for: servers refuse a request that does not fit together with it.
     """
     scale = view.scale_by_model.get(model, 1.0)
     fixed = view.fixed_tokens + REQUEST_OVERHEAD
@@ -119,6 +121,9 @@ def make_budget(
     lowered = min(reserve, size // 4)
     if lowered < reserve and window is not None:
         notes.append(f"The reserve is lowered from {reserve:,} to {lowered:,} tokens: at most a quarter of the window.")
+    if max_output > lowered:
+        lowered = max_output
+        notes.append(f"The reserve is {lowered:,} tokens, because of the answer that the request asks for.")
     if lowered > size - taken:
         notes.append(
             f"The reserve is lowered to {size - taken:,} tokens: system prompt and tools need the rest of the window."

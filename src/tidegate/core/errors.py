@@ -45,4 +45,4 @@ class UnknownWindowWarning(UserWarning):
 
 
 class GiveUp(TidegateError):
-    """All recoveries of this turn were used up. The session is intact and can continue."""
+    """All recoveries of this request were used up. The session is intact and can continue."""

@@ -223,6 +223,7 @@ class View:
                 if what.message.role == "assistant":
                     self.reply_count += 1
                     self.last_reply_time = event.time
+                    self.recoveries = 0  # they are counted for each request
                 self._say(what)
             elif isinstance(what, UsageReported):
                 self._use(what)

@@ -11,7 +11,7 @@ The framework's `compaction_strategy` is not used: it gets the list of messages 
 session, the tools, the answer and its usage, and it works by marking the framework's own messages as excluded.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from typing import Annotated, Any, Unpack
@@ -20,6 +20,7 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, PreparedCall, make_usage
+from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.threads import (
     RECALL_DESCRIPTION,
     ConversationPlace,
@@ -32,7 +33,7 @@ from tidegate.wire.parsing import encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
-    from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool, tool
+    from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool, ResponseStream, tool
     from agent_framework import Message as FrameworkMessage
 except ImportError as missing:
     raise describe_missing_framework("agent-framework", missing) from missing
@@ -126,9 +127,18 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
             model=str(options.get("model") or getattr(context.client, "model", "") or ""),
             fixed_part=FixedPart("\n\n".join(filter(None, texts)), tuple(map(_read_tool, options.get("tools") or ()))),
             ask=ask,
+            max_output=_read_max_output(options),
+            upstream=describe_upstream(context.client),
         )
         self._place.set(call.place)
-        context.messages = [*given[:fixed], *call.messages]
+
+        async def send(messages: list[FrameworkMessage]) -> None:
+            context.messages = [*given[:fixed], *messages]
+            await call_next()
+            if isinstance(context.result, ResponseStream):
+                context.result = await _start_stream(context.result)
+
+        call, _ = await call.send_async(send)
 
         async def record(response: ChatResponse[Any]) -> ChatResponse[Any]:
             await _record(call, response)
@@ -136,9 +146,33 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
 
         if context.stream:
             context.stream_result_hooks.append(record)
-        await call_next()
-        if not context.stream and isinstance(context.result, ChatResponse):
+        elif isinstance(context.result, ChatResponse):
             await record(context.result)
+
+
+async def _start_stream(stream: ResponseStream[Any, Any]) -> ResponseStream[Any, Any]:
+    """The same stream, after its first update: a refusal comes before it."""
+    updates = aiter(stream)
+    first = [update async for update in _take_one(updates)]
+
+    async def go_on() -> AsyncIterator[Any]:
+        for update in first:
+            yield update
+        async for update in updates:
+            yield update
+
+    return ResponseStream(go_on(), finalizer=lambda _: stream.get_final_response())
+
+
+async def _take_one(updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for update in updates:
+        yield update
+        return
+
+
+def _read_max_output(options: Mapping[str, Any]) -> int:
+    asked = options.get("max_tokens")
+    return asked if isinstance(asked, int) else 0
 
 
 def _read_tool(given: Any) -> Tool:

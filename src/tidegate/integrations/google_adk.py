@@ -8,6 +8,7 @@ sees its own form of the conversation and has a session of its own, `app/alice@7
 an agent.
 """
 
+import asyncio
 import base64
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -17,6 +18,7 @@ from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text, read_thinking
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -153,9 +155,30 @@ class TidegatePlugin(BasePlugin, SessionAccess):
             ask=ask,
             copies=Copies(callback_context.session.events, list_fields),
             run=(callback_context.invocation_id, name),
+            max_output=llm_request.config.max_output_tokens or 0,
+            upstream=describe_upstream(agent.canonical_model),
         )
         self._preparer.hold((callback_context.invocation_id, name), call)
         llm_request.contents = call.messages
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        """Ask again with fewer contents after a refusal for length. The answer is then not streamed."""
+        key = callback_context.invocation_id, self._name_session(callback_context)
+        refused = self._preparer.take(key)
+        shorter = await asyncio.to_thread(refused.answer_refusal, error) if refused else None
+        if shorter is None:
+            return None
+        agent: Any = callback_context.get_invocation_context().agent
+
+        async def ask(contents: list[types.Content]) -> LlmResponse:
+            llm_request.contents = contents
+            return [answer async for answer in agent.canonical_model.generate_content_async(llm_request)][-1]
+
+        call, answer = await shorter.send_async(ask)
+        self._preparer.hold(key, call)
+        return answer
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         if llm_response.partial or llm_response.content is None:

@@ -6,7 +6,8 @@ inspect_ai calls a strategy only when the input exceeds the threshold, a number 
 window. Until then the messages are sent as they are and tidegate does not see them. At that moment all of them are
 logged, and the view takes their place. inspect_ai adds the messages that follow to this view until the threshold is
 reached again. So the log ends with the last compaction, and the usage of calls is not recorded. The messages of the
-task state stay complete.
+task state stay complete. If a provider refuses a request as too long, inspect_ai calls the strategy once, and sends the
+smaller view.
 
 A session is named after the sample (its uuid in the log of inspect_ai), or by `session` if there is only one. Further
 agents of a sample have sessions of their own. `recall_tool()` is a tool for the agent.
@@ -18,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Unpack
 
+from tidegate.core.errors import GiveUp
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_text, read_thinking
@@ -30,6 +32,7 @@ from tidegate.integrations.threads import (
     SessionAccess,
     describe_missing_framework,
 )
+from tidegate.models.errors.classification import ERROR_CAUSES, ProviderError
 from tidegate.session.following import FixedPart
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
@@ -41,6 +44,7 @@ try:
 except ImportError as missing:
     raise describe_missing_framework("inspect-ai", missing) from missing
 
+_TOO_LONG = ProviderError("overflow", ERROR_CAUSES["overflow"])
 _OWN = "tidegate"
 """The key in the metadata of messages that the view inserted."""
 
@@ -161,9 +165,19 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
 
         name = self.threads.name("inspect-ai", thread, is_shared=True)
         call = await self._preparer.prepare_async(
-            name, list(known.values()), ask, model=model.name, fixed_part=fixed_part, run=run
+            name,
+            list(known.values()),
+            ask,
+            model=model.name,
+            fixed_part=fixed_part,
+            run=run,
+            max_output=model.config.max_tokens or 0,
         )
-        if call.request.is_unchanged or len(known) == before:  # the framework counts more tokens than we do
-            call = await asyncio.to_thread(call.shrink)
+        if call.request.is_unchanged or len(known) == before:
+            # The framework counts more tokens than we do, or the provider refused the view.
+            shorter = await asyncio.to_thread(call.shorten, _TOO_LONG)
+            if shorter is None:
+                raise GiveUp(_TOO_LONG.args[0], "Set the model's true window, or a lower threshold.")
+            call = shorter
         self._place.set(call.place)
         return [*fixed, *call.messages], None

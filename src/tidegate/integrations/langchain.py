@@ -17,6 +17,7 @@ from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_block, read_call, read_result_block
 from tidegate.integrations.model_calls import AdapterSettings, CallContext, CallPreparer, make_usage
+from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -39,6 +40,8 @@ _CALL_LISTS = {"tool_call": "tool_calls", "invalid_tool_call": "invalid_tool_cal
 """The types of calls, and the lists in which an answer has them."""
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "input_json_delta", "tool_call_chunk"})
 """The provider's own form of calls in the content of an answer."""
+
+_OUTPUT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 
 
 class LangChainFormat(BlockFormat[AnyMessage]):
@@ -142,7 +145,7 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
 
         name, run = self._find_conversation()
         call = self._preparer.prepare(name, request.messages, ask, **_read_context(request, run))
-        response = handler(request.override(messages=call.messages))
+        call, response = call.send(lambda messages: handler(request.override(messages=messages)))
         call.record(*_read_answer(response))
         return response
 
@@ -154,7 +157,7 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
 
         name, run = self._find_conversation()
         call = await self._preparer.prepare_async(name, request.messages, ask, **_read_context(request, run))
-        response = await handler(request.override(messages=call.messages))
+        call, response = await call.send_async(lambda messages: handler(request.override(messages=messages)))
         await call.record_async(*_read_answer(response))
         return response
 
@@ -182,7 +185,21 @@ def _read_context(request: ModelRequest[Any], run: Hashable) -> CallContext[AnyM
     name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
     system = str.__str__(request.system_message.text) if request.system_message else ""
     fixed_part = FixedPart(system, tuple(map(_read_tool, request.tools)))
-    return {"model": name if isinstance(name, str) else "", "fixed_part": fixed_part, "run": run}
+    return {
+        "model": name if isinstance(name, str) else "",
+        "fixed_part": fixed_part,
+        "run": run,
+        "max_output": _read_max_output(request),
+        "upstream": describe_upstream(request.model),
+    }
+
+
+def _read_max_output(request: ModelRequest[Any]) -> int:
+    """The output limit of a call: that of its settings, else that of the model."""
+    settings = [getattr(request, "model_settings", None) or {}, getattr(request.model, "model_kwargs", None) or {}]
+    asked = [given.get(name) for given in settings for name in _OUTPUT_NAMES]
+    asked += [getattr(request.model, name, None) for name in _OUTPUT_NAMES]
+    return next((each for each in asked if isinstance(each, int) and each > 0), 0)
 
 
 def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:

@@ -1,7 +1,8 @@
 """One model call of a framework: its messages become a view that fits, and its answer is logged.
 
 preparer = CallPreparer(format, "data", window=32_000)
-call = preparer.prepare(preparer.threads.name("langchain", "thread-1"), messages)   # call.messages is what to send
+call = preparer.prepare(preparer.threads.name("langchain", "thread-1"), messages)
+call, answer = call.send(ask_model)   # with call.messages; again with fewer, if the provider finds them too long
 call.record(answer, usage)
 """
 
@@ -20,13 +21,18 @@ from tidegate.integrations.host_messages import (
     ViewWriter,
     write_view,
 )
+from tidegate.integrations.provider_errors import classify_exception
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, ConversationPlace, DataLocation, SessionSettings, ThreadSessions
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
+from tidegate.session.refusals import RefusalMemory
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.usage import read_usage
 
 HostObject = TypeVar("HostObject")
 _T = TypeVar("_T")
@@ -45,17 +51,24 @@ class CallContext(TypedDict, Generic[HostObject], total=False):
     """What an adapter knows of a call beside its messages.
 
     `copies` is for a framework that copies its messages for each call. `run` is the run or agent that makes the call:
-    all of its calls are in one session, and `CallPreparer.recall` reads the conversation of its last call.
+    all of its calls are in one session, and `CallPreparer.recall` reads the conversation of its last call. `max_output`
+    is the longest answer that the framework asks for, in tokens. `upstream` is where the model is
+    (`describe_upstream`).
     """
 
     model: str
     fixed_part: FixedPart
     copies: Copies[HostObject]
     run: Hashable
+    max_output: int
+    upstream: str
 
 
 class PreparedCall(NamedTuple, Generic[HostObject]):
-    """The messages to send with one call, and what is needed to record its answer. `session` is its session's name."""
+    """The messages to send with one call, and what is needed to record its answer. `session` is its session's name.
+
+    `refusals`, `window_key` and `max_output` are for what a refusal teaches.
+    """
 
     session: str
     messages: list[HostObject]
@@ -63,6 +76,9 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     request: FollowedRequest[HostPiece]
     following: FollowingSession[HostPiece]
     form: MessageFormat[HostObject]
+    refusals: RefusalMemory
+    window_key: WindowKey
+    max_output: int
 
     @property
     def place(self) -> ConversationPlace:
@@ -73,11 +89,48 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         """Log the answer, if it is known already, and its usage (`make_usage`)."""
         message = None if answer is None else self.form.read(answer)[0].message
         self.following.record_reply(self.request, message, usage)
+        self.refusals.take_accepted(self.window_key, read_usage(usage or {}).input_tokens)
 
-    def shrink(self) -> "PreparedCall[HostObject]":
-        """The call with fewer messages, if these were still too long. GiveUp after the policy's last attempt."""
-        request = self.following.shrink(self.request.items)
+    def _write(self, request: FollowedRequest[HostPiece]) -> "PreparedCall[HostObject]":
         return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
+
+    def answer_refusal(self, error: BaseException) -> "PreparedCall[HostObject] | None":
+        """The call with fewer messages, if the provider refused it for its length; None for every other error."""
+        return self.shorten(classify_exception(error, self.request))
+
+    def shorten(self, refusal: ProviderError) -> "PreparedCall[HostObject] | None":
+        """The same for an error that is classified already."""
+        request = self.refusals.shorten(self.following, self.request, refusal, self.window_key, self.max_output)
+        return self._write(request) if request else None
+
+    def send(self, ask: Callable[[list[HostObject]], _T]) -> "tuple[PreparedCall[HostObject], _T]":
+        """Call `ask` with the messages; again with fewer, as long as it fails because they are too long.
+
+        Return the call that was answered, and the answer. The error of the last attempt is raised as it is.
+        """
+        call = self
+        while True:
+            try:
+                return call, ask(call.messages)
+            except Exception as error:
+                shorter = call.answer_refusal(error)
+                if shorter is None:
+                    raise
+                call = shorter
+
+    async def send_async(
+        self, ask: Callable[[list[HostObject]], Awaitable[_T]]
+    ) -> "tuple[PreparedCall[HostObject], _T]":
+        """The same for async code."""
+        call = self
+        while True:
+            try:
+                return call, await ask(call.messages)
+            except Exception as error:
+                shorter = await asyncio.to_thread(call.answer_refusal, error)
+                if shorter is None:
+                    raise
+                call = shorter
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
@@ -106,6 +159,7 @@ class CallPreparer(Generic[HostObject]):
         self.threads = ThreadSessions(data, **settings)
         self._form = form
         self._summarize = summarize
+        self._refusals = RefusalMemory()
         self._hosts: OrderedDict[Hashable, _Host[HostObject]] = OrderedDict()
         self._places: OrderedDict[Hashable, ConversationPlace] = OrderedDict()  # of runs
         self._unanswered: OrderedDict[Hashable, PreparedCall[HostObject]] = OrderedDict()
@@ -148,11 +202,14 @@ class CallPreparer(Generic[HostObject]):
                 session, following = place.session, self.threads.follow(place.session, model)
             else:
                 session, following = self.threads.follow_list(name, items, model)
-            request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"))
+            key = WindowKey("", context.get("upstream", ""), model or following.session.model)
+            self._refusals.limit(following.session, key)
+            max_output = context.get("max_output", 0)
+            request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"), max_output=max_output)
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
-        call = PreparedCall(session, messages, hosts, request, following, self._form)
+        call = PreparedCall(session, messages, hosts, request, following, self._form, self._refusals, key, max_output)
         if run is not None:
             self._remember_place(run, call.place)
         return call

@@ -6,7 +6,8 @@
 
 The filter alone is enough to bound the input. `hooks` records the usage of each call and its answer at once; without
 it, an answer is recorded with the next call. `make_session` keeps the items of the conversation in the same log, so
-that a new process continues it. `recall_tool()` is a tool for the agent.
+that a new process continues it. `recall_tool()` is a tool for the agent. A filter does not see that a provider refuses
+a request; `wrap_model(model)` is a model that sends one again, shorter, that was refused for its length.
 
 The framework does not tell a filter which session a run has. A session of `make_session` tells it itself. Otherwise a
 run continues the session whose messages it begins with, or has a new one: a handoff continues the same list and so the
@@ -14,14 +15,17 @@ same session; a nested run (`agent.as_tool`) begins with another message, and ha
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Tool
 from tidegate.integrations.item_session import ReadItems, TidegateSession
 from tidegate.integrations.model_calls import make_usage
+from tidegate.integrations.provider_errors import classify_exception, describe_upstream
 from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.summaries import make_async_summarizer
 from tidegate.integrations.threads import (
@@ -33,8 +37,10 @@ from tidegate.integrations.threads import (
     ThreadSessions,
     describe_missing_framework,
 )
+from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
 from tidegate.session.managed_request import ClientRequestReader
+from tidegate.session.refusals import RefusalMemory
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, read_openai_responses
@@ -46,9 +52,10 @@ except ImportError as missing:
     raise describe_missing_framework("openai-agents", missing) from missing
 
 _Item = dict[str, Any]
-
-
+_Items = str | list[_Item]
+_T = TypeVar("_T")
 _FRAMEWORK = "openai-agents"
+_FIRST_EVENTS = ("response.created", "response.queued", "response.in_progress")
 
 
 class _Run(NamedTuple):
@@ -68,11 +75,17 @@ def _begins_with(items: list[HostItem[HostUnit]], read: ReadItems) -> bool:
     return len(items) >= len(keys) and [item.key for item in items[: len(keys)]][:-1] == keys[:-1]
 
 
-class _Call(NamedTuple):
+@dataclass
+class _Call:
+    """A call that is made now. `write` makes the items to send; `request` is another one after a refusal."""
+
     request: FollowedRequest[HostUnit]
     following: FollowingSession[HostUnit]
     place: ConversationPlace
     run: _Run | None
+    window_key: WindowKey
+    max_output: int
+    write: Callable[[FollowedRequest[HostUnit]], list[_Item]]
 
 
 class TidegateFilter(SessionAccess):
@@ -88,6 +101,7 @@ class TidegateFilter(SessionAccess):
         self._session = settings.get("session", "")
         self._summarize = summarize
         self._reader = ClientRequestReader()
+        self._refusals = RefusalMemory()
         self._lock = Lock()
         # Each task of a program has its own: runs at the same time do not see those of each other.
         self._read: ContextVar[ReadItems | None] = ContextVar("tidegate_read", default=None)
@@ -112,6 +126,29 @@ class TidegateFilter(SessionAccess):
 
         return agents.function_tool(recall, name_override="recall", description_override=RECALL_DESCRIPTION)
 
+    def wrap_model(self, model: agents.Model) -> agents.Model:
+        """A model that sends a request again, shorter, if the provider refuses it for its length."""
+        return _RecoveringModel(model, self._send)
+
+    async def _send(self, items: _Items, ask: Callable[[_Items], Awaitable[_T]]) -> _T:
+        call = self._call.get()
+        while True:
+            try:
+                return await ask(items)
+            except Exception as error:
+                shorter = await asyncio.to_thread(self._shorten, call, error) if call else None
+                if shorter is None:
+                    raise
+                items = shorter
+
+    def _shorten(self, call: _Call, error: Exception) -> list[_Item] | None:
+        refusal = classify_exception(error, call.request)
+        request = self._refusals.shorten(call.following, call.request, refusal, call.window_key, call.max_output)
+        if request is None:
+            return None
+        call.request = request
+        return call.write(request)
+
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         given, agent = data.model_data, data.agent
         tools = await agent.get_all_tools(agents.RunContextWrapper(data.context))
@@ -133,8 +170,12 @@ class TidegateFilter(SessionAccess):
         summarizer = make_async_summarizer(ask) if self._summarize else None
         begun = self._read.get(), self._run.get()
         self._read.set(None)
+        key, max_output = (
+            WindowKey("", describe_upstream(agent.model), str(name or "")),
+            agent.model_settings.max_tokens,
+        )
         items, call = await asyncio.to_thread(
-            self._prepare, given.input, str(name or ""), fixed_part, summarizer, *begun
+            self._prepare, given.input, (key, max_output or 0), fixed_part, summarizer, *begun
         )
         self._call.set(call)
         self._run.set(call.run)
@@ -144,7 +185,7 @@ class TidegateFilter(SessionAccess):
     def _prepare(
         self,
         items: list[_Item],
-        model: str,
+        asked: tuple[WindowKey, int],
         fixed_part: FixedPart,
         summarizer: Summarizer | None,
         read_items: ReadItems | None,
@@ -158,12 +199,18 @@ class TidegateFilter(SessionAccess):
             run = None
         name = run.name if run else self._find_name(hosts)
         run = run and run._replace(keys=[item.key for item in hosts])
-        session, following = self.threads.follow_list(name, hosts, model)
-        request = following.prepare(hosts, summarizer, fixed_part=fixed_part)
-        call = _Call(request, following, ConversationPlace(session, request.last_id), run)
-        if request.is_unchanged:
-            return items, call
-        return [*items[: read.fixed_items], *writer.write(items, request.shown)], call
+        key, max_output = asked
+        session, following = self.threads.follow_list(name, hosts, key.model)
+        self._refusals.limit(following.session, key)
+        request = following.prepare(hosts, summarizer, fixed_part=fixed_part, max_output=max_output)
+
+        def write(request: FollowedRequest[HostUnit]) -> list[_Item]:
+            if request.is_unchanged:
+                return items
+            return [*items[: read.fixed_items], *writer.write(items, request.shown)]
+
+        place = ConversationPlace(session, request.last_id)
+        return write(request), _Call(request, following, place, run, key, max_output, write)
 
     def _find_name(self, items: list[HostItem[HostUnit]]) -> SessionName:
         """The name for a run without a session of `make_session`."""
@@ -184,7 +231,61 @@ class TidegateFilter(SessionAccess):
         usage, details = response.usage, response.usage.input_tokens_details
         report = make_usage(usage.input_tokens, usage.output_tokens, details.cached_tokens or 0)
         message = units[0].message if len(units) == 1 else None
+        self._refusals.take_accepted(call.window_key, usage.input_tokens)
         await asyncio.to_thread(call.following.record_reply, call.request, message, report)
+
+
+class _RecoveringModel(agents.Model):
+    """Sends requests with `send`, which sends a refused one again."""
+
+    def __init__(self, model: agents.Model, send: Callable[..., Awaitable[Any]]) -> None:
+        self._model = model
+        self._send = send
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def get_retry_advice(self, request: Any) -> Any:
+        return self._model.get_retry_advice(request)
+
+    async def get_response(self, *arguments: Any, **named: Any) -> agents.ModelResponse:
+        def ask(items: _Items) -> Awaitable[agents.ModelResponse]:
+            return self._model.get_response(*_replace_input(items, arguments, named), **named)
+
+        answer: agents.ModelResponse = await self._send(_read_input(arguments, named), ask)
+        return answer
+
+    async def stream_response(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        async def start(items: _Items) -> tuple[list[Any], AsyncIterator[Any]]:
+            """The first events up to content, and the others. A refusal comes before content."""
+            events, held = self._model.stream_response(*_replace_input(items, arguments, named), **named), list[Any]()
+            async for event in events:
+                held.append(event)
+                if event.type not in _FIRST_EVENTS:
+                    break
+            return held, events
+
+        held, events = await self._send(_read_input(arguments, named), start)
+        for event in held:
+            yield event
+        async for event in events:
+            yield event
+
+
+def _read_input(arguments: tuple[Any, ...], named: dict[str, Any]) -> _Items:
+    """The input of a model call, which the framework passes by its name or as the second argument."""
+    found: _Items = named["input"] if "input" in named else arguments[1]
+    return found
+
+
+def _replace_input(items: _Items, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    if "input" in named:
+        named["input"] = items
+        return arguments
+    return arguments[0], items, *arguments[2:]
 
 
 class _RecordingHooks(agents.RunHooks):

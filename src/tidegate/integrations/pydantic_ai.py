@@ -9,15 +9,18 @@ a given message history, which several runs may begin with: one that does not co
 that another one runs in a tool has a conversation of its own, and so a session of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_call, read_text, read_thinking
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -29,10 +32,13 @@ try:
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
-    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.models import Model, ModelRequestContext
+    from pydantic_ai.models.wrapper import WrapperModel
     from pydantic_ai.toolsets import FunctionToolset
 except ImportError as missing:
     raise describe_missing_framework("pydantic-ai", missing) from missing
+
+_T = TypeVar("_T")
 
 
 class PydanticAIFormat(BlockFormat[ModelMessage]):
@@ -118,6 +124,36 @@ def _make_request_parts(blocks: Sequence[Any]) -> list[Any]:
     return parts
 
 
+class _SentRequest(NamedTuple):
+    """The request that a task makes now: its run, and what `find_fixed_parts` found for it."""
+
+    run: str
+    fixed_parts: list[Any]
+
+
+class _RecoveringModel(WrapperModel):
+    """Sends requests with `send`, which sends a refused one again."""
+
+    def __init__(self, model: Model, send: Callable[..., Awaitable[Any]]) -> None:
+        super().__init__(model)
+        self._send = send
+
+    async def request(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> ModelResponse:
+        answer: ModelResponse = await self._send(
+            messages, lambda given: self.wrapped.request(given, *arguments, **named)
+        )
+        return answer
+
+    @asynccontextmanager
+    async def request_stream(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+
+            def start(given: list[ModelMessage]) -> Awaitable[Any]:
+                return stack.enter_async_context(self.wrapped.request_stream(given, *arguments, **named))
+
+            yield await self._send(messages, start)
+
+
 class TidegateCapability(AbstractCapability[Any], SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
@@ -129,6 +165,7 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
         self._preparer = CallPreparer(PydanticAIFormat(), data, **settings)
         self.threads = self._preparer.threads
         self._recall = recall
+        self._sent: ContextVar[_SentRequest | None] = ContextVar("tidegate_sent", default=None)
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
         if not self._recall:
@@ -162,11 +199,32 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
             model=model.model_name,
             fixed_part=_read_fixed_part(request_context, parts),
             run=ctx.run_id,
+            max_output=(request_context.model_settings or {}).get("max_tokens") or 0,
+            upstream=describe_upstream(model),
         )
         self._preparer.hold(ctx.run_id, call)
+        self._sent.set(_SentRequest(ctx.run_id, parts))
         if call.request.is_unchanged:
             return request_context
         return replace(request_context, messages=_add_fixed_parts(parts, call.messages))
+
+    def get_wrapper_model(self, model: Model) -> Model:
+        return _RecoveringModel(model, self._send)
+
+    async def _send(self, messages: list[ModelMessage], ask: Callable[[list[ModelMessage]], Awaitable[_T]]) -> _T:
+        """Ask the model; again with fewer messages, as long as it refuses them for their length."""
+        sent = self._sent.get()
+        prepared = self._preparer.take(sent.run) if sent else None
+        if sent is None or prepared is None:
+            return await ask(messages)
+
+        async def ask_with(shown: list[ModelMessage]) -> _T:
+            is_first = shown is prepared.messages
+            return await ask(messages if is_first else _add_fixed_parts(sent.fixed_parts, shown))
+
+        call, answer = await prepared.send_async(ask_with)
+        self._preparer.hold(sent.run, call)
+        return answer
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse

@@ -13,21 +13,21 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 
 import logging
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
-from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
+from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
 from tidegate.core.policy.policy import Policy
 from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.models.errors.classification import ProviderError, classify_response
-from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey
+from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
+from tidegate.session.refusals import RefusalMemory
 from tidegate.wire.splicing.head import read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
@@ -116,7 +116,7 @@ class _ManagedCalls:
         self._session = session
         self._paths = paths
         self._reader = ClientRequestReader()
-        self._evidence = WindowEvidence()
+        self._refusals = RefusalMemory()
         self._lock = Lock()  # a client may be used by several threads
 
     def start(self, request: Any) -> "_Exchange | None":
@@ -132,8 +132,8 @@ class _ManagedCalls:
         try:
             name = self._threads.name(_FRAMEWORK)
             session, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
-            key = WindowKey("", request.url.host, client.host.model)
-            return _Exchange(following, client, self._evidence, key, partial(self._threads.expect_retry, session))
+            key = WindowKey("", f"{request.url.host}:{request.url.port}", client.host.model)
+            return _Exchange(following, client, self._refusals, key, partial(self._threads.expect_retry, session))
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
             return None
@@ -149,16 +149,17 @@ class _Exchange:
         self,
         following: FollowingSession[HostUnit],
         client: ClientRequest,
-        evidence: WindowEvidence,
+        refusals: RefusalMemory,
         key: WindowKey,
         fail: Callable[[], None],
     ) -> None:
         self._following = following
         self._client = client
-        self._evidence = evidence
+        self._refusals = refusals
         self._window_key = key
         self._sent = b""
         self.fail = fail
+        refusals.limit(following.session, key)
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
@@ -212,18 +213,10 @@ class _Exchange:
         return self._copy.error is not None and self._shrink(self._copy.error)
 
     def _shrink(self, error: ProviderError) -> bool:
-        if error.kind != "overflow":
-            return False
-        count = OwnCount(self._followed.tokens, read_requested_output(self._client.dialect, self._client.body))
-        window = self._evidence.take_refusal(self._window_key, error, count, time.time())
-        if error.window and window is None:
-            return False
-        try:
-            self._following.session.recovery.learn_limits(window, error.prompt_tokens)
-            self._followed = self._following.shrink(self._client.items)
-        except (GiveUp, TooSmall, OSError):
-            return False
-        return True
+        output = read_requested_output(self._client.dialect, self._client.body)
+        shorter = self._refusals.shorten(self._following, self._followed, error, self._window_key, output)
+        self._followed = shorter or self._followed
+        return shorter is not None
 
     def _record_if_whole(self) -> None:
         if self._is_recorded or not self._copy.is_whole:
@@ -233,7 +226,7 @@ class _Exchange:
         except TidegateError:
             return
         self._is_recorded, self._has_usage = True, bool(copied.usage)
-        self._evidence.take_accepted(self._window_key, read_usage(copied.usage).input_tokens, time.time())
+        self._refusals.take_accepted(self._window_key, read_usage(copied.usage).input_tokens)
         self._try_to_record(copied.message, copied.usage)
 
     def record(self) -> None:

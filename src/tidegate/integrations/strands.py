@@ -6,8 +6,8 @@ A conversation manager of Strands normally shortens `agent.messages` itself, and
 one adds a middleware for the stage that invokes the model: only there the messages of one call can be replaced,
 so `agent.messages` stays complete. The id of the agent's session manager is the name of the session, or the agent's id
 if it has none. Agents with the same id may be of different users: one whose messages do not continue the session has
-its own, and so has an agent without an id. If a provider refuses a request as too long, the view is shrunk and Strands
-tries again.
+its own, and so has an agent without an id. If a provider refuses a request as too long, the view is shrunk and sent
+again.
 """
 
 import base64
@@ -20,6 +20,7 @@ from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import read_text, read_thinking
 from tidegate.integrations.host_messages import Copies
 from tidegate.integrations.model_calls import AdapterSettings, CallPreparer, make_usage
+from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
@@ -38,6 +39,7 @@ except ImportError as missing:
     raise describe_missing_framework("strands", missing) from missing
 
 _DEFAULT_ID = "default"
+_OUTPUT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class StrandsFormat(BlockFormat[StrandsMessage]):
@@ -111,10 +113,9 @@ class TidegateConversation(ConversationManager, SessionAccess):
         """Leave the messages as they are: each call gets a view of them."""
 
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
-        """Shrink the view after a provider refused a request as too long. GiveUp after the policy's last attempt."""
-        session = self._preparer.find_session(self._find_run(agent))
-        if e is not None and session is not None:
-            session.recovery.shrink()
+        """Raise the provider's refusal: the middleware has shrunk the view as often as the policy allows."""
+        if e is not None:
+            raise e
 
     def _set_up(self, event: AgentInitializedEvent) -> None:
         agent: Any = event.agent
@@ -148,20 +149,47 @@ class TidegateConversation(ConversationManager, SessionAccess):
             deltas = [event["contentBlockDelta"]["delta"] async for event in events if "contentBlockDelta" in event]
             return "".join(delta.get("text", "") for delta in deltas)
 
+        config = context.model.get_config()
         call = await self._preparer.prepare_async(
             self._name_session(context.agent),
             context.messages,
-            model=str(context.model.get_config().get("model_id") or ""),
+            model=str(config.get("model_id") or ""),
             fixed_part=_read_fixed_part(context),
             ask=ask,
             copies=Copies(context.agent.messages, lambda message: message),
             run=self._find_run(context.agent),
+            max_output=_read_max_output(config),
+            upstream=describe_upstream(context.model),
         )
-        async for event in next_stage(context.replace(messages=call.messages)):
+
+        async def start(messages: list[StrandsMessage]) -> tuple[list[Any], AsyncIterator[Any]]:
+            """The first events up to content, and the others. A refusal comes before content."""
+            events, held = next_stage(context.replace(messages=messages)), list[Any]()
+            async for event in events:
+                held.append(event)
+                if isinstance(event, ModelStopReason) or "data" in event or "delta" in event:
+                    break
+            return held, events
+
+        call, (held, events) = await call.send_async(start)
+        async for event in _chain(held, events):
             if isinstance(event, ModelStopReason):
                 _, message, usage, _ = event["stop"]
                 await call.record_async(message, _read_usage(usage))
             yield event
+
+
+async def _chain(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    for event in first:
+        yield event
+    async for event in rest:
+        yield event
+
+
+def _read_max_output(config: Any) -> int:
+    """The output limit of a model: most have it among the parameters of the provider, some as a setting of its own."""
+    asked = [given.get(name) for given in (config.get("params") or {}, config) for name in _OUTPUT_NAMES]
+    return next((each for each in asked if isinstance(each, int) and each > 0), 0)
 
 
 def _read_fixed_part(context: InvokeModelContext) -> FixedPart:

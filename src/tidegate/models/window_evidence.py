@@ -128,9 +128,14 @@ class WindowEvidence:
         ceiling = record.read_ceiling(now)
         return min((each for each in (window, ceiling and max(ceiling, accepted)) if each), default=None)
 
-    def take_refusal(self, key: WindowKey, error: ProviderError, count: OwnCount, now: float) -> int | None:
-        """Take note of a refusal. Return the window that it names if that is believed; the conversation may use it."""
-        window = error.window
+    def take_refusal(
+        self, key: WindowKey, error: ProviderError, count: OwnCount, now: float, ceiling: int | None = None
+    ) -> int | None:
+        """Take note of a refusal. Return the window that it names if that is believed; the conversation may use it.
+
+        `ceiling` is the window to assume if the refusal names none: somewhat less than what was refused.
+        """
+        window = error.window or ceiling
         if window is None or error.kind not in ("overflow", "output_cap"):
             return None
         if window > (count.prompt + count.output) * _COUNT_MARGIN:

@@ -185,12 +185,15 @@ class FollowingSession(Generic[HostObject]):
         summarise: Summarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
+        max_output: int = 0,
     ) -> FollowedRequest[HostObject]:
         """Add what is new in the host's list, make the view fit, and return it in terms of the host's own objects.
 
         `fixed_part` are the host's system prompt and tools. If the host changes them, signed data stays as it is.
+        `max_output` is the answer that the host asks for, in tokens: it needs room beside the view.
         """
         with self._lock:
+            self.session._runner.max_output = max_output
             branched, new_messages = self._add_new(items, fixed_part)
             runner = self.session._runner
             run_steps(runner.fit_steps(), summarise, runner.note_summary_failure)
@@ -202,11 +205,13 @@ class FollowingSession(Generic[HostObject]):
         summarise: AsyncSummarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
+        max_output: int = 0,
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
             if summarise is None:  # nothing to await between: one thread does all of it
-                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part)
+                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
+            self.session._runner.max_output = max_output
             branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
             await self.session.fit_async(summarise)
             return self._build_request(items, branched, new_messages)

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from tidegate.core.budget import (
+    UNKNOWN_WINDOW,
     Budget,
     count_excess,
     describe_unknown_window,
@@ -37,13 +38,17 @@ from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_
 from tidegate.wire.parsing import repair_unicode
 
 _MAX_RECOVERIES = 2
+_MARGIN = 50
+"""One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
 
 
 class PolicyRunner:
     """Runs the rules of a policy on a conversation, within a window.
 
     `window` is the model's; if it is None, `assumed_window` takes its place until the provider names its own.
-    `refusals` is how often the request that was prepared last was refused for its length.
+    `refusals` is how often the request that was prepared last was refused for its length. `learned_window` is what
+    refusals say, as long as they are believed. `max_output` is the answer that a host asks for with the next request;
+    `keeps_output`: the provider counts it as a part of the window.
     """
 
     def __init__(
@@ -59,7 +64,10 @@ class PolicyRunner:
     ) -> None:
         self.conversation = conversation
         self.policy = policy
-        self.known_window = window
+        self._model_window = window
+        self.learned_window: int | None = None
+        self.max_output = 0
+        self.keeps_output = False
         self._assumed_window = assumed_window
         self._window_reported = False
         self._reserve = reserve
@@ -71,14 +79,34 @@ class PolicyRunner:
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
-        self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
+        self._budget_key: tuple[int | None, int, float, int] = (0, 0, 0.0, 0)
         self.holds_turn_note = False
         self._begun_turn = (0, "")
         self.refusals = 0
 
     @property
+    def known_window(self) -> int | None:
+        return min(filter(None, (self._model_window, self.learned_window)), default=None)
+
+    @known_window.setter
+    def known_window(self, tokens: int | None) -> None:
+        self._model_window = tokens
+
+    @property
     def window(self) -> int | None:
         return self.known_window or self._assumed_window
+
+    @property
+    def kept_output(self) -> int:
+        """The part of `max_output` that is kept free: at most half of the window, unless the provider wants all of it.
+
+        A program may ask for more than the window: the longest answer of a model of which it uses only a part.
+        """
+        window = self.window or UNKNOWN_WINDOW
+        if not self.max_output or (self.max_output >= window and not self.keeps_output):
+            return 0
+        kept = self.max_output if self.keeps_output else min(self.max_output, window // 2)
+        return kept + window // _MARGIN
 
     @property
     def _view(self) -> View:
@@ -86,9 +114,9 @@ class PolicyRunner:
 
     @property
     def budget(self) -> Budget:
-        """The token budget. It changes only with the system prompt, the tools and the calibration."""
-        view = self._view
-        key = (self.known_window, view.fixed_tokens, view.scale_by_model.get(self.conversation.model, 1.0))
+        """The token budget. It changes only with the system prompt, the tools, the calibration and what a host asks."""
+        view, output = self._view, self.kept_output
+        key = (self.known_window, view.fixed_tokens, view.scale_by_model.get(self.conversation.model, 1.0), output)
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(), key
         return self._budget
@@ -102,6 +130,7 @@ class PolicyRunner:
             model=self.conversation.model,
             thinking=self.conversation.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
+            max_output=self.kept_output,
             prices=self._prices,
         )
         return budget if self.known_window else note_assumed_window(budget)
@@ -138,7 +167,7 @@ class PolicyRunner:
         tries = min(self.policy.recoveries, _MAX_RECOVERIES)
         if self.refusals >= tries:
             raise GiveUp(
-                f"The provider refused a request {tries + 1} times for its length, the last time at"
+                f"The provider refused this request {tries + 1} times for its length, the last time at"
                 f" {self.tokens:,} tokens by our count, window {self.window}.",
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )

@@ -12,6 +12,10 @@ from tidegate.core.view import View
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.summaries.drivers import run_steps
 
+_REFUSED_SHARES: Final = (0.95, 0.6)
+"""A refusal without a number: the window holds at most this share of the refused request. The second is for the last
+retry.
+"""
 _OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
 
 
@@ -42,6 +46,21 @@ class Recovery:
             head, counted = self._conversation._last_request
             text = f"{head} {counted} {self._conversation.model}"
             self._conversation._append(NoteAdded("weighed", text, tokens))
+
+    def limit_window(self, tokens: int | None) -> None:
+        """Use at most this much of the window, as long as refusals say so. None lifts the limit."""
+        self._runner.learned_window = tokens
+
+    def estimate_refused_window(self) -> int:
+        """The window to assume after the last request was refused for its length by a provider that names no number."""
+        share = _REFUSED_SHARES[min(self.refusals, len(_REFUSED_SHARES) - 1)]
+        request = int(self._runner.tokens * share)
+        reserve = min(self._runner.budget.reserve, request // 3)  # in a smaller window it is a quarter at most
+        return request + max(reserve, self._runner.kept_output)
+
+    def keep_output(self) -> None:
+        """Keep room for all of the output that a host asks for: the provider counts it as a part of the window."""
+        self._runner.keeps_output = True
 
     def shrink(self) -> list[Decision]:
         """Everything `overflowed` does except rendering the request."""

@@ -80,7 +80,7 @@ class Policy(msgspec.Struct, frozen=True):
     `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
     `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
     `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
-    `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
+    `recoveries` is how often a request that was refused for its length is shrunk and sent again. `retention`
     is after how many days without use a stored session is removed; 0 for never.
     """
 

@@ -8,7 +8,7 @@ _COUNTED: Mapping[str, str] = {
     "messages": "the number of messages",
     "tool_results": "the number of tool results",
     "tool_calls": "the number of tool calls",
-    "recovery": "the number of recoveries in this turn",
+    "recovery": "the number of recoveries of this request",
     "compacted": "the number of rules that have compacted in this run",
 }
 _RELATIONS: Mapping[str, tuple[str, str]] = {
