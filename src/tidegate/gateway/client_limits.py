@@ -1,7 +1,8 @@
 """At which size clients compact their history themselves, so that the gateway can stay below it.
 
 A client compares the usage of the last answer with its own idea of the window. If it compacts first, the log gets its
-summary instead of the conversation. The figures are from the clients' sources, and were measured where it says so.
+summary instead of the conversation. What was measured or read in a client says so; the other limits are chosen, well
+below the window.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +14,11 @@ _MARGIN: Final = 0.95
 _LIMITS: Final[Mapping[str, Callable[[int], int]]] = {
     # By the model's window. Codex knows its models with 272,000 tokens at most, whatever the provider offers.
     "codex": lambda window: min(241_000, int(window * 0.9)),  # measured with 0.166
-    "claude": lambda window: window - 33_000,  # room for its summary, and a buffer; measured with a window of 1M
-    "opencode": lambda window: window - 32_000 if window > 200_000 else int(window * 0.9),  # measured at 128,000
-    "pi": lambda window: window - 16_384,
-    "gemini": lambda window: window // 2,
-    "qwen": lambda window: int(window * 0.7),
+    "claude": lambda window: int(window * 0.9),  # chosen; it compacted at 990,000 of 1M
+    "opencode": lambda window: int(window * 0.85),  # chosen; it compacted at 125,000 of 128,000
+    "pi": lambda window: window - 16_384,  # its setting reserveTokens
+    "gemini": lambda window: window // 2,  # COMPRESSION_TOKEN_THRESHOLD of 0.61.0
+    "qwen": lambda window: window // 2,  # chosen: it is a fork of Gemini CLI
 }
 _AGENTS: Final = (("geminicli", "gemini"), ("qwencode", "qwen"), ("codex", "codex"), ("claude-cli", "claude"))
 """The beginnings of `User-Agent`, for clients that do not name their conversation."""
