@@ -1,7 +1,7 @@
 """The promises of the preset `ai`: archiving, compaction, the estimate."""
 
 import json
-from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -118,32 +118,28 @@ def fail_to_write(request: SummaryRequest) -> str:
 
 
 @pytest.mark.seed("AI-06", change={"tool_summary_strategy": "off"})
-@pytest.mark.parametrize("summarize", [None, fail_to_write], ids=["no model", "a failing model"])
-def test_without_a_model_the_summary_quotes_the_result(
-    preset: Preset, summarize: Callable[[SummaryRequest], str] | None
-) -> None:
+def test_without_a_model_the_summary_quotes_the_result(preset: Preset) -> None:
     """What a tool wrote is marked as such, and never reported as the user's words."""
-    session = opened(preset("ai", tool_call_cutoff=1), wire="anthropic")
-    session.add(asks("ask-1"), calls("a", "b"), result("a", "error: file 0 not found" + " ..." * 900))
-    session.add(result("b", passage("b", 900)))
-    request = session.prepare(summarize)
-    text = text_of(only(kinds(session, "tool_summary")))
-    assert text.startswith("[Tool result summary: read_file] error: file 0 not found ...")
-    assert 700 < len(text.partition("] ")[2]) <= 800
-    assert "user asked" not in flat(request)
+    for summarize in (None, fail_to_write):
+        session = opened(preset("ai", tool_call_cutoff=1), wire="anthropic")
+        session.add(asks("ask-1"), calls("a", "b"), result("a", "error: file 0 not found" + " ..." * 900))
+        session.add(result("b", passage("b", 900)))
+        request = session.prepare(summarize)
+        text = text_of(only(kinds(session, "tool_summary")))
+        assert text.startswith("[Tool result summary: read_file] error: file 0 not found ...")
+        assert 700 < len(text.partition("] ")[2]) <= 800
+        assert "user asked" not in flat(request)
 
 
 @pytest.mark.seed("AI-06", change={"tool_call_cutoff": 20})
-@pytest.mark.parametrize("size", [40, 300, 700])
-def test_short_results_are_archived_by_count(preset: Preset, size: int) -> None:
+def test_short_results_are_archived_by_count(preset: Preset) -> None:
     """Also where the summary is no shorter than the result."""
-    for strategy in ("llm", "heuristic"):
+    for size, strategy in product((40, 300, 700), ("llm", "heuristic")):
         session = opened(preset("ai", tool_summary_strategy=strategy, tool_call_cutoff=4))
         session.add(asks("ask-1"))
-        scribe = Scribe("gist of it")
         for step in range(1, 13):
             session.add(*batch(f"step-{step}", size))
-            request = session.prepare(scribe)
+            request = session.prepare(Scribe("gist of it"))
         assert len(paired(request)) == session.view.tool_result_count == 4
         assert len(kinds(session, "tool_summary")) == 8
         assert flat(request).count("gist of it") == 8 * (strategy == "llm"), "the model's words, where it wrote some"

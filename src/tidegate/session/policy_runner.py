@@ -61,7 +61,7 @@ class PolicyRunner:
         self.known_window = window
         self._assumed_window = assumed_window
         self._window_reported = False
-        self._reserve = reserve
+        self.reserve = reserve
         self._prices = prices
         self._effects = storage.effects
         self._mask = storage.mask
@@ -96,7 +96,7 @@ class PolicyRunner:
         budget = make_budget(
             self._view,
             window=self.window,
-            reserve=self._reserve,
+            reserve=self.reserve,
             counter=self.conversation.counter,
             model=self.conversation.model,
             thinking=self.conversation.dialect.capabilities.plain_thinking,

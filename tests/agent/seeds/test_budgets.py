@@ -85,23 +85,29 @@ def test_after_trimming_the_request_is_within_the_budget(where: str, tmp_path: P
 
 @pytest.mark.seed("PIC-01")
 @pytest.mark.parametrize(
-    ("model", "settings", "window", "reserve"),
+    ("model", "settings", "window", "reserve", "output"),
     [
-        ("gpt-4o", "{}", 131_072, 32_768),
-        ("gpt-4o", "{context_window: 0}", 131_072, 32_768),
-        ("no-such-model", "{}", 131_072, 32_768),
-        ("gemini-2.5-pro", "{}", 131_072, 32_768),
-        ("gpt-4o", "{context_window: 60000}", 60_000, 15_000),
-        ("gpt-4o", "{context_window: 60000, max_tokens: 5000}", 60_000, 5_000),
-        ("gpt-4", "{}", 8_192, 2_048),
+        ("gpt-4o", "{}", 131_072, 32_768, 16_384),
+        ("gpt-4o", "{context_window: 0}", 131_072, 32_768, 16_384),
+        ("no-such-model", "{}", 131_072, 32_768, 32_768),
+        ("gemini-2.5-pro", "{}", 131_072, 32_768, 32_768),
+        ("gpt-4o", "{context_window: 60000}", 60_000, 15_000, 15_000),
+        ("gpt-4o", "{context_window: 60000, max_tokens: 5000}", 60_000, 5_000, 5_000),
+        ("gpt-4", "{}", 8_192, 2_048, 2_048),
     ],
 )
-def test_the_window_of_picoclaw(model: str, settings: str, window: int, reserve: int, tmp_path: Path) -> None:
-    """0 is 131,072, unless the model is known to hold less than the requests that this allows."""
+def test_the_window_of_picoclaw(
+    model: str, settings: str, window: int, reserve: int, output: int, tmp_path: Path
+) -> None:
+    """0 is 131,072, unless the model is known to hold less than the requests that this allows.
+
+    The output limit is the setting, the most that the model can write, or the reserve, whichever is least.
+    """
     config = f"policy: {{name: picoclaw, settings: {settings}}}\n"
     talk = run_agent(tmp_path, config, ["Yes."], "Hello.", model=model)
     budget = talk.session.budget
     assert (talk.session.window, budget.window, budget.reserve) == (window, window, reserve)
+    assert talk.bodies[0]["max_completion_tokens"] == output
 
 
 @pytest.mark.seed("PIC-01")

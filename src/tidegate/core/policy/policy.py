@@ -80,8 +80,9 @@ class Policy(msgspec.Struct, frozen=True):
     `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
     `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
     `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
-    `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
-    is after how many days without use a stored session is removed; 0 for never.
+    `max_output` is the output limit to ask for; 0 for none. `recoveries` is how often in a turn a request that was
+    refused for its length is shrunk and sent again. `retention` is after how many days without use a stored session is
+    removed; 0 for never.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Policy(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     aliases: Mapping[str, str] = {}
     reserve: int = 0
+    max_output: int = 0
     meter: str = ""
     window: int | None = None
     default_window: int | None = None
