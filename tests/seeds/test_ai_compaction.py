@@ -139,7 +139,8 @@ def test_short_results_are_archived_by_count(preset: Preset) -> None:
         session.add(asks("ask-1"))
         for step in range(1, 13):
             session.add(*batch(f"step-{step}", size))
-            request = session.prepare(Scribe("gist of it"))
+            session.prepare(Scribe("gist of it"))
+        request = session.render_request()
         assert len(paired(request)) == session.view.tool_result_count == 4
         assert len(kinds(session, "tool_summary")) == 8
         assert flat(request).count("gist of it") == 8 * (strategy == "llm"), "the model's words, where it wrote some"

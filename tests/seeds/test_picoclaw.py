@@ -8,6 +8,7 @@ import pytest
 from tests.seeds.mutate import cut_by_index
 from tests.seeds.talk import (
     SYSTEM,
+    Json,
     Preset,
     Scribe,
     asks,
@@ -73,7 +74,7 @@ def sent_output(session: Session) -> int | None:
 
 @pytest.mark.seed("PIC-01", change={"max_tokens": 16_000})
 def test_the_output_limit_is_sent(preset: Preset) -> None:
-    cases = (
+    cases: tuple[tuple[Json, Json, int], ...] = (
         ({}, {}, 32_768),
         ({"max_tokens": 12_000}, {}, 12_000),
         ({"max_tokens": 12_000}, {"max_tokens": 7_000}, 7_000),

@@ -305,6 +305,11 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
     return min(steps, own) if isinstance(own, int) and own > 0 else steps
 
 
+def _name_file(config: ResolvedConfig) -> str:
+    """Return the file that chooses the policy, without the line."""
+    return config.sources.get("policy.name", "").rpartition(":")[0]
+
+
 def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
     """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
@@ -314,7 +319,14 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
             for name, key in find_provider_keys(builder.environment).items()
         ]
         hint = " ".join(offered) or "Set another one there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
+        place = (
+            f"No model is set in {_name_file(config)}"
+            if config.unused_keys
+            else "No agents[].brain is set in tidegate.yaml"
+        )
+        remarks.append(f"{place}: {connection.window.explanation} {hint}")
+    if config.unused_keys:
+        remarks.append(f"{_name_file(config)}: these keys are not used: {', '.join(config.unused_keys)}.")
     if connection.window.tokens is None:
         where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
         remarks.append(f"{connection.window.explanation} {where}")

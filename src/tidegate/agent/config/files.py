@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.agent.config.foreign_file import adapt_foreign_file
+from tidegate.agent.config.foreign_file import adapt_foreign_file, list_unused_keys
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
@@ -119,6 +119,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
         frozenset(reader.hidden_paths),
         bounds,
         _project_sets_policy(sources),
+        list_unused_keys(sources.project) if sources.project is not None and sources.is_explicit else (),
     )
     _check_names(config)
     _check_context(config, node)

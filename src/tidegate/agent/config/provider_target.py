@@ -86,6 +86,12 @@ def resolve_target(
     brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
 ) -> ProviderTarget:
     """Resolve a brain. The base URL of the environment wins over that of the brain, and that over the provider's."""
+    if brain.model and not brain.provider and not re.search(r"[/\\]|\.gguf$", brain.model):
+        raise BadInput(
+            f"The provider of the model {quote_value(brain.model)} is not known.",
+            f"Set the brain's provider, or choose a model with --model PROVIDER/MODEL; known providers:"
+            f" {', '.join(KNOWN_PROVIDERS)}.",
+        )
     name = brain.provider or EMBEDDED_PROVIDER
     declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
