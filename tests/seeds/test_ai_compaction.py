@@ -149,6 +149,27 @@ def test_short_results_are_archived_by_count(preset: Preset) -> None:
 # --- compaction -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.seed("AI-02", without=("auto_compact_full",))
+def test_a_turn_that_fills_the_window_is_compacted_before_the_guard(preset: Preset) -> None:
+    """Chinese text has more tokens than its characters divided by four."""
+    session = Session("gpt-4o", policy=preset("ai", tool_call_cutoff=100), window=20_000, count="estimate")
+    session.add(asks("ask-1"))
+    for step in range(1, 40):
+        session.add(calls(f"c{step}"), result(f"c{step}", "阀门在四巴时打开，水泵在九秒后启动。" * 60))
+        session.prepare(Scribe("- tool said: the valve is open"))
+    assert set(stages(session)) == {"summarise"}
+    assert CHECKPOINT in flat(session.render_request())
+
+
+@pytest.mark.seed("AI-02", without=("auto_compact_count",))
+def test_many_short_messages_are_compacted_by_count(preset: Preset) -> None:
+    """They are fewer than the kept tokens, so the kept messages count."""
+    session = opened(preset("ai", max_tokens=None), window=None, system="")
+    session.add(*turns(1, 26, ask=40, reply=40))
+    session.run_rules("turn_end", Scribe())
+    assert session.view.message_count == 1 + 5
+
+
 @pytest.mark.seed("AI-07", without=("auto_compact",))
 @pytest.mark.seed("AI-07", change={"keep_recent_tokens": 500})
 def test_the_older_part_becomes_one_checkpoint(preset: Preset) -> None:

@@ -166,6 +166,11 @@ def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSiz
     return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill)
 
 
+def _measure_full_request(at: TriggerContext) -> int:
+    """How much of the room is used. A policy's own estimator may say less than the guard sees."""
+    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.tokens, at.budget)
+
+
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -178,7 +183,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "fill": lambda o: measure_fill(o.tokens, o.view.tokens, o.budget) / max(1, o.budget.room),
+    "fill": lambda o: _measure_full_request(o) / max(1, o.budget.room),
     "cold": lambda o: o.budget.prices.cold,
     "unlimited": lambda o: o.budget.is_limit_unknown,
 }
