@@ -44,14 +44,14 @@ MUTANTS = [
     Mutant(
         "summary_brain ignored",
         "agent/builder.py",
-        "brain, own, mask = config.context.summary_brain, connection, None",
-        "brain, own, mask = None, connection, None",
+        "brain = config.context.summary_brain\n        if brain",
+        "brain = None\n        if brain",
         "DIG-01 DIG-09",
     ),
     Mutant(
         "temperature of the summary brain ignored",
         "agent/builder.py",
-        "temperature=(brain or config.agent.brain).temperature,",
+        "temperature=self.brain.temperature,",
         "",
         "DIG-09",
     ),

@@ -237,7 +237,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
-        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
+        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack, [])
         connection = await builder.connect(config, provider)
         skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
