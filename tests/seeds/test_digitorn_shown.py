@@ -93,7 +93,9 @@ def test_a_long_array_in_an_object_keeps_its_first_items_and_stays_json(preset: 
     session = opened(preset("digitorn", max_tokens=8_000, output_reserved=1_000), window=None, wire="anthropic")
     found = {"query": "valves", "results": [{"path": f"plant/valve-{number}.yaml"} for number in range(2_000)]}
     session.add(asks("ask-1"), calls("find", tool="find"), result("find", json.dumps(found)))
-    text, notice = [part["text"] for part in session.prepare().messages[-1]["content"][0]["content"]]
+    content = session.prepare().messages[-1]["content"][0]["content"]
+    assert len(content) == 2
+    text, notice = (part["text"] for part in content)
     kept = json.loads(text)
     assert kept["query"] == "valves"
     assert kept["results"] == found["results"][: len(kept["results"])]

@@ -138,7 +138,8 @@ class AgentBuilder(NamedTuple):
         model = connection.provider.model
         if self.data is None:
             return Session(model, **options)
-        return self.data.open(name, model, restore=restore, **options)
+        content = config.settings.trace.content
+        return self.data.open(name, model, restore=restore, trace_content=content, **options)
 
     def build_tool_context(self, session: Session, name: str) -> ToolContext:
         folder = self.data.session_files(name).root if self.data is not None else None

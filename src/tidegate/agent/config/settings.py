@@ -190,6 +190,12 @@ class SpendSettings(msgspec.Struct, frozen=True):
     day: SpendCap = SpendCap()
 
 
+class TraceSettings(msgspec.Struct, frozen=True):
+    """The trace of a session. With `content` it has the text of every message, with secrets masked."""
+
+    content: bool = False
+
+
 class PolicySettings(msgspec.Struct, frozen=True):
     """A shipped policy or a policy file, and changes of its settings. `policy: NAME` means `policy: {name: NAME}`."""
 
@@ -266,6 +272,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
+    trace: TraceSettings = TraceSettings()
     gateway: GatewayFileSettings = GatewayFileSettings()
     allow_env: tuple[VariableName, ...] = ()
 
