@@ -287,8 +287,9 @@ def _check_names(config: ResolvedConfig) -> None:
     for hook in settings.execution.hooks:
         if isinstance(hook.action, ModuleAction):
             path = f"execution.hooks.{hook.id}.action"
-            require_known(hook.action.module, MODULE_ACTIONS, "module", f"{path}.module")
-            require_known(hook.action.action, MODULE_ACTIONS[hook.action.module], "action", f"{path}.action")
+            require_known(hook.action.module, MODULE_ACTIONS.keys() | settings.mcp, "module", f"{path}.module")
+            actions = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
+            require_known(hook.action.action, actions, "action", f"{path}.action")
     for name, server in settings.mcp.items():
         if bool(server.command) == bool(server.url):
             raise BadPolicy(
