@@ -78,6 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.seed("COW-16")
 @pytest.mark.parametrize(
     ("name", "content", "policy", "settings", "brain", "unused"),
     [

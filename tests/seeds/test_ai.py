@@ -200,8 +200,15 @@ def test_long_output_is_cut_by_lines(preset: Preset) -> None:
         assert 990 < marker < 1_010
         assert "501 lines" in kept[marker]
         assert "2,500 lines" in notice, "figures of the cut follow"
-    text, _ = cut(preset("ai", max_lines=3), "\n".join(lines))
-    assert text.split("\n") == [lines[0], f"{lines[1]} [...]", lines[-1]], "no line for a marker, but the gap shows"
+
+
+@pytest.mark.seed("AI-11", change={"truncate_mode": "head"})
+def test_a_gap_of_few_lines_is_marked(preset: Preset) -> None:
+    """No line is left for a marker of its own."""
+    lines = [f"line {number}" for number in range(1, 2_501)]
+    for limit, shown in ((2, ["line 1 [...]", "line 2500"]), (3, ["line 1", "line 2 [...]", "line 2500"])):
+        text, _ = cut(preset("ai", max_lines=limit), "\n".join(lines))
+        assert text.split("\n") == shown
 
 
 @pytest.mark.seed("AI-05", change={"truncate_mode": "head_tail"})

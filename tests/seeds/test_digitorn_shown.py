@@ -87,7 +87,7 @@ def reminders(session: Session) -> list[str]:
     return [part for text in spoken for part in text.split("\n\n") if part.startswith(REMINDER)]
 
 
-@pytest.mark.seed("DIG-07", without=("tool_result/cap_result",))
+@pytest.mark.seed("DIG-20", without=("tool_result/cap_result",))
 def test_a_long_array_in_an_object_keeps_its_first_items_and_stays_json(preset: Preset) -> None:
     """As most tools answer: the array has a name, and other values are beside it."""
     session = opened(preset("digitorn", max_tokens=8_000, output_reserved=1_000), window=None, wire="anthropic")

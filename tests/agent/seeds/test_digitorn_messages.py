@@ -107,7 +107,7 @@ execution:
 """
 
 
-@pytest.mark.seed("DIG-13")
+@pytest.mark.seed("DIG-19")
 @pytest.mark.parametrize(
     ("verdict", "agrees", "ran"),
     [("allow", False, True), ("ask", True, True), ("ask", False, False), ("deny", True, False)],

@@ -122,8 +122,7 @@ def test_each_thread_has_its_own_history_file(tmp_path: Path) -> None:
         assert "Question 0" in read.result.text, "the agent can read it"
 
 
-@pytest.mark.seed("JUT-07")
-@pytest.mark.seed("JUT-15")
+@pytest.mark.seed("JUT-20")
 @pytest.mark.parametrize("content", [True, False])
 def test_the_trace_can_hold_the_full_conversation(content: bool, tmp_path: Path) -> None:
     """With secrets masked, and without its text unless that is asked for."""

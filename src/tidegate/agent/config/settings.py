@@ -147,7 +147,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
 
     The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL. `paid` says that calls cost money even if the
     address is local, as that of a proxy on this machine: with a cap in dollars, a model without a known price is then
-    refused.
+    refused. `loads_models` says that the server can be told to load a model with the window that is set (LM Studio).
     """
 
     base_url: str = ""
@@ -155,6 +155,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     wire: DialectName | None = None
     headers: dict[str, SecretText] = {}
     paid: bool = False
+    loads_models: bool = False
 
 
 PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
