@@ -130,7 +130,7 @@ def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
 
 _MAX_MESSAGES: Final = 200
 """How many messages are described one by one."""
-_EVENTS_SINCE_REPORT: Final = 64
+_EVENTS_SINCE_REPORT: Final = 16
 """How many of the newest events are searched for a usage report."""
 _PROMPT_PART_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
     {"skills": "skills", "memory": "memory", "project": "rules", "pinned": "rules"}
