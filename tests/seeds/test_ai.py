@@ -85,7 +85,7 @@ def test_it_starts_at_the_limit_whatever_the_number_of_messages(preset: Preset) 
 def test_without_a_limit_the_number_of_messages_decides(preset: Preset) -> None:
     for none in (None, 0):
         policy = preset("ai", max_tokens=none)
-        for count, acts in ((24, False), (26, True)):
+        for count, acts in ((24, False), (25, False), (26, True)):
             session = opened(policy, window=None, system="")
             session.add(*turns(1, count, ask=400, reply=4_000))
             assert session.tokens > 20_000, "whatever the tokens are"

@@ -240,6 +240,15 @@ def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> 
     assert (digest.role, digest.agent_visible, digest.user_visible) == ("user", True, False)
 
 
+@pytest.mark.seed("AI-08", without=("overflow/digest_results",))
+def test_after_an_overflow_there_is_a_digest_too(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_000, tool_call_cutoff=3, tool_summary_strategy="off"), window=10_000)
+    session.add(*turns(1, 4, reply=3_000), *turns(5, 12, (800,), reply=40), asks("ask-13"))
+    session.prepare(Scribe())
+    session.overflowed(Scribe())
+    assert stages(session)[-2:] == ["summarise", "digest_results"]
+
+
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
