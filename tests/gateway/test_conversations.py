@@ -510,7 +510,7 @@ def test_the_output_is_lowered_when_it_would_not_fit(tmp_path: Path) -> None:
 @pytest.mark.seed("PIC-03")
 def test_a_session_follows_the_policy_that_is_set(tmp_path: Path) -> None:
     async def run() -> set[str]:
-        steps = [*map(step_answer, range(30)), "done"]
+        steps: list[Any] = [*map(step_answer, range(30)), "done"]
         async with Fake("openai_chat", steps) as fake:
             async with run_gateway(tmp_path, upstream_of(fake), policy="picoclaw", window=12_000) as running:
                 async with open_http() as http:

@@ -191,11 +191,11 @@ def test_half_of_an_odd_number_is_rounded_down(preset: Preset) -> None:
 @pytest.mark.seed("COW-15", without=("token_limit",))
 def test_the_budget_is_in_tokens_of_the_provider(preset: Preset) -> None:
     """It counts half as much again as we do. One rule is enough, because it knows that."""
-    session = opened(preset("cowagent", max_context_tokens=12_000))
+    session = opened(preset("cowagent", max_context_tokens=7_000))
     session.add(*turns(1, 8, reply=3_000), asks("ask-9"))
     session.record({"prompt_tokens": session.prepare().tokens * 3 // 2})
     session.add(replies("reply-9", 3_000), *turns(10, 16, reply=3_000), asks("ask-17"))
-    assert session.prepare().tokens <= 12_000
+    assert session.prepare().tokens <= 7_000
     assert rules(session) == ["token_limit"]
 
 

@@ -213,7 +213,9 @@ def test_the_timeout_of_the_summary_brain_holds(tmp_path: Path) -> None:
     """A summary without a model takes the place of one that does not come."""
     brain = "summary_brain: {provider: small, model: one, timeout: 0.2}"
     config = SUMMARIES.replace("OWN", "").replace("EXECUTION", f", {brain}")
-    talk = run_agent(tmp_path, config, long_answers(8), *long_asks(8), small=lambda _: Hang())
+    talk = run_agent(
+        tmp_path, config, long_answers(8), *long_asks(8), small=lambda _: Hang(ScriptedAnswer(text="Late."), 0)
+    )
     notes = [event.payload.text for event in talk.session.log.read() if isinstance(event.payload, NoteAdded)]
     assert "there was no answer within 0.2 seconds" in notes
     assert any("[Summary: " in str(body) for body in talk.bodies)

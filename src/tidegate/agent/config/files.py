@@ -288,8 +288,8 @@ def _check_names(config: ResolvedConfig) -> None:
         if isinstance(hook.action, ModuleAction):
             path = f"execution.hooks.{hook.id}.action"
             require_known(hook.action.module, MODULE_ACTIONS.keys() | settings.mcp, "module", f"{path}.module")
-            actions = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
-            require_known(hook.action.action, actions, "action", f"{path}.action")
+            known = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
+            require_known(hook.action.action, known, "action", f"{path}.action")
     for name, server in settings.mcp.items():
         if bool(server.command) == bool(server.url):
             raise BadPolicy(
