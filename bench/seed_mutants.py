@@ -3,9 +3,9 @@
     python bench/seed_mutants.py [--only WORD] [--list]
 
 Each mutant is a copy of the package in which one text is replaced by another. The tests of its rows (`tidegate seeds`
-names them) run against the copy, except those in tests/seeds: they test policies without an agent, and
-tests/seeds/test_mutations.py changes the policies behind their backs. A row none of whose tests fails is not proved by
-them: the program then ends with status 1.
+names them) run against the copy. Those in tests/seeds test policies without an agent, and tests/seeds/test_mutations.py
+changes the policies behind their backs: they run only for mutants of the core and of the presets. A row none of whose
+tests fails is not proved by them: the program then ends with status 1.
 """
 
 import argparse
@@ -44,14 +44,14 @@ MUTANTS = [
     Mutant(
         "summary_brain ignored",
         "agent/builder.py",
-        "brain, own, mask = config.context.summary_brain, connection, None",
-        "brain, own, mask = None, connection, None",
+        "brain = config.context.summary_brain\n        if brain",
+        "brain = None\n        if brain",
         "DIG-01 DIG-09",
     ),
     Mutant(
         "temperature of the summary brain ignored",
         "agent/builder.py",
-        "temperature=(brain or config.agent.brain).temperature,",
+        "temperature=self.brain.temperature,",
         "",
         "DIG-09",
     ),
@@ -307,6 +307,139 @@ MUTANTS = [
         "if False:",
         "DIG-14",
     ),
+    Mutant(
+        "timeout of the summary brain ignored",
+        "agent/builder.py",
+        "timeout=self.brain.timeout or SUMMARY_TIMEOUT_SECONDS,",
+        "timeout=SUMMARY_TIMEOUT_SECONDS,",
+        "DIG-09",
+    ),
+    Mutant(
+        "cooldown of a hook off by one",
+        "agent/hooks/runner.py",
+        "- last.time < hook.cooldown",
+        "- last.time <= hook.cooldown",
+        "DIG-11",
+    ),
+    Mutant(
+        "message_count off by one",
+        "agent/hooks/types.py",
+        "return context.message_count > threshold",
+        "return context.message_count >= threshold",
+        "DIG-12",
+    ),
+    Mutant(
+        "summary_max_tokens of a hook ignored",
+        "agent/hooks/actions.py",
+        "action.summary_max_tokens or context.summary_max_tokens",
+        "context.summary_max_tokens",
+        "DIG-13",
+    ),
+    Mutant(
+        "a subagent returns all its texts",
+        "agent/subagents.py",
+        '"\\n\\n".join(texts) if failure else texts[-1]',
+        '"\\n\\n".join(texts)',
+        "JUT-17",
+    ),
+    Mutant(
+        "streams of 300 KB",
+        "agent/tools/tool.py",
+        "MAX_STREAM_BYTES = 256 * 1024",
+        "MAX_STREAM_BYTES = 300 * 1024",
+        "JUT-04",
+    ),
+    Mutant(
+        "results of 80 KiB",
+        "agent/tools/tool.py",
+        "MAX_RESULT_BYTES = 64 * 1024",
+        "MAX_RESULT_BYTES = 80 * 1024",
+        "JUT-04",
+    ),
+    Mutant(
+        "no terminal emulator",
+        "agent/tools/shell/terminal_output.py",
+        "if first is not None:",
+        "if False:",
+        "JUT-04",
+    ),
+    Mutant(
+        "half of the turns rounded up",
+        "core/stages/turns.py",
+        "count = int(len(complete) * share) if",
+        "count = math.ceil(len(complete) * share) if",
+        "COW-05",
+    ),
+    Mutant(
+        "turns dropped without the scale of tokens",
+        "core/stages/turns.py",
+        "(budget.fixed + history) * budget.scale)",
+        "(budget.fixed + history))",
+        "COW-15",
+    ),
+    Mutant(
+        "jutul: nothing saved on an overflow",
+        "presets/jutul.yaml",
+        "      keep_share: 0.15\n      max_tokens: $summary_tokens\n      save: $history_file\n",
+        "      keep_share: 0.15\n      max_tokens: $summary_tokens\n",
+        "JUT-11",
+    ),
+    Mutant(
+        "jutul: nothing saved by /compact",
+        "presets/jutul.yaml",
+        "      keep_turns: 1\n      max_tokens: $summary_tokens\n      save: $history_file\n",
+        "      keep_turns: 1\n      max_tokens: $summary_tokens\n",
+        "JUT-11",
+    ),
+    Mutant(
+        "picoclaw: a threshold of 21",
+        "presets/picoclaw.yaml",
+        "message_threshold: 20",
+        "message_threshold: 21",
+        "PIC-07",
+    ),
+    Mutant(
+        "digitorn: truncate without a reminder",
+        "presets/digitorn.yaml",
+        '      messages: $keep_recent\n      note: "[Earlier messages truncated]"\n      reminder: $reminder_tokens\n',
+        '      messages: $keep_recent\n      note: "[Earlier messages truncated]"\n',
+        "DIG-06",
+    ),
+    Mutant(
+        "ai: no digest after an overflow",
+        "presets/ai.yaml",
+        '    - stage: digest_results\n      when: {compacted: ">= 1"}\n      cutoff: $tool_call_cutoff\n  manual:',
+        "  manual:",
+        "AI-08",
+    ),
+    Mutant(
+        "ai: compacted at 50 messages",
+        "presets/ai.yaml",
+        '        - {unlimited: ">= 1", messages: "> $max_messages"}',
+        '        - {unlimited: ">= 1", messages: ">= $max_messages"}',
+        "AI-02",
+    ),
+    Mutant(
+        "gateway: an overflow is not retried",
+        "gateway/app.py",
+        'return error.kind == "overflow" and await',
+        "return False and await",
+        "COW-09",
+    ),
+    Mutant(
+        "gateway: the policy is ignored",
+        "gateway/conversations.py",
+        "policy = load(settings.policy_for(model, client))",
+        'policy = load("default")',
+        "PIC-03",
+    ),
+    Mutant(
+        "gateway: retention is ignored",
+        "gateway/conversations.py",
+        "if settings.retention_days:",
+        "if False:",
+        "COW-12",
+    ),
 ]
 
 
@@ -329,6 +462,10 @@ def make_copy(folder: Path, mutant: Mutant) -> None:
 def run_rows(mutant: Mutant, tests_by_row: dict[str, list[str]]) -> list[Verdict]:
     """Run the tests of the mutant's rows against its copy."""
     rows = mutant.rows.split()
+    if not mutant.file.startswith(("core/", "presets/")):
+        tests_by_row = {
+            row: [test for test in tests_by_row[row] if not test.startswith("tests/seeds/")] for row in rows
+        }
     tests = sorted({test for row in rows for test in tests_by_row[row]})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -358,7 +495,7 @@ def main() -> int:
         return 0
     rows = load_seeds()
     link_tests(rows, ROOT)
-    tests_by_row = {row.id: [test for test in row.tests if not test.startswith("tests/seeds/")] for row in rows}
+    tests_by_row = {row.id: list(row.tests) for row in rows}
     green = 0
     for mutant in chosen:
         began = time.monotonic()

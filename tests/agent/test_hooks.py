@@ -54,6 +54,7 @@ def test_a_hook_fires_at_its_moment_in_the_order_given() -> None:
         hooks.add(Hook("a", Always(), LOG))
 
 
+@pytest.mark.seed("DIG-12", fixed="conditions are those of the hooks, whatever the preset")
 def test_thresholds_are_strict() -> None:
     session = opened()
     session.add(asks("ask-1"), *batch("call-1", 100, 100), replies("reply-1"), asks("ask-2"))
@@ -93,6 +94,19 @@ def test_a_turn_count_fires_once_in_its_turn_however_often_the_model_is_called()
 
 
 # Cooldown.
+
+
+@pytest.mark.seed("DIG-11", fixed="the runner counts, whatever the preset")
+def test_a_cooldown_ends_with_its_last_second() -> None:
+    clock = Clock()
+    session = opened(clock=clock)
+    session.add(asks("ask-1"))
+    hooks = HookRunner([Hook("rests", Always(), LOG, "turn_start", 30)], clock=clock)
+    done = []
+    for _ in range(3):
+        done.append(bool(fired(hooks, session)))
+        clock.now += 29.5 if len(done) == 1 else 0.5
+    assert done == [True, False, True], "after 30 seconds it may run again"
 
 
 def test_a_cooldown_counts_seconds_also_over_a_restart() -> None:

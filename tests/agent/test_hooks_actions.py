@@ -305,4 +305,4 @@ def test_no_hook_stops_a_compaction_that_the_window_forces(action: RunFunction) 
     fired(HookRunner([Hook("no", Always(), action, "turn_start")]), session)
     session.prepare()
     assert session.tokens <= 5_000
-    assert any(each.stage == "guard" and each.acted for each in session.last_decisions)
+    assert any(each.acted and each.moment == "before_call" for each in session.last_decisions)

@@ -107,7 +107,8 @@ def tasks(*prompts: str) -> ScriptedAnswer:
 @pytest.mark.seed("JUT-17")
 def test_the_parent_pays_for_the_conclusion_only() -> None:
     world = World(
-        [*(reads(f"f{n}") for n in range(12)), "It is the linker."], [tasks("Why is it slow?"), "The linker."]
+        [*(reads(f"f{n}", text="I look.") for n in range(12)), "It is the linker."],
+        [tasks("Why is it slow?"), "The linker."],
     )
     happened = world.turn()
     assert happened[-1] == TurnEnded("end")

@@ -42,6 +42,27 @@ def test_a_config_json_of_cowagent_is_accepted(desk: Desk) -> None:
     desk.serve(steps, act)
 
 
+@pytest.mark.seed("COW-02", fixed="the command line reads the file, whatever the preset")
+def test_a_config_json_of_cowagent_needs_no_limits_and_a_known_model(desk: Desk) -> None:
+    """What is not used is said; a model that cannot be asked is refused, and no other one answers for it."""
+    (desk.folder / "tidegate.yaml").unlink()
+
+    async def act(server: Fake) -> None:
+        path = desk.folder / "config.json"
+        path.write_text(json.dumps({"channel_type": "web", "model": "gpt-4o", "open_ai_api_key": "x"}))
+        ran = await desk.run("run", "--config", "config.json", "Hello.")
+        assert (ran.status, ran.out) == (0, "Yes.\n")
+        assert "config.json: these keys are not used: channel_type, open_ai_api_key." in ran.err
+        path.write_text(json.dumps({"channel_type": "web", "model": "glm-5-turbo", "agent_max_steps": 2}))
+        refused = await desk.run("run", "--config", "config.json", "Hello.")
+        assert (refused.status, refused.out) == (2, "")
+        assert 'The provider of the model "glm-5-turbo" is not known.' in refused.err
+        named = await desk.run("run", "--config", "config.json", "--model", "openai/gpt-4o", "Hello.")
+        assert (named.status, named.out) == (0, "Yes.\n")
+
+    desk.serve(["Yes.", "Yes."], act)
+
+
 def test_the_answer_is_printed_and_the_session_goes_on(desk: Desk) -> None:
     """Tools work in the folder it was called in; nothing a terminal would obey gets through, and no key."""
     (desk.folder / "port.txt").write_text("8443")

@@ -91,6 +91,33 @@ def test_context_by_category_with_all_thresholds(desk: Desk) -> None:
     assert desk.says("/context nonsense").error
 
 
+@pytest.mark.parametrize("policy", ["cowagent", "picoclaw", "digitorn", "jutul", "ai", "default"])
+def test_rules_for_an_overflow_are_not_due(policy: str) -> None:
+    session = Session("gpt-4o", policy=policy)
+    session.add({"role": "user", "content": "Which valve?"}, {"role": "assistant", "content": "Valve four."})
+    session.add({"role": "user", "content": "Sure?"})
+    text = asyncio.run(REGISTRY.answer("/context", CommandContext(session, "work"))).text
+    assert "thresholds:" in text
+    assert not [line for line in text.splitlines() if line.endswith(", due")]
+
+
+@pytest.mark.parametrize(
+    ("reported", "said"),
+    [
+        (0, "no usage report for this context yet: this is an estimate"),
+        (5, "the last usage report (5 tokens) cannot be true: this is an estimate"),
+        (1_000_000, "the last usage report (1,000,000 tokens) cannot be true: this is an estimate"),
+    ],
+)
+def test_an_impossible_usage_report_is_said(reported: int, said: str) -> None:
+    session = Session("gpt-4o")
+    session.add({"role": "user", "content": "Which valve? " * 50})
+    session.prepare()
+    session.record({"prompt_tokens": reported, "completion_tokens": 3})
+    session.add({"role": "assistant", "content": "Valve four."})
+    assert said in asyncio.run(REGISTRY.answer("/context", CommandContext(session, "work"))).text
+
+
 def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
     asked: list[str] = []
 

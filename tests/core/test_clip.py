@@ -182,7 +182,8 @@ def test_lines(ending: str) -> None:
             kept = len(lines) - (limit >= 4)
             assert done.lines_left_out == 10 - kept
             if mode == "head_tail" and limit >= 2:
-                assert (lines[0], lines[-1]) == ("l0", "l9")
+                assert (lines[0].removesuffix(" [...]"), lines[-1]) == ("l0", "l9")
+                assert (" [...]" in done.text) == (limit < 4), "a gap is always marked"
     assert clip_lines(text, 10) == ClippedText(text)
     assert clip_lines("", 0) == ClippedText("")
 
@@ -249,6 +250,21 @@ def test_json_array_keeps_its_first_items(value: list[object], limit: int, inden
     assert len(cut.text) <= limit
     if cut.shown < cut.total:
         assert text.startswith(cut.text[:-1])
+
+
+@settings(max_examples=scaled(30))
+@given(st.lists(values, min_size=1, max_size=8), st.integers(1, 400), st.sampled_from([None, 2]))
+def test_json_array_in_an_object_keeps_its_first_items(value: list[object], limit: int, indent: int | None) -> None:
+    """The largest value of the object, however deep; the rest stays as it is."""
+    whole = {"query": "x", "page": {"results": [*value, "y" * 80], "total": 99}, "next": None}
+    text = json.dumps(whole, indent=indent)
+    cut = cut_json_array(text, lambda some: len(some) <= limit)
+    if cut is None:
+        return
+    found = json.loads(cut.text)
+    assert found["page"]["results"] == [*value, "y" * 80][: cut.shown]
+    assert (found["query"], found["page"]["total"], found["next"], cut.total) == ("x", 99, None, len(value) + 1)
+    assert len(cut.text) <= limit
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "[1,2", "[1,]", '{"a":1}', "[1] x", "null", "[1,,2]", "[" * 5000])

@@ -16,7 +16,7 @@ from tests.fake.words import refusal, too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
 from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, until, upstream_of
 from tests.scale import scaled
-from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded
+from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.datafolder.session_names import read_session_title
 from tidegate.gateway.settings import Upstream
@@ -82,6 +82,7 @@ def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool,
     check_long_run(wire, thinking, tmp_path, steps=scaled(120), lines=60)
 
 
+@pytest.mark.seed("COW-09", fixed="the gateway asks again, whatever the preset")
 @each_wire
 def test_an_overflow_is_invisible_to_the_client(wire: str, tmp_path: Path) -> None:
     async def run() -> None:
@@ -504,3 +505,21 @@ def test_the_output_is_lowered_when_it_would_not_fit(tmp_path: Path) -> None:
         assert fake.refused == []
 
     asyncio.run(run())
+
+
+@pytest.mark.seed("PIC-03")
+def test_a_session_follows_the_policy_that_is_set(tmp_path: Path) -> None:
+    async def run() -> set[str]:
+        steps: list[Any] = [*map(step_answer, range(30)), "done"]
+        async with Fake("openai_chat", steps) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), policy="picoclaw", window=12_000) as running:
+                async with open_http() as http:
+                    client = ScriptedClient("openai_chat", running.url, http)
+                    client.say("start")
+                    for number in range(20):
+                        await client.turn(f"a line of result {number}\n" * 200)
+                (name,) = [each.name for each in running.data.store.sessions()]
+                events = list(running.data.open_log(name).read())
+        return {event.payload.stage for event in events if isinstance(event.payload, ViewEdited)}
+
+    assert asyncio.run(run()) == {"summarise"}

@@ -98,6 +98,7 @@ def test_the_token_of_a_subscription_passes_like_a_key_and_is_not_kept(tmp_path:
     assert token.encode() not in kept
 
 
+@pytest.mark.seed("COW-12", fixed="the days are the gateway's own setting")
 def test_retention_removes_old_sessions(tmp_path: Path) -> None:
     now = [0.0]
 

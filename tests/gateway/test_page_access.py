@@ -204,3 +204,25 @@ def test_looking_writes_nothing_to_the_log(tmp_path: Path) -> None:
                 assert running.data.store.head("s") == before
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, ""),
+        ({"policy": "picoclaw"}, "The policy picoclaw: behind the gateway, no model writes summaries"),
+        (
+            {"policies": {"gpt-4o": "ai", "codex": "jutul"}},
+            "The policies ai, jutul: behind the gateway, no model writes",
+        ),
+    ],
+)
+def test_it_is_said_that_no_model_writes_summaries(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    async def run() -> str:
+        async with Fake("anthropic") as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), tokens=(TOKEN,), **settings) as running:
+                headers, _ = await log_in(running, http)
+                return (await http.get(running.url + "/ui", headers=headers)).text
+
+    page = asyncio.run(run())
+    assert said in page if said else "no model writes" not in page

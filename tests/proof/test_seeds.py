@@ -62,7 +62,7 @@ def test_a_mark_on_the_file_holds_for_all_its_tests() -> None:
 
 def test_rows_have_unique_ids_and_say_something() -> None:
     found = seeds.load_seeds()
-    assert len({row.id for row in found}) == len(found) == 72
+    assert len({row.id for row in found}) == len(found) == 79
     assert {row.id.partition("-")[0] for row in found} == {"COW", "JUT", "PIC", "DIG", "AI"}
     assert all(len(row.text) > 20 for row in found)
 
@@ -125,7 +125,7 @@ def test_the_command_lists_rows_as_json() -> None:
     done = called("seeds", "--json")
     assert (done.returncode, done.stderr) == (0, ""), "every marker of this checkout names a row"
     rows = json.loads(done.stdout)
-    assert [set(row) for row in rows] == [{"id", "text", "tests", "state"}] * 72
+    assert [set(row) for row in rows] == [{"id", "text", "tests", "state"}] * 79
     assert {row["state"] for row in rows} == {None}
     assert [row["id"] for row in rows] == [row.id for row in seeds.load_seeds()]
     assert [row["id"] for row in rows if not row["tests"]] == []
@@ -136,10 +136,10 @@ def test_the_command_lists_rows_as_text() -> None:
     done = called("seeds")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("COW-01  A turn")
-    assert "72 rows" in done.stdout
+    assert "79 rows" in done.stdout
 
 
 def test_the_text_of_rows() -> None:
     text = seeds.format_seeds(seeds.load_seeds(), as_json=False)
     assert text.startswith("COW-01  A turn")
-    assert "72 rows" in text
+    assert "79 rows" in text

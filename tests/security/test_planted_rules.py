@@ -614,6 +614,15 @@ def test_a_model_that_summarizes_is_shown_a_file_as_a_file() -> None:
     assert attached.startswith(f"[file README]\n{PLANTED}\n=== ")
 
 
+def test_a_model_that_summarizes_is_shown_a_tool_summary_as_such() -> None:
+    """A user message of the wire, and not the user's words."""
+    message = Message("user", (Text(f"[Tool result summary: read] {PLANTED}"),), id="e9.0", kind="tool_summary")
+    request, provider = request_of(), scribe([GOOD])
+    wrote(Reasons().by(provider), msgspec.structs.replace(request, messages=(*request.messages, message)))
+    asked = msgspec.json.decode(provider.requests[0])["messages"][-1]["content"]
+    assert f" e9.0 summary of a result\n[Tool result summary: read] {PLANTED}\n=== " in asked
+
+
 # --- /pins ------------------------------------------------------------------------------------------------------------
 
 

@@ -85,7 +85,7 @@ def test_it_starts_at_the_limit_whatever_the_number_of_messages(preset: Preset) 
 def test_without_a_limit_the_number_of_messages_decides(preset: Preset) -> None:
     for none in (None, 0):
         policy = preset("ai", max_tokens=none)
-        for count, acts in ((24, False), (26, True)):
+        for count, acts in ((24, False), (25, False), (26, True)):
             session = opened(policy, window=None, system="")
             session.add(*turns(1, count, ask=400, reply=4_000))
             assert session.tokens > 20_000, "whatever the tokens are"
@@ -200,9 +200,15 @@ def test_long_output_is_cut_by_lines(preset: Preset) -> None:
         assert 990 < marker < 1_010
         assert "501 lines" in kept[marker]
         assert "2,500 lines" in notice, "figures of the cut follow"
-    text, _ = cut(preset("ai", max_lines=3), "\n".join(lines))
-    assert text.split("\n")[:2] == lines[:2]
-    assert "left out" not in text, "no marker below four lines"
+
+
+@pytest.mark.seed("AI-11", change={"truncate_mode": "head"})
+def test_a_gap_of_few_lines_is_marked(preset: Preset) -> None:
+    """No line is left for a marker of its own."""
+    lines = [f"line {number}" for number in range(1, 2_501)]
+    for limit, shown in ((2, ["line 1 [...]", "line 2500"]), (3, ["line 1", "line 2 [...]", "line 2500"])):
+        text, _ = cut(preset("ai", max_lines=limit), "\n".join(lines))
+        assert text.split("\n") == shown
 
 
 @pytest.mark.seed("AI-05", change={"truncate_mode": "head_tail"})

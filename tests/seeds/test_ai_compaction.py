@@ -1,6 +1,7 @@
 """The promises of the preset `ai`: archiving, compaction, the estimate."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.seeds.talk import (
     turn,
     turns,
 )
-from tidegate import GiveUp, Message, Result, Session, Text
+from tidegate import GiveUp, Message, Result, Session, SummaryRequest, Text
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 
@@ -112,7 +113,61 @@ def test_the_heuristic_needs_no_model_and_off_does_nothing(preset: Preset) -> No
         assert len(paired(request)) == 2
 
 
+def fail_to_write(request: SummaryRequest) -> str:
+    raise RuntimeError("the model is gone")
+
+
+@pytest.mark.seed("AI-06", change={"tool_summary_strategy": "off"})
+def test_without_a_model_the_summary_quotes_the_result(preset: Preset) -> None:
+    """What a tool wrote is marked as such, and never reported as the user's words."""
+    for summarize in (None, fail_to_write):
+        session = opened(preset("ai", tool_call_cutoff=1), wire="anthropic")
+        session.add(asks("ask-1"), calls("a", "b"), result("a", "error: file 0 not found" + " ..." * 900))
+        session.add(result("b", passage("b", 900)))
+        request = session.prepare(summarize)
+        text = text_of(only(kinds(session, "tool_summary")))
+        assert text.startswith("[Tool result summary: read_file] error: file 0 not found ...")
+        assert 700 < len(text.partition("] ")[2]) <= 800
+        assert "user asked" not in flat(request)
+
+
+@pytest.mark.seed("AI-06", change={"tool_call_cutoff": 20})
+def test_short_results_are_archived_by_count(preset: Preset) -> None:
+    """Also where the summary is no shorter than the result."""
+    for size, strategy in product((40, 300, 700), ("llm", "heuristic")):
+        session = opened(preset("ai", tool_summary_strategy=strategy, tool_call_cutoff=4))
+        session.add(asks("ask-1"))
+        for step in range(1, 13):
+            session.add(*batch(f"step-{step}", size))
+            session.prepare(Scribe("gist of it"))
+        request = session.render_request()
+        assert len(paired(request)) == session.view.tool_result_count == 4
+        assert len(kinds(session, "tool_summary")) == 8
+        assert flat(request).count("gist of it") == 8 * (strategy == "llm"), "the model's words, where it wrote some"
+
+
 # --- compaction -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("AI-02", without=("auto_compact_full",))
+def test_a_turn_that_fills_the_window_is_compacted_before_the_guard(preset: Preset) -> None:
+    """Chinese text has more tokens than its characters divided by four."""
+    session = Session("gpt-4o", policy=preset("ai", tool_call_cutoff=100), window=20_000, count="estimate")
+    session.add(asks("ask-1"))
+    for step in range(1, 40):
+        session.add(calls(f"c{step}"), result(f"c{step}", "阀门在四巴时打开，水泵在九秒后启动。" * 60))
+        session.prepare(Scribe("- tool said: the valve is open"))
+    assert set(stages(session)) == {"summarise"}
+    assert CHECKPOINT in flat(session.render_request())
+
+
+@pytest.mark.seed("AI-02", without=("auto_compact_count",))
+def test_many_short_messages_are_compacted_by_count(preset: Preset) -> None:
+    """They are fewer than the kept tokens, so the kept messages count."""
+    session = opened(preset("ai", max_tokens=None), window=None, system="")
+    session.add(*turns(1, 26, ask=40, reply=40))
+    session.run_rules("turn_end", Scribe())
+    assert session.view.message_count == 1 + 5
 
 
 @pytest.mark.seed("AI-07", without=("auto_compact",))
@@ -183,6 +238,15 @@ def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> 
     assert text_of(digest).startswith(DIGEST)
     assert [int(name[5:-4]) for name in names([{"content": text_of(digest)}])] == [7, 8, 9, 10, 11]
     assert (digest.role, digest.agent_visible, digest.user_visible) == ("user", True, False)
+
+
+@pytest.mark.seed("AI-08", without=("overflow/digest_results",))
+def test_after_an_overflow_there_is_a_digest_too(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_000, tool_call_cutoff=3, tool_summary_strategy="off"), window=10_000)
+    session.add(*turns(1, 4, reply=3_000), *turns(5, 12, (800,), reply=40), asks("ask-13"))
+    session.prepare(Scribe())
+    session.overflowed(Scribe())
+    assert stages(session)[-2:] == ["summarise", "digest_results"]
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------

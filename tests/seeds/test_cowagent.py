@@ -181,5 +181,23 @@ def test_over_the_turn_limit_the_older_half_goes(preset: Preset) -> None:
     assert rules(session) == ["turn_limit"]
 
 
+@pytest.mark.seed("COW-05", change={"max_context_turns": 30})
+def test_half_of_an_odd_number_is_rounded_down(preset: Preset) -> None:
+    session = opened(preset("cowagent", max_context_turns=5))
+    session.add(*turns(1, 5), asks("ask-6"))
+    assert numbers(session.prepare(), "ask-") == [3, 4, 5, 6]
+
+
+@pytest.mark.seed("COW-15", without=("token_limit",))
+def test_the_budget_is_in_tokens_of_the_provider(preset: Preset) -> None:
+    """It counts half as much again as we do. One rule is enough, because it knows that."""
+    session = opened(preset("cowagent", max_context_tokens=7_000))
+    session.add(*turns(1, 8, reply=3_000), asks("ask-9"))
+    session.record({"prompt_tokens": session.prepare().tokens * 3 // 2})
+    session.add(replies("reply-9", 3_000), *turns(10, 16, reply=3_000), asks("ask-17"))
+    assert session.prepare().tokens <= 7_000
+    assert rules(session) == ["token_limit"]
+
+
 def _batches(number: int) -> list[tuple[str, ...]]:
     return [(f"call-{number}.1.1", f"call-{number}.1.2"), (f"call-{number}.2.1",)]

@@ -87,6 +87,21 @@ def reminders(session: Session) -> list[str]:
     return [part for text in spoken for part in text.split("\n\n") if part.startswith(REMINDER)]
 
 
+@pytest.mark.seed("DIG-20", without=("tool_result/cap_result",))
+def test_a_long_array_in_an_object_keeps_its_first_items_and_stays_json(preset: Preset) -> None:
+    """As most tools answer: the array has a name, and other values are beside it."""
+    session = opened(preset("digitorn", max_tokens=8_000, output_reserved=1_000), window=None, wire="anthropic")
+    found = {"query": "valves", "results": [{"path": f"plant/valve-{number}.yaml"} for number in range(2_000)]}
+    session.add(asks("ask-1"), calls("find", tool="find"), result("find", json.dumps(found)))
+    content = session.prepare().messages[-1]["content"][0]["content"]
+    assert len(content) == 2
+    text, notice = (part["text"] for part in content)
+    kept = json.loads(text)
+    assert kept["query"] == "valves"
+    assert kept["results"] == found["results"][: len(kept["results"])]
+    assert f"showing {len(kept['results'])} of 2000 results" in notice
+
+
 @pytest.mark.seed("DIG-07", change={"result_share": 0.9})
 @pytest.mark.seed("DIG-07", without=("tool_result/cap_result",))
 def test_a_long_array_keeps_its_first_items_and_stays_json(preset: Preset) -> None:

@@ -27,7 +27,7 @@ from tests.seeds.talk import (
     turn,
     turns,
 )
-from tidegate import Flush, SessionStorage, Spill, SummaryRequest
+from tidegate import Flush, Session, SessionStorage, Spill, SummaryRequest
 
 WINDOW = 100_000
 CLEAR, SUMMARISE = "before_call/clear_results", "before_call/summarise"
@@ -222,6 +222,18 @@ def test_the_file_gets_what_was_said_even_where_it_was_cleared(preset: Preset) -
     session.prepare()
     assert "summarise" in stages(session)
     assert passage("call-1.1.1", 28_000) in only(edge.spilled).text
+
+
+@pytest.mark.seed("JUT-11", change={"history_file": ""})
+def test_the_turns_are_saved_on_an_overflow_and_on_demand(preset: Preset) -> None:
+    for act in (Session.overflowed, Session.compact):
+        edge = Edge()
+        session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
+        session.add(*turns(1, 6, reply=29_000), asks("ask-7"))
+        session.prepare(Scribe())
+        act(session, Scribe())
+        assert "<ask-1>" in only(edge.spilled).text
+        assert "conversation_history/main.md" in flat(session.render_request())
 
 
 @pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})

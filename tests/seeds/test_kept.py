@@ -44,7 +44,7 @@ def test_what_a_trim_takes_stands_in_the_daily_memory_file(preset: Preset, tmp_p
 
 
 @pytest.mark.seed("COW-08", change={"memory_tokens": 0})
-@pytest.mark.seed("COW-08", without=("token_limit", "token_limit_rest"))
+@pytest.mark.seed("COW-08", without=("token_limit", "token_limit_rest", "running_limit"))
 def test_both_halves_stand_in_the_daily_memory_file(preset: Preset, tmp_path: Path) -> None:
     session = kept(DataFolder(tmp_path), preset("cowagent"))
     session.add(*turns(1, 20, (19_000, 9_000)), asks("ask-21"))

@@ -1,10 +1,14 @@
 """The promises of the preset `picoclaw`: the budget, the check before a call, safe cuts."""
 
+from itertools import product
+from typing import Any
+
 import pytest
 
 from tests.seeds.mutate import cut_by_index
 from tests.seeds.talk import (
     SYSTEM,
+    Json,
     Preset,
     Scribe,
     asks,
@@ -50,6 +54,55 @@ def test_a_window_that_was_set_holds(preset: Preset) -> None:
     for model in ("", "gpt-4o"):
         budget = Session(model, policy=policy, count="chars/4").budget
         assert (budget.window, budget.reserve) == (100_000, 8_192)
+
+
+OUTPUT_KEYS = {
+    "openai_chat": ("max_completion_tokens",),
+    "openai_responses": ("max_output_tokens",),
+    "anthropic": ("max_tokens",),
+    "gemini": ("generationConfig", "maxOutputTokens"),
+}
+
+
+def sent_output(session: Session) -> int | None:
+    """The output limit of the next request."""
+    value: Any = session.prepare().body
+    for key in OUTPUT_KEYS[session.dialect.name]:
+        value = value.get(key, {})
+    return value or None
+
+
+@pytest.mark.seed("PIC-01", change={"max_tokens": 16_000})
+def test_the_output_limit_is_sent(preset: Preset) -> None:
+    cases: tuple[tuple[Json, Json, int], ...] = (
+        ({}, {}, 32_768),
+        ({"max_tokens": 12_000}, {}, 12_000),
+        ({"max_tokens": 12_000}, {"max_tokens": 7_000}, 7_000),
+    )
+    for wire, (settings, more, limit) in product(OUTPUT_KEYS, cases):
+        session = opened(preset("picoclaw", **settings), window=None, wire=wire, **more)
+        session.add(asks("ask-1"))
+        assert (sent_output(session), session.budget.reserve) == (limit, limit)
+
+
+@pytest.mark.seed("PIC-01", change={"max_tokens": 1_000})
+def test_the_output_limit_is_possible(preset: Preset) -> None:
+    """It is lowered with the reserve, and to what the model can write."""
+    small = opened(preset("picoclaw"), window=16_000)
+    small.add(asks("ask-1"))
+    assert (sent_output(small), small.budget.reserve) == (4_000, 4_000), "a quarter of the window"
+    small.recovery.set_window(8_000)
+    assert sent_output(small) == 2_000, "a window that is learned later counts, too"
+    known = Session("gpt-4o", policy=preset("picoclaw"), count="chars/4")
+    known.add(asks("ask-1"))
+    assert sent_output(known) == 16_384, "the most that the model writes"
+
+
+def test_another_policy_sends_the_limit_of_the_session_only() -> None:
+    for given, sent, reserve in ((0, None, 4_096), (1_000, 1_000, 4_096), (7_000, 7_000, 7_000)):
+        session = Session("gpt-4o", count="chars/4", max_tokens=given)
+        session.add(asks("ask-1"))
+        assert (sent_output(session), session.budget.reserve) == (sent, reserve)
 
 
 @pytest.mark.seed("PIC-02", change={"max_tokens": 3_000})

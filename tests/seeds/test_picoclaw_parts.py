@@ -89,6 +89,10 @@ def test_the_older_way_can_be_asked_for(preset: Preset) -> None:
         assert stages(session) == ["summarise"] * acts, (count, reply)
         assert bool(scribe.asked) == acts
         assert edits(session) == [] or edits(session)[0].edited.rule == "background"
+    session = opened(policy, window=40_000)
+    session.add(*turns(1, 10, reply=200), replies("reply-10b"))
+    session.run_rules("turn_end", Scribe())
+    assert stages(session) == ["summarise"], "21 are more than 20"
 
 
 @pytest.mark.seed("PIC-07", change={"background": False})

@@ -303,6 +303,32 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
     running(test)
 
 
+@pytest.mark.seed("PIC-11", fixed="the summarizer decides, whatever the preset says")
+def test_a_quick_next_message_does_not_wait_for_it() -> None:
+    """The request is sent as it is; the summary that was written meanwhile is used after the next turn."""
+
+    async def test() -> None:
+        session = Session("main", policy=picoclaw(), window=40_000, wire="openai_chat", count="chars/4")
+        slow = Slow(f"older way: {GOOD}")
+        ahead = BackgroundSummarizer(session, slow, margin=0.0, moments=("turn_end",))
+        talk(session, 1, 8)
+        assert ahead.start_if_due()
+        await settled()
+        session.add({"role": "user", "content": "quick!"})
+        async with asyncio.timeout(30):  # it would wait for ever
+            request = await session.prepare_async(ahead)
+        assert "older way" not in request.to_bytes().decode()
+        session.add({"role": "assistant", "content": "yes"})
+        slow.go.set()
+        await settled()
+        session.add({"role": "user", "content": "and now?"})
+        assert "older way: " in (await session.prepare_async(ahead)).to_bytes().decode()
+        assert slow.happened == ["asked", "written"], "the model was asked once"
+        await ahead.close()
+
+    running(test)
+
+
 def test_no_turn_of_a_long_conversation_waits() -> None:
     """Sixty turns in a small window: every summary was there before the turn that needed it."""
 

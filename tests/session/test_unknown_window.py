@@ -37,12 +37,14 @@ def test_every_request_has_a_bound(policy: str) -> None:
     assert "9,007" not in str(session.explain())
 
 
-def test_without_max_tokens_the_guard_still_has_a_bound() -> None:
+def test_without_max_tokens_there_is_still_a_bound() -> None:
+    """Rules that look at the window or the number of messages see no limit; those for a full room act at the bound."""
     for policy in ("ai", "digitorn"):
         session = fill_session(policy, turns=20, length=500, max_tokens=0)
         session.prepare()
         assert session.tokens <= UNKNOWN_WINDOW
-        assert set(session.edit_counts) == {"guard"}, "the rules see no limit"
+        assert session.edit_counts
+        assert "guard" not in session.edit_counts
 
 
 def test_it_is_said_once_as_a_warning_and_in_the_log() -> None:

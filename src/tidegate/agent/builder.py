@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,12 +19,13 @@ from tidegate.agent.config.resolved_config import (
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.config.settings import BrainSettings
 from tidegate.agent.config.tool_access import is_tool_allowed, list_offered_tools, uses_discovery
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
-from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
+from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending, SpendMeter
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, TASK_TOOL_NAME, SubagentKind, SubagentSession
 from tidegate.agent.system_prompt import (
     AGENT_RULES,
@@ -65,12 +67,16 @@ _SUBAGENT_INSTRUCTIONS: Final = (
 
 
 class AgentBuilder(NamedTuple):
-    """Builds the parts of an agent. Everything it opens is closed with `stack`."""
+    """Builds the parts of an agent. Everything it opens is closed with `stack`.
+
+    `summary_connections` are those of summary brains: the agent and its subagents share them.
+    """
 
     data: DataFolder | None
     workspace: Path
     environment: Mapping[str, str]
     stack: AsyncExitStack
+    summary_connections: list[tuple[BrainSettings, ProviderConnection]]
 
     def extend_mask(self, config: ResolvedConfig) -> SecretMask:
         """Add the secrets of the configuration and of the environment to the mask of the data folder, and return it."""
@@ -132,7 +138,8 @@ class AgentBuilder(NamedTuple):
         model = connection.provider.model
         if self.data is None:
             return Session(model, **options)
-        return self.data.open(name, model, restore=restore, **options)
+        content = config.settings.trace.content
+        return self.data.open(name, model, restore=restore, trace_content=content, **options)
 
     def build_tool_context(self, session: Session, name: str) -> ToolContext:
         folder = self.data.session_files(name).root if self.data is not None else None
@@ -215,17 +222,19 @@ class AgentBuilder(NamedTuple):
         A specialist without a model of its own has that of the agent.
         """
         kinds = {
-            "general": self._build_subagent_kind(config, connection, tools, skills, "the same model and tools as yours")
+            "general": await self._build_subagent_kind(
+                config, connection, tools, skills, "the same model and tools as yours"
+            )
         }
         for each in specialists:
             about = each.agent.description or each.agent.role
             brain = each.agent.brain
             own = await self.connect(each) if brain.model or brain.provider else _narrow_window(connection, each.window)
             allowed = [tool for tool in tools if is_tool_allowed(each.agent, tool.tool.name)]
-            kinds[each.agent.id] = self._build_subagent_kind(each, own, allowed, skills, about)
+            kinds[each.agent.id] = await self._build_subagent_kind(each, own, allowed, skills, about)
         return kinds
 
-    def _build_subagent_kind(
+    async def _build_subagent_kind(
         self,
         config: ResolvedConfig,
         connection: ProviderConnection,
@@ -248,7 +257,17 @@ class AgentBuilder(NamedTuple):
 
         offered = tools if connection.supports_tools else ()
         discovery, may_delegate = uses_discovery(config, len(offered)), is_tool_allowed(config.agent, TASK_TOOL_NAME)
-        return SubagentKind(about, connection.provider, offered, opened, discovery, may_delegate)
+        writer = await self._connect_summary(config, connection)
+        return SubagentKind(
+            about,
+            connection.provider,
+            offered,
+            opened,
+            discovery,
+            may_delegate,
+            lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),
+            partial(self.build_hooks, config),
+        )
 
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
@@ -257,23 +276,10 @@ class AgentBuilder(NamedTuple):
 
         None for an embedded model, unless it was named as the summary model: a digest without a model is better.
         """
-        brain, own, mask = config.context.summary_brain, connection, None
-        if brain is None and connection.is_embedded:
+        writer = await self._connect_summary(config, connection)
+        if writer is None:
             return None
-        if brain is not None:
-            mask = self._choose_summary_mask(config)
-            own = await connect_provider(config, brain, self.environment, self.data, stack=self.stack)
-        summarizer = create_summarizer(
-            MeteredProvider(own.provider, [spending]),
-            window=own.window.tokens,
-            counter=own.counter,
-            timeout=(brain or config.agent.brain).timeout or SUMMARY_TIMEOUT_SECONDS,
-            conversation=session,
-            mask=mask,
-            temperature=(brain or config.agent.brain).temperature,
-            top_p=(brain or config.agent.brain).top_p,
-            max_output=own.max_output_tokens if brain is not None else 0,
-        )
+        summarizer = writer.make_summarizer(session, [spending])
         if config.settings.execution.background:
             ahead = BackgroundSummarizer(session, summarizer)
         elif session.policy.settings.get("background"):  # its own rules say when
@@ -282,6 +288,16 @@ class AgentBuilder(NamedTuple):
             return summarizer
         self.stack.push_async_callback(ahead.close)
         return ahead
+
+    async def _connect_summary(self, config: ResolvedConfig, connection: ProviderConnection) -> "SummaryWriter | None":
+        brain = config.context.summary_brain
+        if brain is None:
+            return None if connection.is_embedded else SummaryWriter(connection, config.agent.brain)
+        own = next((found for known, found in self.summary_connections if known == brain), None)
+        if own is None:
+            own = await connect_provider(config, brain, self.environment, self.data, stack=self.stack)
+            self.summary_connections.append((brain, own))
+        return SummaryWriter(own, brain, self._choose_summary_mask(config), own.max_output_tokens)
 
     def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
         """Return the mask for texts sent to the summary brain.
@@ -293,6 +309,28 @@ class AgentBuilder(NamedTuple):
         if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
         return self.extend_mask(config)
+
+
+class SummaryWriter(NamedTuple):
+    """The connection of the brain that writes summaries, and how it is asked."""
+
+    connection: ProviderConnection
+    brain: BrainSettings
+    mask: Callable[[str], str] | None = None
+    max_output: int = 0
+
+    def make_summarizer(self, session: Session, meters: Sequence[SpendMeter]) -> AsyncSummarizer:
+        return create_summarizer(
+            MeteredProvider(self.connection.provider, meters),
+            window=self.connection.window.tokens,
+            counter=self.connection.counter,
+            timeout=self.brain.timeout or SUMMARY_TIMEOUT_SECONDS,
+            conversation=session,
+            mask=self.mask,
+            temperature=self.brain.temperature,
+            top_p=self.brain.top_p,
+            max_output=self.max_output,
+        )
 
 
 class LoadedTools(NamedTuple):

@@ -23,6 +23,7 @@ from tidegate.models.http.control_tokens import ControlTokenEscaper
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.pricing import TokenRates, take_dearer
 from tidegate.models.provider import Provider
+from tidegate.models.server_loading import load_with_window
 from tidegate.models.server_probes import is_hosted_service
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window import LearnedWindow, LearnedWindows, ResolvedWindow, WindowResolver
@@ -108,6 +109,7 @@ async def connect_provider(
             marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
         )
         stack.push_async_callback(provider.close)
+        window = await _load_model(target, window, prices) or window
         resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(windows_folder))
         found = await resolver.query_server()
     else:
@@ -156,6 +158,18 @@ def _connect_embedded(
         is_embedded=True,
         model_overrides={**prices, **free},
     )
+
+
+async def _load_model(target: ProviderTarget, window: int | None, prices: Mapping[str, ModelInfo]) -> int | None:
+    """Have the server load the model with the window that is set. Return the window, if it is smaller."""
+    own = find_entry(target.model, prices)
+    wanted = window or (own.window if own else None)
+    if not target.loads_models or not wanted:
+        return None
+    loaded = await load_with_window(
+        target.model, wanted, wire=target.wire, base_url=target.base_url, key=target.api_key, headers=target.headers
+    )
+    return min(wanted, loaded.tokens) if loaded is not None and loaded.tokens else None
 
 
 def _create_window_resolver(

@@ -237,7 +237,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
-        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
+        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack, [])
         connection = await builder.connect(config, provider)
         skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
@@ -305,6 +305,11 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
     return min(steps, own) if isinstance(own, int) and own > 0 else steps
 
 
+def _name_file(config: ResolvedConfig) -> str:
+    """Return the file that chooses the policy, without the line."""
+    return config.sources.get("policy.name", "").rpartition(":")[0]
+
+
 def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
     """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
@@ -314,7 +319,14 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
             for name, key in find_provider_keys(builder.environment).items()
         ]
         hint = " ".join(offered) or "Set another one there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
+        place = (
+            f"No model is set in {_name_file(config)}"
+            if config.unused_keys
+            else "No agents[].brain is set in tidegate.yaml"
+        )
+        remarks.append(f"{place}: {connection.window.explanation} {hint}")
+    if config.unused_keys:
+        remarks.append(f"{_name_file(config)}: these keys are not used: {', '.join(config.unused_keys)}.")
     if connection.window.tokens is None:
         where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
         remarks.append(f"{connection.window.explanation} {where}")

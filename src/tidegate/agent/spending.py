@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -211,6 +211,18 @@ class TokenAllowance:
 
     def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
         self.spent_tokens += usage.input_tokens + usage.output_tokens
+
+
+class SubagentMeter(NamedTuple):
+    """A meter of the agent that asked: whatever a subagent calls a model for, there it is a call of a subagent."""
+
+    meter: SpendMeter
+
+    def check_limit(self) -> None:
+        self.meter.check_limit()
+
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
+        self.meter.record_usage(model, usage, purpose="subagent")
 
 
 class MeteredProvider:

@@ -8,14 +8,16 @@ found so far.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
+from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.loop import Agent, ToolFinished, TurnEnded
-from tidegate.agent.spending import MeteredProvider, SpendMeter, TokenAllowance
+from tidegate.agent.spending import MeteredProvider, SessionSpending, SpendMeter, SubagentMeter, TokenAllowance
 from tidegate.agent.tools.approval import ApprovalRules, AskUser
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolFailed, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
@@ -27,6 +29,7 @@ from tidegate.core.messages import Message, Tool, text_of, user_message
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.summaries.summarizer import create_summarizer
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL
@@ -63,7 +66,8 @@ class SubagentKind(NamedTuple):
     """A kind of subagent. `open_session` takes the name of the session that asks and the tools.
 
     `tools` do not include `task`, which it has if `may_delegate` is True. They are shown in discovery mode if
-    `discovery` is True.
+    `discovery` is True. `make_summarizer` takes the session and the meters of its calls; without it, the model of the
+    subagent writes its summaries. `make_hooks` makes the hooks that run in its turn.
     """
 
     description: str
@@ -72,6 +76,8 @@ class SubagentKind(NamedTuple):
     open_session: Callable[[str, Sequence[Tool]], SubagentSession]
     discovery: bool = False
     may_delegate: bool = True
+    make_summarizer: Callable[[Session, Sequence[SpendMeter]], AsyncSummarizer | None] | None = None
+    make_hooks: Callable[[Toolbox, ToolContext], HookRunner] | None = None
 
     def limit_tools(self, asker: "SubagentKind") -> "SubagentKind":
         """The same kind without tools that the asker does not have."""
@@ -164,8 +170,8 @@ class SubagentTool:
         asker: ToolContext,
     ) -> Agent:
         session = opened.session
-        meters = [*self._meters, allowance]
-        provider = MeteredProvider(kind.provider, meters, purpose="subagent")
+        meters: list[SpendMeter] = [*map(SubagentMeter, self._meters), allowance, SessionSpending(session)]
+        provider = MeteredProvider(kind.provider, meters, purpose="turn")
         context = ToolContext(
             asker.workspace,
             session,
@@ -175,14 +181,15 @@ class SubagentTool:
             clock=asker.clock,
             environment=asker.environment,
         )
-        summarizer = create_summarizer(
-            MeteredProvider(kind.provider, meters),
-            window=session.window,
-            counter=session.counter,
-            timeout=SUMMARY_TIMEOUT_SECONDS,
-            conversation=session,
+        return Agent(
+            session,
+            provider,
+            toolbox,
+            context,
+            summarizer=(kind.make_summarizer or partial(_make_own_summarizer, kind))(session, meters),
+            hooks=kind.make_hooks(toolbox, context) if kind.make_hooks is not None else None,
+            max_steps=self.limits.max_steps,
         )
-        return Agent(session, provider, toolbox, context, summarizer=summarizer, max_steps=self.limits.max_steps)
 
     def _format_result(
         self, work: "SubagentResult", allowance: TokenAllowance, opened: SubagentSession, context: ToolContext
@@ -197,6 +204,16 @@ class SubagentTool:
             ending += f"; not finished: {clip_chars(work.failure, 500).text}"
         whole = f"{text}\n{report}\n{ending}]" if report else f"{text}\n{ending}]"
         return ToolResult(whole.lstrip(), is_error=bool(work.failure))
+
+
+def _make_own_summarizer(kind: SubagentKind, session: Session, meters: Sequence[SpendMeter]) -> AsyncSummarizer:
+    return create_summarizer(
+        MeteredProvider(kind.provider, meters),
+        window=session.window,
+        counter=session.counter,
+        timeout=SUMMARY_TIMEOUT_SECONDS,
+        conversation=session,
+    )
 
 
 class SubagentResult(NamedTuple):

@@ -68,6 +68,8 @@ def _format_size(usage: WindowUsage) -> list[str]:
     window = f", window {usage.window:,}" if usage.window else ""
     unknown = "; the model's window is not known, this limit is assumed" if usage.window_is_assumed else ""
     first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share:.0%}{window}{unknown}"
+    if usage.ignored_report:
+        return [first, f"the last usage report ({usage.ignored_report:,} tokens) cannot be true: this is an estimate"]
     if not usage.reported_tokens:
         return [first, "no usage report for this context yet: this is an estimate"]
     return [

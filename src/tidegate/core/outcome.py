@@ -15,7 +15,8 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     """A request to summarize messages in at most `max_tokens` (and `max_chars`, if not 0).
 
     The text becomes a message of `kind` after the message `after_id`, between `prefix` and `suffix`. `previous` is an
-    earlier summary that the messages continue; the new one must keep its facts.
+    earlier summary that the messages continue; the new one must keep its facts. `fallback` is the text to use if no
+    model writes one; without it, the digest is used.
     """
 
     messages: tuple[Message, ...]
@@ -27,6 +28,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     suffix: str = ""
     kind: str = SUMMARY
     after_id: str = ""
+    fallback: str = ""
 
 
 class Spill(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ Effect = Spill | Flush
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does."""
+    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does, or a rule that counts."""
 
     edits: tuple[Edit, ...] = ()
     requests: tuple[SummaryRequest, ...] = ()

@@ -291,14 +291,14 @@ def _carry_out(
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
     freed, enough = -_token_change(at.view, edits), max(1, rule.floor)
-    if outcome.requests and freed < enough:  # the summary is too long: the digest may be shorter
+    if outcome.requests and freed < enough and not outcome.grows:  # the summary is too long: the digest may be shorter
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
-    if outcome.grows and tokens - freed > at.budget.room:
+    if outcome.grows and freed < 0 and tokens - freed > at.budget.room:
         return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
         return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
-    if not outcome.grows:
+    if not outcome.grows or freed >= enough:
         kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
             return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
@@ -383,7 +383,7 @@ def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> t
 
 
 def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanStep, StepAnswer, str]:
-    """The text of a summary, clipped to its limits. If no model writes one, it is the digest."""
+    """The text of a summary, clipped to its limits: if no model writes one, the fallback or the digest."""
     text = yield AskSummary(request)
     if text is None or not text.strip():
         return _digest_summary(request, budget)
@@ -392,7 +392,7 @@ def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanSt
 
 def _digest_summary(request: SummaryRequest, budget: Budget) -> str:
     """The deterministic summary."""
-    text = write_digest(
+    text = request.fallback or write_digest(
         request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous
     )
     return _clip_summary(text, request, budget)

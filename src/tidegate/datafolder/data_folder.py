@@ -71,13 +71,15 @@ class DataFolder(FolderContents):
         policy: str | Policy = "default",
         restore: bool = True,
         live_trace: bool = True,
+        trace_content: bool = False,
         **options: Any,
     ) -> Session:
         """Open a new or stored session. Close it, or let it end with the process.
 
         A stored session is opened as its policy restores it. Without `restore` it continues as it was, with another
         model or policy if these are given. Without `live_trace` the file of its trace is written from time to time and
-        when the session is closed, not with every event. `options` are those of `Session`.
+        when the session is closed, not with every event. With `trace_content` the trace has the text of messages,
+        masked. `options` are those of `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
@@ -93,7 +95,7 @@ class DataFolder(FolderContents):
             if isinstance(self.store, CachingStore):
                 session.call_on_close(partial(self.store.release, name))
             on_failure.callback(session.close)
-            self._attach_observers(name, session, live_trace)
+            self._attach_observers(name, session, live_trace, trace_content)
             if is_known and restore and policy.moments.get("restore"):
                 session.run_rules("restore")
             on_failure.pop_all()
@@ -131,8 +133,9 @@ class DataFolder(FolderContents):
         )
         return known, Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
 
-    def _attach_observers(self, name: str, session: Session, live_trace: bool) -> None:
-        trace = Trace(self.trace_path(name), name, self.mask, interval=1 if live_trace else _TRACE_INTERVAL)
+    def _attach_observers(self, name: str, session: Session, live_trace: bool, trace_content: bool) -> None:
+        interval = 1 if live_trace else _TRACE_INTERVAL
+        trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
         trace.append_missing(session.log)
         session.history.observe(trace)
         if not live_trace:

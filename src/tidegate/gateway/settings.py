@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tidegate.core.errors import BadInput
+from tidegate.core.policy.policy import Policy
+from tidegate.presets import DEFAULT_PRESET, load
 
 Family = Literal["anthropic", "openai", "gemini"]
 StoreFailure = Literal["forward", "refuse"]
@@ -94,6 +96,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     def window_for(self, model: str) -> int | None:
         return self.windows.get(model, self.window)
 
+    @property
+    def summary_notice(self) -> str:
+        """A sentence on the policies that would have a model write summaries: here no model writes them. Or ""."""
+        names = {self.policy, *self.policies.values()} - {DEFAULT_PRESET}
+        found = sorted(name for name in names if _wants_summaries(load(name)))
+        if not found:
+            return ""
+        which = f"The policy {found[0]}" if len(found) == 1 else f"The policies {', '.join(found)}"
+        return f"{which}: behind the gateway, no model writes summaries; they are made without one."
+
     def policy_for(self, model: str, client: str) -> str:
         return self.policies.get(model) or self.policies.get(client) or self.policy
 
@@ -168,3 +180,12 @@ def is_loopback(host: str) -> bool:
 def scope_of_token(token: str) -> str:
     """The beginning of the names of a token's sessions: sessions of different tokens are apart."""
     return f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
+
+
+def _wants_summaries(policy: Policy) -> bool:
+    """Whether a rule asks for texts that a model should write."""
+    rules = [rule for each in policy.moments.values() for rule in each]
+    return any(
+        rule.stage == "summarise" or rule.settings.get("strategy") == "llm" or rule.settings.get("flush")
+        for rule in rules
+    )

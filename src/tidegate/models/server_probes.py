@@ -124,9 +124,7 @@ async def probe_server(
                 timeout=patience, headers=sent, verify=choose_tls(base), trust_env=not is_loopback_url(base)
             ) as client,
         ):
-            server = ProbedServer(
-                client, _strip_request_path(base), host, wire, _is_under_domain(name, _HOSTED_DOMAINS)
-            )
+            server = ProbedServer(client, strip_request_path(base), host, wire, _is_under_domain(name, _HOSTED_DOMAINS))
             return await probe_window(server, _strip_local_prefix(model))
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError):
         return ProbeResult(None, f"The server at {host} did not answer.", is_final=False)
@@ -141,7 +139,7 @@ def _is_under_domain(name: str, domains: tuple[str, ...]) -> bool:
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
 
 
-def _strip_request_path(base: str) -> str:
+def strip_request_path(base: str) -> str:
     """Remove the path of requests from a base URL."""
     for path in ("/chat/completions", "/responses", "/messages"):
         base = base.removesuffix(path)
@@ -237,6 +235,24 @@ async def _lm_studio(server: ProbedServer, model: str) -> ProbeResult | None:
     if tokens:
         return ProbeResult(tokens, f"LM Studio at {server.host} has loaded {model} with {tokens:,} tokens.")
     return ProbeResult(None, f"LM Studio at {server.host} has not loaded {model} yet.", is_final=False)
+
+
+class LmStudioModel(NamedTuple):
+    """A model of LM Studio since 0.4: its name there, the window it is loaded with (0: not loaded), and the largest."""
+
+    key: str
+    loaded_tokens: int
+    max_tokens: int
+
+
+async def find_lm_studio_model(server: ProbedServer, model: str) -> LmStudioModel | None:
+    """Return the model as LM Studio lists it. None if the server is another one, or does not have the model."""
+    entry = _find_model_entry(await server.get(f"{server.root}/api/v1/models"), model, alone=False)
+    instances, key = _loaded_instances(entry), entry.get("key")
+    if instances is None or not isinstance(key, str):
+        return None
+    sizes = [_as_window(_as_object(each.get("config")).get("context_length")) or 0 for each in instances]
+    return LmStudioModel(key, min(sizes, default=0), _as_window(entry.get("max_context_length")) or 0)
 
 
 async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:

@@ -40,6 +40,13 @@ def find_preset_of_aliases(keys: frozenset[str]) -> str:
     return next((name for name in preset_names() if not keys.isdisjoint(_shipped(name).aliases)), "")
 
 
+@cache
+def find_preset_of_setting(name: str) -> str:
+    """The preset with a setting of this name, which only one may have."""
+    (found,) = (preset for preset in preset_names() if name in _shipped(preset).settings)
+    return found
+
+
 def load(
     name_or_path: str | os.PathLike[str],
     overrides: Mapping[str, object] | None = None,

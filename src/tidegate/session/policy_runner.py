@@ -70,7 +70,7 @@ class PolicyRunner:
         self.keeps_output = False
         self._assumed_window = assumed_window
         self._window_reported = False
-        self._reserve = reserve
+        self.reserve = reserve
         self._prices = prices
         self._effects = storage.effects
         self._mask = storage.mask
@@ -81,6 +81,7 @@ class PolicyRunner:
         self._budget: Budget | None = None
         self._budget_key: tuple[int | None, int, float, int] = (0, 0, 0.0, 0)
         self.holds_turn_note = False
+        self.is_summary_running: Callable[[], bool] = lambda: False
         self._begun_turn = (0, "")
         self.refusals = 0
 
@@ -125,7 +126,7 @@ class PolicyRunner:
         budget = make_budget(
             self._view,
             window=self.window,
-            reserve=self._reserve,
+            reserve=self.reserve,
             counter=self.conversation.counter,
             model=self.conversation.model,
             thinking=self.conversation.dialect.capabilities.plain_thinking,
@@ -154,7 +155,8 @@ class PolicyRunner:
         self.refusals = 0
         self._report_assumed_window()
         for moment in self._due_moments():
-            yield from self._run_moment(moment)
+            rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
+            yield from self._run_moment(moment, rules)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
             if not count_excess(self._view, self.budget):
@@ -190,6 +192,10 @@ class PolicyRunner:
                 due.append("turn_end")
             due.append("turn_start")
         return [*due, "before_call"]
+
+    def _list_rules_without_summary(self) -> tuple[Rule, ...]:
+        """The rules for the end of a turn while a summary is written in the background: the next turn will use it."""
+        return tuple(rule for rule in self.policy.moments.get("turn_end", ()) if rule.stage != "summarise")
 
     def _is_idle(self, moment: Moment, policy: Policy) -> bool:
         """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""

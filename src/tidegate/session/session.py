@@ -80,7 +80,8 @@ class Session(LiveConversation):
       or "gemini".
     - `system`, `tools`: the system prompt and the tool definitions, in any provider's format.
     - `count`: "auto", "exact", "estimate", "chars/4", or a token counter.
-    - `max_tokens`: the output limit to ask for.
+    - `max_tokens`: the output limit to ask for; 0 for that of the policy, if it has one. It is never above what the
+      model can write, and the reserve is at least as large. If the reserve must be lowered, so is this.
     - `cache`: whether to set markers for the provider's prompt cache.
     - `request_options`: options of the provider, such as `{"temperature": 0}`, `{"tool_choice": "required"}` or
       `{"thinking": {...}}`. They are sent as they are with every request.
@@ -111,6 +112,9 @@ class Session(LiveConversation):
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
+        output = max_tokens or rules.max_output
+        if reserve is None:
+            reserve = output if rules.max_output else max(rules.reserve, output)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -127,12 +131,13 @@ class Session(LiveConversation):
             policy=rules,
             window=window or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
-            reserve=rules.reserve if reserve is None else reserve,
+            reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),
         )
         given = read_request_options(request_options or {}, self.dialect)
+        self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
-            self.dialect, model=model, max_tokens=max_tokens, cache=cache, **given._asdict()
+            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
@@ -201,6 +206,7 @@ class Session(LiveConversation):
 
     def render_request(self) -> Request:
         """Render and validate the view as it is now. `prepare` makes it fit first."""
+        self._limit_output()
         self._renderer.update(self.view)
         faults = self._renderer.faults()
         if faults and self._renderer.options.extra and not self._renderer.without_extra_options(self.view).faults():
@@ -220,9 +226,19 @@ class Session(LiveConversation):
         self._birth = self._renderer.birth
         return Request(self._renderer, self.tokens, window=self.window, decisions=self._runner.last_decisions)
 
+    def _limit_output(self) -> None:
+        """Ask for no more output than there is room for, if the reserve was lowered. Thinking must fit into it."""
+        reserve = self.budget.reserve
+        limit = self._max_output
+        if limit and reserve < self._runner.reserve:
+            limit = max(1, min(limit, max(reserve, self._renderer.thinking_tokens + 1)))
+        if self._renderer.set_output(limit) and self.view.model_note:
+            self._note_model()
+
     def _lower_output(self, most: int) -> bool:
         if not self._renderer.lower_output(most):
             return False
+        self._max_output = most
         self._note_model()
         return True
 

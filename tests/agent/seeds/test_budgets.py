@@ -61,7 +61,7 @@ def test_a_config_json_is_read_and_changed(tmp_path: Path) -> None:
 @pytest.mark.seed("COW-15")
 @pytest.mark.parametrize("where", ["in results", "in requests"])
 def test_after_trimming_the_request_is_within_the_budget(where: str, tmp_path: Path) -> None:
-    """A turn may grow beyond the budget while it runs. The next one starts within it."""
+    """Also while a turn runs, whose own results then leave, the oldest first."""
     budget, count = 12_000, create_counter("gpt-4o").count_text
     (tmp_path / "log.txt").write_text("pressure is nine bar, valve four is open\n" * 450)
     reads: list[Step] = [call("read", '{"path": "log.txt"}', f"c{number}") for number in range(12)]
@@ -73,35 +73,43 @@ def test_after_trimming_the_request_is_within_the_budget(where: str, tmp_path: P
     newest = "What did it say?"
     config = f"policy: {{name: cowagent, settings: {{max_context_tokens: {budget}}}}}\nmodules: {{filesystem: {{}}}}\n"
     talk = run_agent(tmp_path, config + SMALL, [*steps, "Nine bar."], *asks, newest, small=lambda _: SUMMARY)
-    starts = [next(each for each in turn if isinstance(each, RequestSent)) for turn in talk.turns]
-    assert max(each.request.tokens for each in starts) <= budget
+    assert max(each.request.tokens for each in talk.events(RequestSent)) <= budget
     last = talk.bodies[-1]
     assert count(str(last["messages"])) <= budget
     assert last["messages"][-1]["content"] == newest
     assert talk.small_bodies, "what is dropped goes into memory"
     if where == "in results":
-        assert count(str(talk.bodies[-2])) > 3 * budget, "the running turn is not cut"
+        reading = str(talk.bodies[-2]["messages"])
+        assert count(reading) > budget // 2, "as much as fits stays"
+        assert reading.count("[cleared: result of read,") > 5
+        assert ", 22 tokens" not in reading, "the size of the result, not of its stub"
 
 
 @pytest.mark.seed("PIC-01")
 @pytest.mark.parametrize(
-    ("model", "settings", "window", "reserve"),
+    ("model", "settings", "window", "reserve", "output"),
     [
-        ("gpt-4o", "{}", 131_072, 32_768),
-        ("gpt-4o", "{context_window: 0}", 131_072, 32_768),
-        ("no-such-model", "{}", 131_072, 32_768),
-        ("gemini-2.5-pro", "{}", 131_072, 32_768),
-        ("gpt-4o", "{context_window: 60000}", 60_000, 15_000),
-        ("gpt-4o", "{context_window: 60000, max_tokens: 5000}", 60_000, 5_000),
-        ("gpt-4", "{}", 8_192, 2_048),
+        ("gpt-4o", "{}", 131_072, 32_768, 16_384),
+        ("gpt-4o", "{context_window: 0}", 131_072, 32_768, 16_384),
+        ("no-such-model", "{}", 131_072, 32_768, 32_768),
+        ("gemini-2.5-pro", "{}", 131_072, 32_768, 32_768),
+        ("gpt-4o", "{context_window: 60000}", 60_000, 15_000, 15_000),
+        ("gpt-4o", "{context_window: 60000, max_tokens: 5000}", 60_000, 5_000, 5_000),
+        ("gpt-4", "{}", 8_192, 2_048, 2_048),
     ],
 )
-def test_the_window_of_picoclaw(model: str, settings: str, window: int, reserve: int, tmp_path: Path) -> None:
-    """0 is 131,072, unless the model is known to hold less than the requests that this allows."""
+def test_the_window_of_picoclaw(
+    model: str, settings: str, window: int, reserve: int, output: int, tmp_path: Path
+) -> None:
+    """0 is 131,072, unless the model is known to hold less than the requests that this allows.
+
+    The output limit is the setting, the most that the model can write, or the reserve, whichever is least.
+    """
     config = f"policy: {{name: picoclaw, settings: {settings}}}\n"
     talk = run_agent(tmp_path, config, ["Yes."], "Hello.", model=model)
     budget = talk.session.budget
     assert (talk.session.window, budget.window, budget.reserve) == (window, window, reserve)
+    assert talk.bodies[0]["max_completion_tokens"] == output
 
 
 @pytest.mark.seed("PIC-01")

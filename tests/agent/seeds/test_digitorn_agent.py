@@ -7,13 +7,14 @@ import pytest
 
 from tests.agent.seeds.agent_talk import Json, Talk, call, collect_turn, run_agent
 from tests.fake.server import KEY, Fake, Hang, Step
-from tidegate import GiveUp
+from tidegate import DataFolder, GiveUp
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import ToolFinished
 from tidegate.agent.runtime import UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.core.events import ViewEdited
+from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.datafolder.trace.writer import read_trace
 from tidegate.models.scripted_provider import ScriptedAnswer
 from tidegate.models.window import LearnedWindows, WindowResolver
 
@@ -207,6 +208,53 @@ def test_the_summary_brain_of_either_level_writes_the_summaries(
     assert len(talk.bodies) == 8, "the main model writes none"
 
 
+@pytest.mark.seed("DIG-09")
+def test_the_timeout_of_the_summary_brain_holds(tmp_path: Path) -> None:
+    """A summary without a model takes the place of one that does not come."""
+    brain = "summary_brain: {provider: small, model: one, timeout: 0.2}"
+    config = SUMMARIES.replace("OWN", "").replace("EXECUTION", f", {brain}")
+    talk = run_agent(
+        tmp_path, config, long_answers(8), *long_asks(8), small=lambda _: Hang(ScriptedAnswer(text="Late."), 0)
+    )
+    notes = [event.payload.text for event in talk.session.log.read() if isinstance(event.payload, NoteAdded)]
+    assert "there was no answer within 0.2 seconds" in notes
+    assert any("[Summary: " in str(body) for body in talk.bodies)
+
+
+SPECIALIST = """
+policy: digitorn
+agents:
+  - {id: a, brain: {provider: main, model: gpt-4o}}
+  - {id: reader, role: specialist, brain: {provider: main, model: gpt-4o}}
+execution:
+  context: {max_tokens: 12000, keep_recent: 2, compression_trigger: 0.4, output_reserved: 1000,
+    summary_brain: {provider: small, model: gpt-4o-mini}}
+  hooks: [{id: care, on: turn_start, condition: {type: always}, action: {type: inject_message, message: Take care.}}]
+"""
+
+
+@pytest.mark.seed("DIG-09")
+@pytest.mark.seed("DIG-01")
+@pytest.mark.seed("JUT-16")
+def test_settings_of_the_execution_reach_a_specialist(tmp_path: Path) -> None:
+    """Its summary brain writes the specialist's summaries, and its hooks run there. The calls are in its own trace."""
+    (tmp_path / "log.txt").write_text("pressure is nine bar, valve four is open\n" * 150)
+    reads: list[Step] = [call("read", '{"path": "log.txt"}', f"r{number}") for number in range(6)]
+    steps: list[Step] = [call("task", '{"prompt": "Read it.", "agent": "reader"}'), *reads, "Nine bar.", "It is nine."]
+    talk = run_agent(tmp_path, SPECIALIST, steps, "Which pressure?", small=lambda _: SUMMARY, specialists=["reader"])
+    own = talk.bodies[1:-1]
+    assert any(f"[Summary: {SUMMARY}" in str(body) for body in own)
+    assert talk.small_bodies
+    assert "Take care." in str(own[0]["messages"])
+    data = DataFolder(tmp_path / "data", secrets=[])
+    kinds = {
+        name: [line.kind for line in read_trace(data.trace_path(name)) if line.event == "model_usage"].count("summary")
+        for name in ("build", "build.task-1")
+    }
+    data.close()
+    assert kinds == {"build": 0, "build.task-1": len(talk.small_bodies)}
+
+
 DECLARED = """
 policy: digitorn
 execution:
@@ -309,7 +357,8 @@ def test_the_four_actions_of_hooks(tmp_path: Path) -> None:
     fifth = talk.bodies[4]
     (asked,) = talk.small_bodies
     assert "Question 0" in str(asked)
-    assert max(asked.get("max_completion_tokens", 0), asked.get("max_tokens", 0)) >= 200
+    limit = max(asked.get("max_completion_tokens", 0), asked.get("max_tokens", 0))
+    assert 200 <= limit < 1_000, "that of the hook, and not of the context"
     assert f"[Summary: {SUMMARY}" in str(fifth)
     assert "Question 1" not in str([text for text in texts_of(fifth) if "[Context reminder" not in text])
     assert "Answer 3" in str(fifth)

@@ -122,6 +122,28 @@ def test_each_thread_has_its_own_history_file(tmp_path: Path) -> None:
         assert "Question 0" in read.result.text, "the agent can read it"
 
 
+@pytest.mark.seed("JUT-20")
+@pytest.mark.parametrize("content", [True, False])
+def test_the_trace_can_hold_the_full_conversation(content: bool, tmp_path: Path) -> None:
+    """With secrets masked, and without its text unless that is asked for."""
+    (tmp_path / "valves.txt").write_text(
+        "Valve four opens at nine bar. " * 60 + "key sk-proj-Zx81kQw93LmVb27TyRn50PdHs64"
+    )
+    steps: list[Step] = [call("read", '{"path": "valves.txt"}', text="I look it up."), "At nine bar."]
+    talk = run_agent(tmp_path, JUTUL + f"trace: {{content: {str(content).lower()}}}\n", steps, "When does it open?")
+    assert "Zx81" in str(talk.bodies[-1]), "the model read it"
+    found = {line.event: line for line in trace_of(tmp_path) if line.event in ("tool_call", "tool_result")}
+    texts = [line.text for line in trace_of(tmp_path) if line.event == "message"]
+    if not content:
+        assert texts == [None, None]
+        assert (found["tool_call"].text, found["tool_result"].text) == (None, None)
+        return
+    assert texts == ["When does it open?", "At nine bar."]
+    assert found["tool_call"].text == "I look it up."
+    assert "Valve four opens at nine bar. " * 60 in str(found["tool_result"].text)
+    assert "Zx81" not in str(trace_of(tmp_path))
+
+
 @pytest.mark.seed("JUT-16")
 def test_every_call_of_a_model_is_in_the_trace(tmp_path: Path) -> None:
     """Also those for summaries: the sums are those of what both servers answered."""

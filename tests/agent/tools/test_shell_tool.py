@@ -13,7 +13,7 @@ from tidegate.agent.environment import allowed_environment
 from tidegate.agent.tools.process_group import run_process_group
 from tidegate.agent.tools.shell import shell_tool
 from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
-from tidegate.agent.tools.tool import MAX_STREAM_BYTES, ToolContext
+from tidegate.agent.tools.tool import ToolContext
 
 
 @pytest.fixture
@@ -75,9 +75,15 @@ def test_a_progress_bar_costs_its_last_state(context: ToolContext) -> None:
 
 
 @pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
+def test_lines_that_are_drawn_again_cost_their_last_state(context: ToolContext) -> None:
+    command = r"printf 'a: 1\nb: 1\n'; for i in 2 3 4; do printf '\033[2Aa: %d\nb: %d\n' $i $i; done"
+    assert use(SHELL_TOOL, context, command=command).text == "a: 4\nb: 4\n[exit code 0]"
+
+
+@pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
 def test_the_last_part_of_much_output_is_kept(context: ToolContext) -> None:
     result = use(SHELL_TOOL, context, command="seq 1 200000; exit 1")
-    assert len(result.text.encode()) <= MAX_STREAM_BYTES
+    assert 255 * 1024 < len(result.text.encode()) <= 256 * 1024
     assert result.text.startswith("[1,")
     assert result.text.endswith("\n199999\n200000\n[exit code 1]")
 

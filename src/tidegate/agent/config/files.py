@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.agent.config.foreign_file import adapt_foreign_file
+from tidegate.agent.config.foreign_file import adapt_foreign_file, list_unused_keys
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
@@ -119,6 +119,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
         frozenset(reader.hidden_paths),
         bounds,
         _project_sets_policy(sources),
+        list_unused_keys(sources.project) if sources.project is not None and sources.is_explicit else (),
     )
     _check_names(config)
     _check_context(config, node)
@@ -286,8 +287,9 @@ def _check_names(config: ResolvedConfig) -> None:
     for hook in settings.execution.hooks:
         if isinstance(hook.action, ModuleAction):
             path = f"execution.hooks.{hook.id}.action"
-            require_known(hook.action.module, MODULE_ACTIONS, "module", f"{path}.module")
-            require_known(hook.action.action, MODULE_ACTIONS[hook.action.module], "action", f"{path}.action")
+            require_known(hook.action.module, MODULE_ACTIONS.keys() | settings.mcp, "module", f"{path}.module")
+            known = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
+            require_known(hook.action.action, known, "action", f"{path}.action")
     for name, server in settings.mcp.items():
         if bool(server.command) == bool(server.url):
             raise BadPolicy(

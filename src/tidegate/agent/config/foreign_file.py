@@ -1,13 +1,14 @@
 """The configuration file of another system, from which a preset takes its settings.
 
-A JSON file whose keys include the system's own names for the settings of a preset (`aliases` of that preset) is read as
-`policy: {name: PRESET, settings: ...}`. Its `model` is the model of the agent if its provider can be told from its
-name. Every other key is of no use here and is ignored; API keys come from the environment.
+A JSON file whose keys are those of CowAgent (see `foreign_formats`) is read as `policy: {name: PRESET, settings: ...}`.
+Its `model` is the model of the agent; the provider is told from its name. No other key is used, and a notice lists
+them. API keys come from the environment. The files of other systems are taken over by `tidegate config import`.
 """
 
 import json
 from typing import Final
 
+from tidegate.agent.config.foreign_formats import AGENT_ID, ForeignFormat, recognize_format
 from tidegate.agent.config.provider_target import guess_provider
 from tidegate.core.config.yaml_tree import YamlNode
 from tidegate.core.errors import BadInput
@@ -15,28 +16,51 @@ from tidegate.presets import find_preset_of_aliases, load
 
 FOREIGN_ENDING: Final = ".json"
 _MODEL_KEY: Final = "model"
-_AGENT_ID: Final = "assistant"
 
 
 def adapt_foreign_file(top: YamlNode) -> YamlNode:
     """Return the file as a `tidegate.yaml` would say it; one that is no file of another system is returned as it is."""
-    if not isinstance(top.value, dict) or not top.place.source.endswith(FOREIGN_ENDING):
+    found = _recognize(top)
+    if found is None:
         return top
-    preset = find_preset_of_aliases(frozenset(top.value))
-    if not preset:
-        return top
-    aliases = load(preset).aliases
+    aliases = load(found.preset).aliases
+    if not aliases:
+        raise top.place.make_error(
+            f"this is a configuration of {found.system}.",
+            f"Run `tidegate config import {top.place.source}`, which writes a tidegate.yaml.",
+        )
+    assert isinstance(top.value, dict)
     settings = {key: node for key, node in top.value.items() if key in aliases}
-    name = top._replace(value=preset, size=1)
+    name = top._replace(value=found.preset, size=1)
     fields = {"name": name, "settings": top._replace(value=settings)}
     adapted = {"policy": top._replace(value=fields)}
     model = top.value.get(_MODEL_KEY)
-    provider = guess_provider(model.value) if model is not None and isinstance(model.value, str) else ""
-    if model is not None and provider:
+    if model is not None and model.value:
+        provider = guess_provider(model.value) if isinstance(model.value, str) else ""
         brain = top._replace(value={"provider": model._replace(value=provider), "model": model})
-        agent = top._replace(value={"id": top._replace(value=_AGENT_ID, size=1), "brain": brain})
+        agent = top._replace(value={"id": top._replace(value=AGENT_ID, size=1), "brain": brain})
         adapted["agents"] = top._replace(value=[agent])
     return top._replace(value=adapted)
+
+
+def list_unused_keys(top: YamlNode) -> tuple[str, ...]:
+    """Return the keys of a file of another system that are not used here."""
+    found = _recognize(top)
+    if found is None or not isinstance(top.value, dict):
+        return ()
+    return tuple(key for key in top.value if key != _MODEL_KEY and key not in load(found.preset).aliases)
+
+
+def _recognize(top: YamlNode) -> ForeignFormat | None:
+    if not isinstance(top.value, dict) or not top.place.source.endswith(FOREIGN_ENDING):
+        return None
+    found = recognize_format({key: _to_shape(node) for key, node in top.value.items()})
+    return None if found is None or found.is_native else found
+
+
+def _to_shape(node: YamlNode) -> object:
+    """The keys of a node, as far as formats are told apart by them."""
+    return dict.fromkeys(node.value, True) if isinstance(node.value, dict) else True
 
 
 def find_foreign_name(text: str, setting: str) -> str:

@@ -29,7 +29,7 @@ KNOWN_PROVIDERS: Final[Mapping[str, ProviderSettings]] = MappingProxyType(
         "together": _P("https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai_chat"),
         "xai": _P("https://api.x.ai/v1", "XAI_API_KEY", "openai_chat"),
         "ollama": _P("http://localhost:11434/v1", "", "openai_chat"),
-        "lmstudio": _P("http://localhost:1234/v1", "", "openai_chat"),
+        "lmstudio": _P("http://localhost:1234/v1", "", "openai_chat", loads_models=True),
         "llamacpp": _P("http://localhost:8080/v1", "", "openai_chat"),
         "vllm": _P("http://localhost:8000/v1", "", "openai_chat"),
     }
@@ -71,6 +71,7 @@ class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeout: float | None = None
     plugin: Plugin | None = None
+    loads_models: bool = False
 
     @property
     def is_embedded(self) -> bool:
@@ -86,6 +87,12 @@ def resolve_target(
     brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
 ) -> ProviderTarget:
     """Resolve a brain. The base URL of the environment wins over that of the brain, and that over the provider's."""
+    if brain.model and not brain.provider and not re.search(r"[/\\]|\.gguf$", brain.model):
+        raise BadInput(
+            f"The provider of the model {quote_value(brain.model)} is not known.",
+            f"Set the brain's provider, or choose a model with --model PROVIDER/MODEL; known providers:"
+            f" {', '.join(KNOWN_PROVIDERS)}.",
+        )
     name = brain.provider or EMBEDDED_PROVIDER
     declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
@@ -119,6 +126,7 @@ def resolve_target(
         headers={**(declared.headers if declared else {}), **brain.config.headers},
         timeout=brain.timeout,
         plugin=plugin,
+        loads_models=(declared or known or ProviderSettings()).loads_models,
     )
 
 

@@ -52,7 +52,8 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     `context` is that of the brain, merged over that of the execution; `declared_context_keys` are the keys of it that a
     file gives. `sources` has the position of each setting that a file gives, by its path. Values of `hidden_paths` are
     shown masked. `user_limits` is None unless a project's file was combined with the user's own. `project_policy`
-    is True if a project's file chose the policy.
+    is True if a project's file chose the policy. `unused_keys` are the keys of another system's file that have no
+    meaning here.
     """
 
     settings: FileSettings
@@ -63,6 +64,7 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     hidden_paths: frozenset[str]
     user_limits: UserLimits | None = None
     project_policy: bool = False
+    unused_keys: tuple[str, ...] = ()
 
     @property
     def policy_name(self) -> str:

@@ -147,7 +147,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
 
     The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL. `paid` says that calls cost money even if the
     address is local, as that of a proxy on this machine: with a cap in dollars, a model without a known price is then
-    refused.
+    refused. `loads_models` says that the server can be told to load a model with the window that is set (LM Studio).
     """
 
     base_url: str = ""
@@ -155,6 +155,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     wire: DialectName | None = None
     headers: dict[str, SecretText] = {}
     paid: bool = False
+    loads_models: bool = False
 
 
 PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
@@ -188,6 +189,12 @@ class SpendSettings(msgspec.Struct, frozen=True):
 
     session: SpendCap = SpendCap()
     day: SpendCap = SpendCap()
+
+
+class TraceSettings(msgspec.Struct, frozen=True):
+    """The trace of a session. With `content` it has the text of every message, with secrets masked."""
+
+    content: bool = False
 
 
 class PolicySettings(msgspec.Struct, frozen=True):
@@ -266,6 +273,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
+    trace: TraceSettings = TraceSettings()
     gateway: GatewayFileSettings = GatewayFileSettings()
     allow_env: tuple[VariableName, ...] = ()
 

@@ -8,11 +8,16 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import AgentSettings, CapabilitySettings
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, ApprovalVerdict
-from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, MODULE_ACTIONS
+from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, MODULE_ACTIONS, make_mcp_tool_name
 
 
 def find_module_tool(config: ResolvedConfig, module: str, action: str) -> str | None:
-    """Return the tool of an action, if the modules of this configuration offer it."""
+    """Return the tool of an action, if the modules of this configuration offer it.
+
+    An MCP server is a module, too: its actions are its tools.
+    """
+    if module in config.settings.mcp and module not in MODULE_ACTIONS:
+        return make_mcp_tool_name(module, action)
     tool = MODULE_ACTIONS.get(module, {}).get(action)
     modules = config.settings.modules
     if tool is None or modules is None:

@@ -23,7 +23,7 @@ from tidegate.core.errors import BadInput
 from tidegate.disk.atomic_files import make_folder, write_atomically
 
 _TRUSTED_FILE = "trusted.json"
-_RISKY_KEYS = ("capabilities", "gateway", "mcp", "providers", "skills", "tools")
+_RISKY_KEYS = ("capabilities", "gateway", "mcp", "providers", "skills", "tools", "trace")
 """Keys that need trust as a whole; `agent/config/settings.py` describes them."""
 
 

@@ -63,7 +63,7 @@ class InjectMessage(msgspec.Struct, frozen=True, tag="inject_message"):
 
 
 class ModuleAction(msgspec.Struct, frozen=True, tag="module_action"):
-    """Run an action of a module, with `params` as its arguments."""
+    """Run an action of a module, or a tool of an MCP server, with `params` as its arguments."""
 
     module: str
     action: str

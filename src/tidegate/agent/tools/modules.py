@@ -32,6 +32,11 @@ ALWAYS_OFFERED_TOOLS: Final = frozenset({"recall"})
 BUILTIN_TOOL_NAMES: Final = frozenset(tool for actions in MODULE_ACTIONS.values() for tool in actions.values())
 
 
+def make_mcp_tool_name(server: str, tool: str) -> str:
+    """The name under which a tool of an MCP server is offered."""
+    return f"{server}__{tool}"
+
+
 class HelloArguments(msgspec.Struct):
     name: Annotated[str, Meta(description="who to greet", max_length=80)] = ""
 

@@ -38,8 +38,8 @@ from tidegate.core.policy.external_stage import ExternalStage
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
-    "name about settings aliases context reserve meter window default_window unknown_window unknown_limit recoveries"
-    " retention moments".split()
+    "name about settings aliases context reserve max_output meter window default_window unknown_window unknown_limit"
+    " recoveries retention moments".split()
 )
 RULE_KEYS = ("stage", "id", "if", "when", "cooldown", "floor")
 _FLAG_METRICS = frozenset({"unlimited"})
@@ -82,6 +82,7 @@ def parse_policy(
         window=_tokens(top.get("window"), "window", known),
         default_window=_tokens(top.get("default_window"), "default_window", known),
         unknown_window=_unknown_window(top, known),
+        max_output=_tokens(top.get("max_output"), "max_output", known) or 0,
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,

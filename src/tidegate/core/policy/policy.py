@@ -80,8 +80,9 @@ class Policy(msgspec.Struct, frozen=True):
     `window` overrides the model's window; `default_window` replaces it unless the model holds too little, see
     `choose_window`. If the model is not known, `unknown_window` is assumed. If that is None, triggers see no window:
     `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
-    `recoveries` is how often a request that was refused for its length is shrunk and sent again. `retention`
-    is after how many days without use a stored session is removed; 0 for never.
+    `max_output` is the output limit to ask for; 0 for none. `recoveries` is how often a request that was refused for
+    its length is shrunk and sent again. `retention` is after how many days without use a stored session is removed; 0
+    for never.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Policy(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     aliases: Mapping[str, str] = {}
     reserve: int = 0
+    max_output: int = 0
     meter: str = ""
     window: int | None = None
     default_window: int | None = None
@@ -164,6 +166,11 @@ def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSiz
     return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill)
 
 
+def _measure_full_request(at: TriggerContext) -> int:
+    """How much of the room is used. A policy's own estimator may say less than the guard sees."""
+    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.tokens, at.budget)
+
+
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -176,7 +183,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "fill": lambda o: measure_fill(o.tokens, o.view.tokens, o.budget) / max(1, o.budget.room),
+    "fill": lambda o: _measure_full_request(o) / max(1, o.budget.room),
     "cold": lambda o: o.budget.prices.cold,
     "unlimited": lambda o: o.budget.is_limit_unknown,
 }

@@ -10,7 +10,7 @@ each edit makes the provider read the prompt again.
 
 from collections.abc import Sequence
 
-from tidegate.core.budget import Budget
+from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.ledger.loss_check import PIN
@@ -43,12 +43,19 @@ _TARGET_SHARE = 0.8
 _NOTES_SHARE = 0.045  # of the room: the most that notes take, as after a sweep
 _MIN_RESULT_TOKENS = 24
 _MIN_SAID_TOKENS = 120  # of a message of the user that is shortened
+_STUB_CHARS = 120
 _IMAGE_PLACEHOLDER = "[image left out]"
 
 
-def shrink_to(view: View, budget: Budget, *, share: Share) -> Outcome:
-    """The guard as a stage: shrink the history to a share of the room, without touching the newest request."""
-    return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
+def shrink_to(view: View, budget: Budget, *, share: Share = 1.0, tokens: int = 0) -> Outcome:
+    """The guard as a stage: shrink the history to a share of the room, without touching the newest request.
+
+    With `tokens`, the whole request has at most so many of the provider's tokens, too.
+    """
+    target = int(budget.room * share)
+    if tokens:
+        target = min(target, max(int(tokens / budget.scale) - budget.fixed, MIN_ROOM))
+    return guard_history(view, budget, target=target, whole_request=True)
 
 
 def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
@@ -119,11 +126,17 @@ def _describe_gaps(draft: ViewDraft, units: Sequence[Group], spare: int, budget:
 def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
     """The stub of a cleared result: which tool, how large, and how to recall it."""
     result = result_of(item.message)
-    if result is None:
+    if result is None or _is_cleared(result):
         return item.message.parts
     name = names.get(result.call_id, "a tool")
     text = f"[cleared: result of {name[:40]}, {item.tokens:,} tokens; recall {item.message.id}]"
     return (Result(result.call_id, (Text(text),), result.error),)
+
+
+def _is_cleared(result: Result) -> bool:
+    """Whether this is a stub already. Another one would give the size of the stub as that of the result."""
+    text = result.parts[0] if len(result.parts) == 1 else None
+    return isinstance(text, Text) and text.text.startswith("[cleared: result of ") and len(text.text) < _STUB_CHARS
 
 
 def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:

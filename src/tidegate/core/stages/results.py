@@ -134,7 +134,8 @@ def archive_results(
     """Archive the oldest results over `cutoff`, a number of results. A short summary of each takes its place.
 
     An archived result stays as a stub, because its call needs one. Once all results of a group are archived, the group
-    is dropped; the summaries stay.
+    is dropped; the summaries stay. Results are counted, not measured: short ones are archived even if that frees
+    nothing. If no model writes a summary, it is the beginning and end of the result, as with `heuristic`.
     """
     surplus = view.tool_result_count - cutoff
     if surplus <= 0 or strategy == "off":
@@ -149,10 +150,10 @@ def archive_results(
         edits.extend(_archived(group, chosen))
         for item in chosen:
             if strategy == "llm":
-                requests.append(_tool_request(group, item, input_chars, output_chars))
+                requests.append(_tool_request(group, item, input_chars, output_chars, heuristic_chars))
             else:
                 edits.append(_tool_summary(group, item, heuristic_chars))
-    return Outcome(tuple(edits), tuple(requests), why=_describe_surplus(view, cutoff))
+    return Outcome(tuple(edits), tuple(requests), why=_describe_surplus(view, cutoff), grows=True)
 
 
 def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
@@ -171,22 +172,37 @@ def _label(group: Group, item: Item) -> str:
     return tool_names_by_call(group.items).get(result.call_id if result else "", "tool")
 
 
-def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int) -> SummaryRequest:
+def _tool_request(
+    group: Group, item: Item, input_chars: int, output_chars: int, heuristic_chars: int
+) -> SummaryRequest:
     text = clip_chars(text_of(item.message), input_chars).text
+    shown = tuple(
+        Result(part.call_id, (Text(text),), part.error) for part in item.message.parts if isinstance(part, Result)
+    )
     return SummaryRequest(
-        messages=(Message("user", (Text(text),)),),
+        messages=(Message("tool", shown, kind=TOOL_RESULT),),
         instructions=f"State in a few lines what this result of the tool {_label(group, item)} says. Facts only.",
         max_tokens=max(1, output_chars // 2),
         max_chars=min(output_chars, max(1, len(text))),
-        prefix=f"[Tool result summary: {_label(group, item)}] ",
+        prefix=_summary_label(group, item),
         kind=TOOL_SUMMARY,
         after_id=group.last_id,
+        fallback=_clip_result(item, heuristic_chars),
     )
 
 
 def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
-    text = clip_chars(text_of(item.message), chars).text
-    return Insert(user_message(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last_id)
+    text = _summary_label(group, item) + _clip_result(item, chars)
+    return Insert(user_message(text, TOOL_SUMMARY), group.last_id)
+
+
+def _summary_label(group: Group, item: Item) -> str:
+    return f"[Tool result summary: {_label(group, item)}] "
+
+
+def _clip_result(item: Item, chars: int) -> str:
+    """The beginning and end of a result, as its summary without a model."""
+    return clip_chars(text_of(item.message), chars).text or "(no text)"
 
 
 def digest_results(
@@ -211,7 +227,7 @@ def digest_results(
             said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
             lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
     edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
-    return Outcome(tuple(edits), why=_describe_surplus(view, cutoff))
+    return Outcome(tuple(edits), why=_describe_surplus(view, cutoff), grows=True)
 
 
 def _describe_surplus(view: View, cutoff: int) -> str:

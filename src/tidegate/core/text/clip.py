@@ -31,6 +31,7 @@ ClipMode = Literal["head", "head_tail"]
 
 CLIP_NOTICE = "\n[... {chars} characters, {lines} lines left out ...]\n"
 
+_GAP_MARK = " [...]"
 _STEPS = 32  # the longest run of joined code points that a cut steps over
 _FLAGS = 1_000  # flags are pairs counted from the first of a run
 _ZWJ = "\u200d"
@@ -145,7 +146,9 @@ def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
 
 
 def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
-    """Clip to `limit` lines. From a limit of four on, the notice is one of them."""
+    """Clip to `limit` lines. From a limit of four on, the notice is one of them; below it, the line before the gap
+    ends with a mark.
+    """
     total = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
     if total <= limit:
         return ClippedText(text)
@@ -155,8 +158,11 @@ def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     last = _line_start(text, tail)
     filled = notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
     middle = filled.replace("\n", " ") + "\n" if marked else ""
+    kept = text[:first]
+    if notice and not marked and head and tail:
+        kept = f"{kept[:-1]}{_GAP_MARK}\n"
     return ClippedText(
-        text[:first] + middle + text[last:],
+        kept + middle + text[last:],
         cut=True,
         chars_left_out=last - first,
         lines_left_out=total - head - tail,

@@ -14,11 +14,12 @@ import msgspec
 
 _LEAST = 24  # a clipped string keeps at least this much, marker included, while there is another way
 _WRAPPED = "clipped"
+_MAX_DESCENT = 8  # objects in objects, to find the array in them
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class JsonCut(msgspec.Struct, frozen=True):
-    """A valid JSON array of the first `shown` of `total` items, in the original text."""
+    """Valid JSON with the first `shown` of `total` items of its array, in the original text."""
 
     text: str
     shown: int
@@ -143,41 +144,75 @@ def _keys_only(value: dict[str, Any], limit: int) -> str:
 
 
 def cut_json_array(text: str, fits: Callable[[str], bool]) -> JsonCut | None:
-    """The first items of an array that `fits` accepts, or None: no array, or not even one item fits."""
-    ends = _item_ends(text)
-    if not ends:
+    """The first items of an array that `fits` accepts, or None: no array, or not even one item fits.
+
+    The array may be the largest value of an object, as in `{"results": [...], "next": 2}`: the rest of it stays.
+    """
+    array = _find_array(text)
+    if array is None:
         return None
+    ends, rest = array.ends, text[array.end :]
     if fits(text):
         return JsonCut(text, len(ends), len(ends))
     low, high = 0, len(ends) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if fits(text[: ends[middle - 1]] + "]"):
+        if fits(text[: ends[middle - 1]] + rest):
             low = middle
         else:
             high = middle - 1
-    return JsonCut(text[: ends[low - 1]] + "]", low, len(ends)) if low else None
+    return JsonCut(text[: ends[low - 1]] + rest, low, len(ends)) if low else None
 
 
-def _item_ends(text: str) -> list[int]:
-    """The index at which each item of an array ends; empty if the text is not one well-formed array."""
-    decoder = json.JSONDecoder()
+class _ArrayPlace(NamedTuple):
+    """An array in a text: the index at which each item ends, and that of its closing bracket."""
+
+    ends: list[int]
+    end: int
+
+
+def _find_array(text: str) -> _ArrayPlace | None:
+    """The array that a text is, or that is the largest value of the object it is. None if it is neither."""
     at = _skip(text, 0)
-    if text[at : at + 1] != "[":
-        return []
+    try:
+        end = json.JSONDecoder().raw_decode(text, at)[1]
+        if text[end:].strip():
+            return None
+        for _ in range(_MAX_DESCENT):
+            if text[at] != "{":
+                break
+            at = max(_list_values(text, at), key=lambda span: span[1] - span[0], default=(end - 1, end))[0]
+        found = _read_items(text, at) if text[at] == "[" else None
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return found if found is not None and found.ends else None
+
+
+def _list_values(text: str, at: int) -> list[tuple[int, int]]:
+    """Where each value of an object begins and ends. The text was parsed before, so it is well-formed."""
+    decoder = json.JSONDecoder()
+    found: list[tuple[int, int]] = []
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        at = _skip(text, decoder.raw_decode(text, at)[1])  # the key
+        start = _skip(text, at + 1)
+        end = decoder.raw_decode(text, start)[1]
+        found.append((start, end))
+        at = _skip(text, end)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _read_items(text: str, at: int) -> _ArrayPlace:
+    decoder = json.JSONDecoder()
     ends: list[int] = []
     at = _skip(text, at + 1)
-    try:
-        while True:
-            at = decoder.raw_decode(text, at)[1]
-            ends.append(at)
-            at = _skip(text, at)
-            if text[at] != ",":
-                break
-            at = _skip(text, at + 1)
-    except (ValueError, IndexError, RecursionError):
-        return []
-    return ends if text[at] == "]" and not text[at + 1 :].strip() else []
+    while text[at] != "]":
+        end = decoder.raw_decode(text, at)[1]
+        ends.append(end)
+        at = _skip(text, end)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    return _ArrayPlace(ends, at)
 
 
 def _skip(text: str, at: int) -> int:

@@ -1,6 +1,7 @@
 """The lines of a trace: made from events, read by people and scorers.
 
-A line says what an event did and how large it was. The content itself is in the log, under the same seq.
+A line says what an event did and how large it was. The content itself is in the log, under the same seq; on request
+a line has it, too, with secrets masked.
 """
 
 import os
@@ -86,9 +87,13 @@ def mask_nothing(text: str) -> str:
     return text
 
 
-def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_nothing) -> list[TraceLine]:
-    """Return at least one line for any event, each of bounded length and without text of a message."""
+def make_trace_lines(
+    event: Event, session: str = "", mask: TextMask = mask_nothing, *, content: bool = False
+) -> list[TraceLine]:
+    """Return at least one line for any event, each of bounded length and without text of a message.
 
+    With `content`, the lines of messages have their whole text and the whole arguments of their calls.
+    """
     shown = (
         session
         if len(session) <= _MAX_TEXT_CHARS
@@ -100,7 +105,7 @@ def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_noth
 
     what = event.payload
     if isinstance(what, MessageAdded):
-        lines = _said(what, line, mask)
+        lines = _said(what, line, mask, content)
     elif isinstance(what, ViewEdited):
         lines = [_edited(what, line("context_compaction"), mask)]
     elif isinstance(what, UsageReported):
@@ -112,19 +117,22 @@ def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_noth
     return lines
 
 
-def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask) -> list[TraceLine]:
-    message, lines = what.message, []
+def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, content: bool) -> list[TraceLine]:
+    message, lines = what.message, list[TraceLine]()
+    text = mask("\n".join(texts_of(message))) if content else None
     for call in calls_of(message):
         called = line("tool_call")
         called.id, called.call, called.name = _clip_name(message.id), _clip_name(call.id), _clip_name(mask(call.name))
-        called.arguments, called.chars = _mask_and_clip(call.arguments, mask), len(call.arguments)
+        called.arguments = mask(call.arguments) if content else _mask_and_clip(call.arguments, mask)
+        called.chars = len(call.arguments)
         lines.append(called)
     if lines:
+        lines[0].text = text or None
         return lines
     result = result_of(message)
     said = line("message" if result is None else "tool_result")
     said.id, said.tokens, said.kind = _clip_name(message.id), what.tokens, _clip_name(message.kind) or None
-    said.chars = sum(map(len, texts_of(message)))
+    said.chars, said.text = sum(map(len, texts_of(message))), text
     if result is None:
         said.role = message.role
     else:

@@ -60,15 +60,17 @@ class Trace:
         *,
         patience: float = 2.0,
         interval: int = 1,
+        content: bool = False,
     ) -> None:
         """`patience`: how many seconds a session waits for another process that is writing.
 
-        `interval`: how many events are written at a time. Those that wait are written by `append_missing`.
+        `interval`: how many events are written at a time. Those that wait are written by `append_missing`. `content`:
+        the lines have the text of messages, masked.
         """
         self.path = path if isinstance(path, Path) else Path(path)
         self.last_error = ""
         self._session = session.encode("utf-8", "replace").decode()  # a name may contain what JSON cannot represent
-        self._mask, self._patience, self._interval = mask, patience, interval
+        self._mask, self._patience, self._interval, self._content = mask, patience, interval, content
         self._log: Log | None = None
         self._inode = 0
         self._size = -1
@@ -208,7 +210,7 @@ class Trace:
         self._tail = _Tail(last.seq, last.time, self._size)
 
     def _encoded(self, file: int, event: Event) -> bytes:
-        lines = make_trace_lines(event, self._session, self._mask)
+        lines = make_trace_lines(event, self._session, self._mask, content=self._content)
         for line in lines:
             if line.call is None:
                 continue

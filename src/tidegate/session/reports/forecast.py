@@ -43,7 +43,8 @@ _SWEEP_STAGE: Final = "sweep"
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """A trigger of a rule: it fires when its metric, `current` now, passes `limit`. `is_due`: the rule would act now.
+    """A trigger of a rule: it fires when its metric, `current` now, passes `limit`. `is_due`: the rule would act now,
+    by itself; rules for an overflow or for a command never are.
 
     `tokens_away` is the number of tokens that are missing, if tokens alone decide, and `turns_away` the estimated
     number of turns until then.
@@ -185,7 +186,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
 
 
 def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float, pace: float) -> Iterator[Threshold]:
-    due = judge_rule(rule, at, now).fires
+    due = moment in AUTOMATIC_MOMENTS and judge_rule(rule, at, now).fires
     for condition in rule.when:
         away = [_tokens_away(trigger, at) for trigger in condition]
         # All triggers of a condition must hold, so the farthest one decides.

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from tidegate.core.edits import Drop
-from tidegate.core.events import Event, MessageAdded, ViewEdited
+from tidegate.core.events import Event, MessageAdded, UsageReported, ViewEdited
 from tidegate.core.ledger.writer import LEDGER, PIN
 from tidegate.core.messages import SUMMARY, TOOL_SUMMARY, Message, calls_of, is_user_request, result_of, texts_of
-from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, is_plausible_report
 from tidegate.core.view import Item, View
 from tidegate.models.catalog import ModelInfo, find_model
 from tidegate.models.pricing import compute_cost
@@ -130,6 +130,8 @@ def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
 
 _MAX_MESSAGES: Final = 200
 """How many messages are described one by one."""
+_EVENTS_SINCE_REPORT: Final = 16
+"""How many of the newest events are searched for a usage report."""
 _PROMPT_PART_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
     {"skills": "skills", "memory": "memory", "project": "rules", "pinned": "rules"}
 )
@@ -180,7 +182,8 @@ class WindowUsage(msgspec.Struct, frozen=True):
 
     `capacity` is the window minus the reserve for the answer. `window_is_assumed`: the model's window is not known;
     `window` is then the policy's guess, or None. `messages` are the largest ones in view order, and `omitted_count` is
-    the number of others. `next_threshold` is the one that will be reached first.
+    the number of others. `next_threshold` is the one that will be reached first. `ignored_report`: the tokens of the
+    last report, if they are impossible for the request.
     """
 
     tokens: int
@@ -194,6 +197,7 @@ class WindowUsage(msgspec.Struct, frozen=True):
     next_threshold: Threshold | None = None
     omitted_count: int = 0
     window_is_assumed: bool = False
+    ignored_report: int = 0
 
     @property
     def used_share(self) -> float:
@@ -245,7 +249,17 @@ def measure_window_usage(
         find_next_threshold(found),
         view.message_count - len(told),
         session.window_is_assumed,
+        _find_ignored_report(session),
     )
+
+
+def _find_ignored_report(session: Session) -> int:
+    """Return the tokens of the newest report if they are impossible for the request; else 0."""
+    start = max(1, session.log.head - _EVENTS_SINCE_REPORT)
+    reports = [each.payload for each in session.log.read(start) if isinstance(each.payload, UsageReported)]
+    if not reports or is_plausible_report(reports[-1].counted_tokens, reports[-1].input_tokens):
+        return 0
+    return reports[-1].input_tokens
 
 
 def count_roles(view: View) -> RoleCounts:

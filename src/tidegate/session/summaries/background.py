@@ -74,6 +74,8 @@ class BackgroundSummarizer:
 
     It starts at the share `mark` of the capacity; without `mark`, at `margin` below the thresholds of the policy. With
     a margin of 0 it starts when a rule's own trigger holds, which suits a policy that summarizes after a turn.
+
+    While it writes, rules that summarize at the end of a turn do not run: the next request does not wait for it.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class BackgroundSummarizer:
         self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
         session.call_on_close(self.cancel)
+        session._runner.is_summary_running = lambda: self.is_busy
 
     @property
     def is_busy(self) -> bool:

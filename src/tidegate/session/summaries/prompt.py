@@ -18,6 +18,7 @@ from tidegate.core.digest.writer import write_digest
 from tidegate.core.messages import (
     REMINDER,
     SUMMARY,
+    TOOL_SUMMARY,
     Call,
     Image,
     Message,
@@ -106,6 +107,8 @@ def _by_source(message: Message) -> list[Message]:
 
 def _speaker_label(message: Message, names: dict[str, str]) -> str:
     result = result_of(message)
+    if message.kind == TOOL_SUMMARY:
+        return "summary of a result"
     if result is None:
         return f"{message.role}{NOT_TYPED}" if common_mark(message.parts) is False else message.role
     name = " ".join(names.get(result.call_id, "a tool").split())[:40]

@@ -173,7 +173,7 @@ class GatewayPage:
         scripts = _SESSION_SCRIPTS if name else _LIST_SCRIPTS
         html = render_document(
             "tidegate",
-            _render_frame(has_login=boot.has_login),
+            _render_frame(has_login=boot.has_login, notice=self._settings.summary_notice),
             scripts=scripts,
             styles=_STYLES,
             blocks={"main": msgspec.json.encode(boot)},
@@ -333,7 +333,8 @@ def _parse_refs(text: str) -> Sequence[int]:
     return [int(part) for part in parts if part.removeprefix("-").isdecimal() and len(part) < 16]
 
 
-def _render_frame(*, has_login: bool) -> str:
+def _render_frame(*, has_login: bool, notice: str) -> str:
+    note = f'<p class="note">{escape(notice)}</p>' if notice else ""
     out = '<form method="post" action="/ui/logout"><button type="submit">Log out</button></form>' if has_login else ""
     return f"""<a class="skip-link" href="#page">Skip to the content</a>
 <header class="top">
@@ -341,7 +342,7 @@ def _render_frame(*, has_login: bool) -> str:
 <span class="soft">gateway</span></p>
 <div class="tools"><span id="live" role="status" class="soft"></span>{out}</div></div>
 <h1 id="title">Sessions</h1>
-<p class="soft" id="subtitle"></p>
+<p class="soft" id="subtitle"></p>{note}
 </header>
 <main id="page" tabindex="-1"><noscript><p class="note">This page needs its own script.</p></noscript></main>
 <footer class="soft" id="foot"></footer>"""

@@ -123,6 +123,13 @@ class RequestRenderer:
         return bool(self.options.thinking_budget) or THINKING_OPTION in self.options.extra
 
     @property
+    def thinking_tokens(self) -> int:
+        """The tokens that the options give to thinking, of the output; 0 for none or an amount that is not known."""
+        given = self.options.extra.get(THINKING_OPTION)
+        budget = given.get("budget_tokens") if isinstance(given, dict) else None
+        return budget if isinstance(budget, int) else self.options.thinking_budget
+
+    @property
     def allows_thinking(self) -> bool:
         """Whether the provider accepts these messages with thinking turned on."""
         return not self.dialect.starts_loops_with_thinking(self.options) or self.dialect.allows_thinking(self._messages)
@@ -144,7 +151,13 @@ class RequestRenderer:
         asked = self.dialect.output_tokens(self.options)
         if most <= 0 or 0 < asked <= most:
             return False
-        self.options = msgspec.structs.replace(self.options, max_tokens=most)
+        return self.set_output(most)
+
+    def set_output(self, limit: int) -> bool:
+        """Set the output limit from the next update on; 0 for none. Return False if it is the limit already."""
+        if limit == self.options.max_tokens:
+            return False
+        self.options = msgspec.structs.replace(self.options, max_tokens=limit)
         return True
 
     # --- the request ----------------------------------------------------------------------------------------------

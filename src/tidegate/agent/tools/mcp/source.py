@@ -24,6 +24,7 @@ from tidegate.agent.tools.mcp.connection import (
     is_connection_lost,
 )
 from tidegate.agent.tools.mcp.transport import McpServer
+from tidegate.agent.tools.modules import make_mcp_tool_name
 from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult, bound_result
 from tidegate.core.messages import Tool
 from tidegate.core.text.clip import clip_bytes
@@ -138,7 +139,9 @@ class McpSource:
 
 
 def _make_definition(server: str, tool: types.Tool) -> Tool:
-    return Tool(f"{server}__{tool.name}", tool.description or "", msgspec.json.encode(tool.input_schema).decode())
+    return Tool(
+        make_mcp_tool_name(server, tool.name), tool.description or "", msgspec.json.encode(tool.input_schema).decode()
+    )
 
 
 def _render_answer(answer: types.CallToolResult) -> str:

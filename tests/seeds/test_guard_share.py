@@ -1,0 +1,31 @@
+"""A preset acts before the guard: what leaves the view leaves by the preset's own rules."""
+
+import pytest
+
+from tests.seeds.talk import asks, calls, opened, passage, replies, result, stages
+from tidegate import Session, SummaryRequest, load
+from tidegate.presets import preset_names
+
+TEXTS = {"English": passage("out", 2_000), "Chinese": "阀门在四巴时打开，水泵在九秒后启动，除非传感器另有指示。" * 25}
+
+
+def summarize(request: SummaryRequest) -> str:
+    return "- user said: the plant is to be restarted"
+
+
+@pytest.mark.parametrize("loops", [0, 8], ids=["chat", "tool loops"])
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_guard_has_nothing_to_do(preset: str, text: str, loops: int) -> None:
+    """No single message is large for the window, so the preset can always make room itself."""
+    session: Session = opened(load(preset), window=24_000)
+    for turn in range(20):
+        session.add(asks(f"ask-{turn}"))
+        for step in range(loops):
+            session.prepare(summarize)
+            session.add(calls(f"c{turn}.{step}"), result(f"c{turn}.{step}", TEXTS[text]))
+        session.prepare(summarize)
+        session.add(replies(f"reply-{turn}", 3_000))
+    acted = stages(session)
+    assert "guard" not in acted
+    assert acted or not loops
