@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.scale import mark_all_but
 from tidegate import GiveUp, Request, Session
 from tidegate.presets import preset_names
 from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
@@ -90,7 +91,7 @@ def open_session(policy: str, window: int) -> Session:
 
 
 @pytest.mark.parametrize(("window", "count"), [(30_000, 45), pytest.param(60_000, 90, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("policy", preset_names())
+@pytest.mark.parametrize("policy", mark_all_but(preset_names(), "default", "jutul"))
 def test_a_loop_that_fits_keeps_its_thinking(policy: str, window: int, count: int) -> None:
     session = open_session(policy, window)
     steps = list(play_loop(session, count, 20))
@@ -98,7 +99,7 @@ def test_a_loop_that_fits_keeps_its_thinking(policy: str, window: int, count: in
     assert len({step.edits for step in steps}) == 1, "nothing is edited while the loop runs"
 
 
-@pytest.mark.parametrize("policy", preset_names())
+@pytest.mark.parametrize("policy", mark_all_but(preset_names(), "default", "jutul"))
 @pytest.mark.parametrize("words", [30, 300])
 def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, words: int) -> None:
     session = open_session(policy, 8_000)
@@ -120,7 +121,7 @@ def test_a_loop_that_outgrows_the_window_goes_on_without_thinking(policy: str, w
 
 
 @pytest.mark.parametrize("window", [7_000, pytest.param(12_000, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("policy", preset_names())
+@pytest.mark.parametrize("policy", mark_all_but(preset_names(), "default", "jutul"))
 def test_only_whole_oldest_groups_leave_a_running_loop(policy: str, window: int) -> None:
     """The first request without thinking holds the newest groups of the loop, each as it was."""
     session = open_session(policy, window)
