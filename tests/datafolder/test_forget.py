@@ -11,13 +11,13 @@ from tests.datafolder.forgetting import (
     WORDS,
     alive,
     lived,
-    mark_all_but,
     mark_of,
     opened,
     remains,
     rooms,
 )
 from tests.datafolder.test_retention import Killed, killing
+from tests.scale import mark_all_but
 from tidegate import load
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, NotKept
