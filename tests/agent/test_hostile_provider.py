@@ -12,7 +12,7 @@ import pytest
 from tests.agent.pairs import parametrize_pairs
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import Refusal, refusal, too_long
-from tests.scale import scaled
+from tests.scale import mark_all_but, scaled
 from tidegate import Session
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, ToolFinished, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules
@@ -192,7 +192,7 @@ def test_a_window_smaller_than_advertised(share: float, wire: str) -> None:
         assert world.session.window == int(8_000 * share)
 
 
-@WIRES
+@pytest.mark.parametrize("wire", mark_all_but(NAMES, "anthropic"))
 def test_what_was_cut_in_silence_teaches_nothing(wire: str) -> None:
     world = World(wire, reading(4), window=16_000, server_window=4_000, server_truncates=True, lines=90)
     found = world.turns(*(f"Go on, {n}." for n in range(6)))

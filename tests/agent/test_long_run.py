@@ -212,7 +212,7 @@ class Run:
     "wire",
     [
         "anthropic",
-        "openai_responses",
+        pytest.param("openai_responses", marks=pytest.mark.exhaustive),
         pytest.param("openai_chat", marks=pytest.mark.exhaustive),
         pytest.param("gemini", marks=pytest.mark.exhaustive),
     ],

@@ -80,6 +80,7 @@ def test_the_report(recordings: Path, kept: Path, tmp_path: Path, capsys: pytest
         assert float(line["cost"]) == rows[line["policy"], key]["cost"]
 
 
+@pytest.mark.exhaustive
 def test_a_curve_and_everyone_else_at_equal_cost(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None:
     own = f"{load('default').settings['fidelity']:g}"
     found = report(recordings, kept, tmp_path, "--curve", f"fidelity=0.1,{own}", "--csv", str(tmp_path / "out.csv"))
@@ -190,6 +191,7 @@ def stop_in_the_middle(sessions: Path, cache: Path, result: Path) -> tuple[int, 
     return process.returncode, out, error
 
 
+@pytest.mark.exhaustive
 def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Path, tmp_path: Path) -> None:
     sessions, folder, result, count = recordings, tmp_path, tmp_path / "out.json", 6
     status, out, error = stop_in_the_middle(sessions, folder / "cache", result)

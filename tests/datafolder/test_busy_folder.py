@@ -13,12 +13,8 @@ from tests.datafolder.test_interrupted import UNFINISHED
 ROUNDS = os.environ.get("TIDEGATE_CROWD", "1")
 
 
-OTHER_ACTS = ("forget session", "retention", "fork", "import", "export")
-
-
-@pytest.mark.parametrize(
-    "act", ["forget words", *(pytest.param(act, marks=pytest.mark.exhaustive) for act in OTHER_ACTS)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("act", ["forget words", "forget session", "retention", "fork", "import", "export"])
 def test_eight_writers_and_a_change_are_killed(tmp_path: Path, act: str) -> None:
     run = [sys.executable, "-m", "tests.datafolder.busy_folder", str(tmp_path), act, ROUNDS]
     rows = [json.loads(line) for line in subprocess.check_output(run, text=True).splitlines()]

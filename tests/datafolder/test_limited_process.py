@@ -28,6 +28,7 @@ print(data.locks.is_in_use("s0"), data.locks.is_in_use("s499"))
 """
 
 
+@pytest.mark.exhaustive
 def test_five_hundred_sessions_are_open_with_a_limit_of_256_files(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OPEN_MANY, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -26,6 +26,7 @@ for number in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.exhaustive
 def test_several_processes_can_open_a_new_folder_at_once(tmp_path: Path) -> None:
     openers = [
         subprocess.Popen(

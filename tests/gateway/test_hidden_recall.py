@@ -18,6 +18,7 @@ from tests.fake.words import busy
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, until, upstream_of
 from tests.gateway.test_sdks import gemini_client
+from tests.scale import mark_all_but
 from tidegate.core.messages import Call
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 from tidegate.wire.usage import Usage
@@ -282,7 +283,7 @@ def test_requests_that_get_no_tool(wire: str, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-@each_wire
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic", "gemini"))
 def test_the_prefix_never_moves_and_survives_a_restart(wire: str, tmp_path: Path) -> None:
     """Each request begins with the messages of the one before it, hidden exchanges included."""
     answers = [

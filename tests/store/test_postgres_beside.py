@@ -32,6 +32,7 @@ def store(store_url: str) -> Iterator[PostgresStore]:
     store.close()
 
 
+@pytest.mark.exhaustive
 def test_four_processes_append_to_one_session(store: PostgresStore, store_url: str) -> None:
     """They write in three rounds and wait for each other in between, so that none of them is done before another."""
     count, rounds = 20, 3

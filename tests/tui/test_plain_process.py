@@ -66,6 +66,7 @@ def test_without_a_terminal_it_is_plain_and_the_session_is_kept(desk: Desk) -> N
     assert server.refused == []
 
 
+@pytest.mark.exhaustive
 def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
     async def act(server: Fake) -> None:
         wrong = called("chat", "--plain", "--policy", "defualt", "--data", desk.folder / "data")

@@ -107,6 +107,7 @@ def test_results_of_peers_outlive_a_change_of_the_engine_only(cell: ComparisonCe
     assert sliding.fingerprint != hysteresis.fingerprint, "one script with two settings"
 
 
+@pytest.mark.exhaustive
 def test_every_process_finds_the_results_of_all_presets_in_the_cache(tmp_path: Path) -> None:
     """Python orders sets differently in each process; the key of a result must not depend on it."""
     recording, cache = tmp_path / "one.jsonl", tmp_path / "cache"
