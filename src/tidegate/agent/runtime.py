@@ -23,6 +23,7 @@ from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, Spe
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
+from tidegate.agent.session_model import format_brain
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagent_kinds import list_registered_subagents
@@ -244,7 +245,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
         if data is not None:
-            note_workspace(data, name, workspace)
+            note_workspace(data, name, workspace, format_brain(config.agent.brain))
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)

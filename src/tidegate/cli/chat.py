@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # loaded when the command runs
     from contextlib import ExitStack
     from pathlib import Path
 
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
@@ -91,7 +92,7 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.datafolder.session_names import make_session_name
-    from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
+    from tidegate.tui.plain.chat_streams import has_interactive_terminal
 
     launch = make_launch_options(options)
     config = launch.load_config().config
@@ -104,11 +105,17 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
             or make_session_name(config.settings.app.app_id)
         )
         launch = launch._replace(session_name=name)
+        if not (options.model or options.agent):
+            launch = _keep_model(launch, data, loading)
+
+        def format_hint(session: str, used: "LaunchOptions") -> str:
+            return _format_hint(options, session, used)
+
         if options.plain or not has_interactive_terminal():
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
             loading.close()
-            return run_plain_chat(data, launch, Path.cwd(), secrets=secrets)
+            return run_plain_chat(data, launch, Path.cwd(), secrets=secrets, format_hint=format_hint)
         from tidegate.tui.app import ChatApp
         from tidegate.tui.conversation.transcript_tail import format_transcript_tail
 
@@ -118,8 +125,41 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
         if app.failure is not None:
             raise app.failure
         tail = format_transcript_tail(data, app.session_name, app.sanitizer)
-        print(f"{tail}\n\n{format_resume_hint(app.session_name)}" if tail else format_resume_hint(app.session_name))
+        hint = format_hint(app.session_name, app.agent_thread.launch_options or launch)
+        print(f"{tail}\n\n{hint}" if tail else hint)
         return app.return_code or EXIT_OK
+
+
+def _keep_model(launch: "LaunchOptions", data: "DataFolder", loading: "ExitStack") -> "LaunchOptions":
+    """Continue a session with its own model. If that cannot be used, ask; without a terminal it is an error."""
+    from tidegate.agent.session_model import format_brain, use_session_model
+    from tidegate.core.errors import BadInput
+    from tidegate.terminal.output import ask_line
+    from tidegate.tui.plain.chat_streams import can_ask_user
+
+    try:
+        return use_session_model(launch, data)
+    except BadInput as problem:
+        if not can_ask_user():
+            raise
+        loading.close()
+        other = format_brain(launch.load_config().config.agent.brain) or "the small model on this machine"
+        print(problem.args[0])
+        if ask_line(f"Continue with {other} instead? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise
+        return launch
+
+
+def _format_hint(options: argparse.Namespace, session: str, used: "LaunchOptions") -> str:
+    """How to continue the session: with the options that are needed again, and no password."""
+    from tidegate.store.open import list_url_passwords
+    from tidegate.tui.plain.chat_streams import format_resume_hint
+
+    model = used.model if used.agent else ""  # an agent that is named comes with its own model
+    store = "" if list_url_passwords(options.store) else options.store
+    given = {"data": options.data, "store": store, "config": options.config, "agent": used.agent, "model": model}
+    named = [(f"--{name}", value) for name, value in {**given, "policy": used.policy}.items() if value]
+    return format_resume_hint(session, [part for pair in named for part in pair])
 
 
 def find_last_session(data: "DataFolder", workspace: "Path") -> str:

@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
     import asyncio
 
+    from tidegate.agent.session_model import use_session_model
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.cli.run_output import print_json_line
@@ -64,10 +65,15 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput("The task is empty.", 'Say what to do: tidegate run "..."')
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
-    loaded = make_launch_options(options).load_config()
+    launch = make_launch_options(options)
+    loaded = launch.load_config()
     name = options.session or make_session_name(loaded.config.settings.app.app_id)
     with open_data_folder(options, create=True, secrets=collect_secrets(loaded.config)) as data:
         try:
+            if options.session and not (options.model or options.agent):
+                launch = use_session_model(launch._replace(session_name=name), data)
+                loaded = launch.load_config()
+                loaded.problems.extend([launch.notice] if launch.notice else [])
             message = user_message(task, typed=options.task != "-")
             return asyncio.run(run_until_signal(_run_turn(loaded, data, name, message, as_json=options.json)))
         except TidegateError as failure:

@@ -16,6 +16,7 @@ from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
+from tidegate.agent.session_model import use_session_model
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.agent.tools.files.file_change import FileChange, find_file_change, read_text_before
 from tidegate.agent.tools.shell.shell_tool import run_shell_command
@@ -163,6 +164,8 @@ class AgentThread:
         """Open another agent. The old one is closed first, because two agents may not write to one session. If the new
         one cannot be opened, the old one is opened again."""
         try:
+            if self.launch_options is not None and launch.session_name != self.launch_options.session_name:
+                launch = use_session_model(launch, self._data)
             launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
             self._listener(AgentProblem(str(bad), bad))
@@ -206,7 +209,7 @@ class AgentThread:
                 specialists=loaded.specialists,
                 environment=launch.environment,
             ) as agent:
-                agent.notices += loaded.problems
+                agent.notices += [*([launch.notice] if launch.notice else []), *loaded.problems]
                 self._attach_agent(launch, agent)
                 ready.set_result(None)
                 await leave.wait()

@@ -11,7 +11,7 @@ import signal
 import sys
 import textwrap
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
@@ -60,7 +60,7 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
-from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput, format_resume_hint
+from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput
 from tidegate.tui.plain.line_reader import LineReader
 from tidegate.tui.session_grants import SessionGrants
 from tidegate.tui.turn_state import TurnState
@@ -71,8 +71,18 @@ _MAX_SUBJECT_CHARS: Final = 160
 """Characters of what a tool is called with, in its line."""
 
 
-def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
-    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error."""
+def run_plain_chat(
+    data: DataFolder,
+    opening: LaunchOptions,
+    workspace: Path,
+    *,
+    secrets: Iterable[str] = (),
+    format_hint: Callable[[str, LaunchOptions], str],
+) -> int:
+    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error.
+
+    `format_hint` says how to continue the session, which was last open with these options.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
@@ -83,7 +93,7 @@ def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *,
     if plain.opening_error is not None:
         raise plain.opening_error
     if plain.has_opened:
-        print(format_resume_hint(plain.session_name))
+        print(format_hint(plain.session_name, plain.agent_thread.launch_options or opening))
     return status
 
 
