@@ -410,7 +410,7 @@ def test_doctor_corrects_what_cannot_be_and_the_session_goes_on(edit: str, two: 
     data.close()
     mended = called("doctor", "--repair", "--data", folder)
     assert mended.returncode == 0, mended.stdout
-    assert "mended  session 'bad': 1 records hold values that cannot be; record 4: " in mended.stdout
+    assert "mended  session 'bad': 1 record with impossible values; record 4: " in mended.stdout
     assert called("doctor", "--data", folder).returncode == 0
     data = DataFolder(folder, secrets=[])
     assert prepared(data, "bad") <= WINDOW

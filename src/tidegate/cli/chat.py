@@ -4,7 +4,7 @@ import argparse
 import gc
 from typing import TYPE_CHECKING
 
-from tidegate.cli.extras import require_packages
+from tidegate.cli.extras import list_model_packages, require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.terminal.exit_codes import EXIT_OK
 
@@ -82,8 +82,10 @@ def postpone_collection(loading: "ExitStack") -> None:
 
 def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.agent.environment import hide_environment
+    from tidegate.tui.plain.chat_streams import has_interactive_terminal
 
-    require_packages("pyte")
+    is_plain = options.plain or not has_interactive_terminal()
+    require_packages("pyte", *(() if is_plain else ("rich", "textual", "markdown_it")), *list_model_packages(options))
     hide_environment()
 
     from pathlib import Path
@@ -92,7 +94,6 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.datafolder.session_names import make_session_name
-    from tidegate.tui.plain.chat_streams import has_interactive_terminal
 
     launch = make_launch_options(options)
     config = launch.load_config().config
@@ -111,7 +112,7 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
         def format_hint(session: str, used: "LaunchOptions") -> str:
             return _format_hint(options, session, used)
 
-        if options.plain or not has_interactive_terminal():
+        if is_plain:
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
             loading.close()

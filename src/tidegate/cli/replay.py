@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.cli.options import Subparsers, add_command, count_cores, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, count_cores, parse_positive_int, parse_window
 from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
@@ -48,7 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add(
         "--policy", default="default", metavar="NAME_OR_FILE", help="a shipped policy or a YAML file (default: default)"
     )
-    add("--window", type=parse_positive_int, required=True, metavar="N", help="the context window in tokens")
+    add("--window", type=parse_window, required=True, metavar="N", help="the context window in tokens")
     add(
         "--count",
         choices=COUNTER_CHOICES,

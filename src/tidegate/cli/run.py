@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tidegate.cli.extras import require_packages
+from tidegate.cli.extras import list_model_packages, require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
@@ -47,7 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     from tidegate.agent.environment import hide_environment
 
-    require_packages("pyte")
+    require_packages("pyte", *list_model_packages(options))
     hide_environment()
 
     import asyncio

@@ -173,8 +173,9 @@ async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
     if path.exists():
         raise BadInput(f"{path} exists already.", "Name another file.")
     done = await asyncio.to_thread(export_session, context.require_data(), context.session_name, path)
-    masked = f"; {done.masked_count} secrets are masked" if done.masked_count else ""
-    return CommandAnswer(f"{done.event_count:,} records and {done.file_count} files are in {path}{masked}.")
+    masked = f"; {format_count(done.masked_count, 'secret')} masked" if done.masked_count else ""
+    counts = f"{format_count(done.event_count, 'record')} and {format_count(done.file_count, 'file')}"
+    return CommandAnswer(f"{path} has {counts}{masked}.")
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ _TRACE_INTERVAL: Final = 64
 
 
 class DataFolder(FolderContents):
-    """The contents of a data folder, and the sessions that are opened from it. See `FolderContents` for the options."""
+    """The contents of a data folder, and the sessions that are opened from it. See `SessionLogs` for the options."""
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.files import (
@@ -76,8 +77,9 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [
-            f"{clean_line(self.session)}: {self.changed_records} records, {len(self.changed_files)} files,"
-            f" {len(self.changed_notes)} notes, {self.removed_blobs} large records"
+            f"{clean_line(self.session)}: {format_count(self.changed_records, 'record')},"
+            f" {format_count(len(self.changed_files), 'file')}, {format_count(len(self.changed_notes), 'note')},"
+            f" {format_count(self.removed_blobs, 'large record')}"
         ]
         for what, found in (
             ("forgotten", self.message_ids),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.replay.batch import ReplayOrder, UnreadRecording
 from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
@@ -68,7 +69,7 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
     lines += _list_counts("exceptions", whole.exceptions)
     refused = [report for report in reports if report.refused]
     if refused:
-        lines.append(f"refused: {whole.refused} calls of {len(refused)} sessions")
+        lines.append(f"refused: {format_count(whole.refused, 'call')} of {format_count(len(refused), 'session')}")
         lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refused]
     return "\n".join(lines)
 

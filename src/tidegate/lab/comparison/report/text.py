@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.text.plural import format_count
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.cost_curve import COST_KEY, EQUAL_COST_KEYS
 from tidegate.lab.comparison.report.findings import (
@@ -132,9 +133,10 @@ def _render_window(found: Findings, window: WindowFindings) -> str:
         "sessions": "95% intervals over sessions: there are too few projects, so they speak of these projects only",
         "": "too few sessions for intervals",
     }[window.resampled]
+    sessions, projects = format_count(counts.sessions, "session"), format_count(counts.projects, "project")
     lines = [
-        f"window {window.window:,}: {counts.sessions} sessions of {counts.projects} projects,"
-        f" {counts.requests:,} requests, {counts.beyond:,} beyond the window; {counts.far:,} far references,"
+        f"window {window.window:,}: {sessions} of {projects}, {format_count(counts.requests, 'request')},"
+        f" {counts.beyond:,} beyond the window; {counts.far:,} far references,"
         f" {counts.anchors:,} far anchors; means over sessions, {drawn}",
     ]
     if not counts.sessions:
