@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.calling import called
 from tidegate import DataFolder
+from tidegate.proof.session_generator import generate_session
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 
@@ -24,6 +25,20 @@ def fill_folder(folder: Path, sessions: int) -> Path:
             with data.open(f"s{number:03}", "gpt-4o") as session:
                 session.add({"role": "user", "content": f"Question {number}"})
     return folder
+
+
+def show_on_terminal(columns: int, *words: str) -> list[str]:
+    """What a command prints on a terminal of this width."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    subprocess.run(
+        [*TIDEGATE, *words], stdout=theirs, stdin=theirs, stderr=subprocess.DEVNULL, env=environment, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode().splitlines()
+    os.close(ours)
+    return shown
 
 
 def test_the_help_has_groups_and_says_how_to_remove_everything() -> None:
@@ -127,14 +142,7 @@ def test_the_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
         data.open("a-name-of-forty-characters-and-some-more", "gpt-4o") as session,
     ):
         session.add({"role": "user", "content": "Why is the build so slow? " * 10})
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
-    command = [*TIDEGATE, "sessions", "--data", str(tmp_path)]
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    subprocess.run(command, stdout=theirs, stdin=theirs, env=environment, check=True)
-    os.close(theirs)
-    lines = os.read(ours, 65536).decode().splitlines()
-    os.close(ours)
+    lines = show_on_terminal(columns, "sessions", "--data", str(tmp_path))
     assert len(lines) == 2
     assert all(len(line) <= columns for line in lines), lines
     assert lines[1].startswith("a-name-of-forty-characters-and-some-more")
@@ -176,3 +184,14 @@ def test_show_recall_and_policies_print_json(tmp_path: Path) -> None:
     policies = json.loads(called("policies", "--json").stdout)
     assert "default" in [policy["name"] for policy in policies]
     assert all("Choose it " in policy["about"] for policy in policies)
+
+
+@pytest.mark.parametrize(("columns", "tables"), [(80, 2), (200, 1)])
+def test_a_table_that_is_too_wide_continues_below(tmp_path: Path, columns: int, tables: int) -> None:
+    said = [{"meta": {"id": "one"}}, *generate_session(6, 0)]
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
+    lines = show_on_terminal(columns, "replay", str(tmp_path), "--window", "4k", "--jobs", "1")
+    table = [line for line in lines if line.startswith(("session ", "one ", "total ", "---"))]
+    assert sum(line.startswith("session ") for line in table) == tables
+    assert all(len(line) <= columns for line in table), table
+    assert "edits by stage" in "".join(table)

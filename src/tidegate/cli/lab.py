@@ -237,13 +237,14 @@ def _write_reports(options: argparse.Namespace, report: "Findings") -> None:
 
     from tidegate.disk.atomic_files import write_private
     from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
+    from tidegate.terminal.output import find_terminal_width
 
     encode = msgspec.json.encode
     whole = encode(report)
     if options.json == "-":
         sys.stdout.buffer.write(whole + b"\n")
     else:
-        print(render_findings_text(report))
+        print(render_findings_text(report, width=find_terminal_width()))
     sys.stdout.flush()
     if options.json and options.json != "-":
         write_private(Path(options.json), whole)

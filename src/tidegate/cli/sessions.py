@@ -1,7 +1,6 @@
 """`tidegate sessions`: list the stored sessions."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples, parse_positive_int
@@ -40,14 +39,13 @@ def add_parser(subparsers: Subparsers) -> None:
 def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Sequence[str]) -> None:
     """Print all columns, or in a narrow terminal those that tell the sessions apart. Titles are cut to fit."""
     from tidegate.core.text.clip import clip_chars
+    from tidegate.terminal.output import find_terminal_width
 
     heads = ("session", "records", "on disk", "last used", "begun")
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
     columns, room = _LAYOUTS[0], _MAX_TITLE_CHARS
-    if sys.stdout.isatty():
-        import shutil  # slow to import
-
-        terminal = shutil.get_terminal_size().columns
+    terminal = find_terminal_width()
+    if terminal is not None:
         rooms = {layout: terminal - sum(widths[each] + 2 for each in layout) for layout in _LAYOUTS}
         columns = next((layout for layout in _LAYOUTS if rooms[layout] >= _MIN_TITLE_CHARS), _LAYOUTS[-1])
         room = max(0, rooms[columns])

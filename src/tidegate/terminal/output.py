@@ -90,6 +90,15 @@ def _guard_stream(stream: Any) -> Any:
     return stream if stream is None or isinstance(stream, TerminalStream) else TerminalStream(stream)
 
 
+def find_terminal_width() -> int | None:
+    """The columns of the terminal that standard output goes to; None if it goes elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # slow to import
+
+    return shutil.get_terminal_size().columns
+
+
 def print_json(encoded: bytes) -> None:
     """Print encoded JSON, indented, as UTF-8."""
     import msgspec
