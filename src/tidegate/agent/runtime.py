@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,6 +43,7 @@ from tidegate.models.provider import Provider
 from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
 from tidegate.presets import load
 from tidegate.session.summaries.background import BackgroundSummarizer
+from tidegate.store.deferred_log import call_when_stored
 
 DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
 """The folders of a project's skills, if the configuration names none."""
@@ -234,6 +236,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
     """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
+    A new session is stored with its first message.
 
     `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
@@ -242,10 +245,11 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         connection = await builder.connect(config, provider)
         skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
-        session = builder.open_session(config, connection, name, prompt.text, restore=restore)
+        session = builder.open_session(config, connection, name, prompt.text, restore=restore, keep_empty=False)
         stack.callback(session.close)
         if data is not None:
-            note_workspace(data, name, workspace, format_brain(config.agent.brain))
+            brain = format_brain(config.agent.brain)
+            call_when_stored(session.log, partial(note_workspace, data, name, workspace, brain))
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
@@ -310,12 +314,10 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
     """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
     if connection.is_embedded and not brain.provider:
-        offered = [
-            f"${key} is there: name {name} as its provider."
-            for name, key in find_provider_keys(builder.environment).items()
-        ]
-        hint = " ".join(offered) or "Set another one there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
+        keys = find_provider_keys(builder.environment)
+        known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
+        hint = known or "To use another one: --model PROVIDER/MODEL, or a brain in tidegate.yaml (docs/agent.md)."
+        remarks.append(f"You have not chosen a model. {connection.window.explanation} {hint}")
     if connection.window.tokens is None:
         where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
         remarks.append(f"{connection.window.explanation} {where}")

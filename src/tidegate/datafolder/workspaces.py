@@ -38,6 +38,22 @@ def find_session_use(contents: FolderContents, session: str) -> SessionUse:
     return SessionUse(text)  # the folder alone, as `tidegate wrap` and earlier versions write it
 
 
+def find_last_session(contents: FolderContents, workspace: Path, *, other_than: str = "") -> str:
+    """Return the session that was used last in this folder, or "".
+
+    Sessions of subagents do not count, because users do not talk with them. A time in the future comes from a wrong
+    clock, so such a session is returned only if there is no other.
+    """
+    here, now, ahead = str(workspace.resolve()), contents.clock(), ""
+    for info in contents.store.sessions():
+        if ".task-" in info.name or info.name == other_than or find_workspace(contents, info.name) != here:
+            continue
+        if info.used <= now:
+            return info.name
+        ahead = ahead or info.name
+    return ahead
+
+
 def find_workspace(contents: FolderContents, session: str) -> str:
     """The folder that the session was last used in; empty if it is not known."""
     return find_session_use(contents, session).folder

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.terminal.output import TextSanitizer
@@ -84,6 +84,9 @@ def can_ask_user() -> bool:
 
 def has_interactive_terminal() -> bool:
     return can_ask_user() and os.environ.get("TERM") != "dumb"
+
+
+NOTHING_KEPT_TEXT: Final = "Nothing was said, so no session is kept."
 
 
 def format_resume_hint(session: str, options: Sequence[str] = ()) -> str:

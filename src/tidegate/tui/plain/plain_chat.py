@@ -62,7 +62,7 @@ from tidegate.tui.conversation.diff_lines import describe_change, sanitize_chang
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
 from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput
 from tidegate.tui.plain.line_reader import LineReader
-from tidegate.tui.session_grants import SessionGrants
+from tidegate.tui.session_grants import SessionGrants, explain_no_always
 from tidegate.tui.turn_state import TurnState
 from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 
@@ -355,11 +355,14 @@ class PlainChat:
             diff = compare_lines(change)
             text = "\n".join([describe_change(change, diff), *(f"{mark} {line}" for mark, line in diff.lines)])
         self._output.write_line(textwrap.indent(text, "  "))
+        why_not = explain_no_always(question)
+        if why_not:
+            self._output.write_line(why_not)
+        prompt = "y yes, n no: " if why_not else "y yes, a always, n no: "
+        answers = ("y", "yes", "n", "no", *(() if why_not else ("a", "always")))
         said = ""
-        while said not in ("y", "yes", "a", "always", "n", "no"):
-            self._approval_answer = asyncio.ensure_future(
-                self._input.read_answer(self._output, "y yes, a always, n no: ")
-            )
+        while said not in answers:
+            self._approval_answer = asyncio.ensure_future(self._input.read_answer(self._output, prompt))
             await asyncio.wait([self._approval_answer])
             read = None if self._approval_answer.cancelled() else self._approval_answer.result()
             said = "n" if read is None else read.strip().casefold()
