@@ -123,10 +123,10 @@ check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/python -m mypy
 
 # Its own environment: pyright needs Node.js, which comes as a wheel, and gets itself from the npm registry.
-pyright: $(STAMP) ## check the user programs in tests/programs with pyright
+pyright: $(STAMP) ## check the examples and the user programs in tests/programs with pyright
 	@test -x build/pyright/bin/pyright || { $(PYTHON) -m venv build/pyright && \
 	  build/pyright/bin/python -m pip install --quiet --disable-pip-version-check "pyright[nodejs]==$(PYRIGHT_VERSION)"; }
-	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs
+	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs examples/*.py
 
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
