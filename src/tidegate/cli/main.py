@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from tidegate.cli.extras import describe_missing_package
 from tidegate.cli.parser import make_parser
@@ -27,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    if find_spec("fcntl") is None:
+        return _report_error("tidegate runs on Linux and macOS.", "On Windows, run it in WSL: https://aka.ms/wsl")
     try:
         options = make_parser().parse_command_line(sys.argv[1:] if argv is None else argv)
         status: int = options.run_command(options)

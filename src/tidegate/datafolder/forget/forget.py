@@ -30,7 +30,7 @@ from tidegate.datafolder.forget.files import (
     remove_note_titles,
     remove_phrase_from_note,
     rewrite_files,
-    sync_file,
+    sync_changed_file,
 )
 from tidegate.datafolder.forget.tombstones import (
     MIN_FORGOTTEN_CHARS,
@@ -262,7 +262,7 @@ def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> Non
     """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
         Trace(data.trace_path(name), name, data.mask).rewrite(data.open_log(name))
-        sync_file(data.trace_path(name))
+        sync_changed_file(data.trace_path(name))
         step("trace made again")
     if (search := data.open_existing_search()) is not None:
         search.refresh()
