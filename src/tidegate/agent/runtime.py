@@ -235,10 +235,9 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
-    """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
-    A new session is stored with its first message.
+    """Open an agent on a stored session, or a new one, which is stored with its first message, unless `data` is None.
 
-    `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
+    `provider` replaces the brain's. `specialists` are the configuration's kinds of subagents; `subagents` adds more.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
@@ -248,8 +247,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         session = builder.open_session(config, connection, name, prompt.text, restore=restore, keep_empty=False)
         stack.callback(session.close)
         if data is not None:
-            brain = format_brain(config.agent.brain)
-            call_when_stored(session.log, partial(note_workspace, data, name, workspace, brain))
+            call_when_stored(session.log, partial(_note_use, data, name, workspace, config))
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
@@ -284,6 +282,10 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             notices=notices,
             on_notices_shown=rules.mark_shown,
         )
+
+
+def _note_use(data: DataFolder, name: str, workspace: Path, config: ResolvedConfig) -> None:
+    note_workspace(data, name, workspace, format_brain(config.agent.brain))
 
 
 def find_skills(config: ResolvedConfig, workspace: Path) -> Skills:

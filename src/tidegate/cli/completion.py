@@ -2,13 +2,11 @@
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from tidegate.cli.options import Subparsers, add_command
 from tidegate.terminal.exit_codes import EXIT_OK
-
-if TYPE_CHECKING:
-    from tidegate.cli.parser import TidegateParser
 
 _ABOUT = "Print the lines that let your shell complete commands, options, sessions and policies with the tab key."
 _EPILOG = """\
@@ -43,6 +41,14 @@ complete -c tidegate -a '(tidegate completion words -- (commandline -opc)[2..] (
 }
 
 
+class CompletedCommand(Protocol):
+    """The parser of a command."""
+
+    def list_option_names(self) -> list[str]: ...
+
+    def format_usage(self) -> str: ...
+
+
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
@@ -60,17 +66,17 @@ def run(options: argparse.Namespace) -> int:
     if options.shell in _SCRIPTS:
         print(_SCRIPTS[options.shell], end="")
     else:
-        for word in list_completions(options.parser, options.words or [""]):
+        for word in list_completions(options.parser.commands, options.words or [""]):
             print(word)
     return EXIT_OK
 
 
-def list_completions(parser: "TidegateParser", words: list[str]) -> list[str]:
+def list_completions(commands: Mapping[str, CompletedCommand], words: list[str]) -> list[str]:
     """The words that may stand in the place of the last one. None where a file or any text may stand."""
     *before, begun = words
-    command = parser.commands.get(before[0]) if before else None
+    command = commands.get(before[0]) if before else None
     if not before:
-        found = [name for name in parser.commands if name != "seeds"]
+        found = [name for name in commands if name != "seeds"]
     elif command is None:
         found = []
     elif begun.startswith("-"):

@@ -113,7 +113,7 @@ class TidegateParser(CommandParser):
         return parser
 
     def format_help(self) -> str:
-        formatter = self.formatter_class(self.prog)
+        formatter = self.formatter_class(prog=self.prog)
         formatter.add_usage("tidegate COMMAND ...", (), ())
         formatter.add_text(self.description)
         for title, commands in self._groups:

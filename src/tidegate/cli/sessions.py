@@ -17,7 +17,7 @@ To delete a session: tidegate forget SESSION. To delete all of them, delete the 
 _PAGE = 50
 _MAX_TITLE_CHARS = 60
 _MIN_TITLE_CHARS = 20
-_LAYOUTS = ((0, 1, 2, 3, 4), (0, 3), (0,))
+_LAYOUTS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4), (0, 3), (0,))
 """The columns that are shown, by their numbers: the first that leaves room for a title is used."""
 
 

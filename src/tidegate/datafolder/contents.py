@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.session_logs import SessionLogs
@@ -19,13 +21,14 @@ from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import MAX_NOTE_BYTES, Notes
 from tidegate.memory.search import Search
 from tidegate.store.errors import DamagedData
+from tidegate.store.session_log import KeptLog
 from tidegate.store.store import SharedStore, Store
 
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _MAX_STATE_BYTES = 256 * 1024 * 1024
 
 
-class FolderContents(SessionLogs):
+class FolderContents:
     """The stores and folders inside a data folder.
 
     See `SessionLogs` for the options. If the store is a `SharedStore` (PostgreSQL), notes, marks, spending, learned
@@ -40,7 +43,9 @@ class FolderContents(SessionLogs):
         secrets: list[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(folder, store=store, secrets=secrets, clock=clock)
+        self._logs = SessionLogs(folder, store=store, secrets=secrets, clock=clock)
+        self.root, self.clock, self.store = self._logs.root, clock, self._logs.store
+        self.mask, self.blobs, self.locks = self._logs.mask, self._logs.blobs, self._logs.locks
         self.notes = Notes(
             self._open_folder("memory", max_file=MAX_NOTE_BYTES, ending=".md"), mask=self.mask, clock=clock
         )
@@ -66,6 +71,10 @@ class FolderContents(SessionLogs):
                 "The name of this session contains a secret.",
                 "Use another name: the session's files are named after it.",
             )
+
+    def open_log(self, name: str) -> KeptLog:
+        """Return the log of a session, empty if there is none."""
+        return self._logs.open_log(name)
 
     def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""
@@ -114,4 +123,12 @@ class FolderContents(SessionLogs):
     def close(self) -> None:
         """Close the store and the index. Sessions that are still open can no longer be read."""
         self.close_search()
-        super().close()
+        self._logs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

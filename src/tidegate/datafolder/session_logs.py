@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.datafolder.locks import SessionLocks
@@ -64,3 +64,11 @@ class SessionLogs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class LogSource(Protocol):
+    """What the title of a session is read from: `SessionLogs`, or the contents of a data folder."""
+
+    mask: SecretMask
+
+    def open_log(self, name: str) -> KeptLog: ...

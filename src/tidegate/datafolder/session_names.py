@@ -10,7 +10,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import is_user_request, text_of
 from tidegate.core.text.terminal_text import clean_text
-from tidegate.datafolder.session_logs import SessionLogs
+from tidegate.datafolder.session_logs import LogSource
 
 _SUFFIX: Final = re.compile(r"-\d{8}-\d{6}(-\w+)?$")
 _LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
@@ -31,7 +31,7 @@ def make_session_name(like: str) -> str:
     return f"{_SUFFIX.sub('', like)}-{time.strftime('%Y%m%d-%H%M%S')}-{letters}"
 
 
-def read_session_title(logs: SessionLogs, name: str) -> str:
+def read_session_title(logs: LogSource, name: str) -> str:
     """Return the first request of a session in one line, without secrets; "" if it has none. An unreadable log returns
     its error."""
     first = ""
@@ -48,6 +48,6 @@ def read_session_title(logs: SessionLogs, name: str) -> str:
     return first
 
 
-def _make_title(logs: SessionLogs, text: str) -> str:
+def _make_title(logs: LogSource, text: str) -> str:
     # Masked before it is cut: a part of a key would not be recognized.
     return " ".join(logs.mask(clean_text(text[:_MAX_READ_CHARS])).split())[:_MAX_TITLE_CHARS]

@@ -74,8 +74,7 @@ class ChatApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = str(Path(__file__).with_name("chat.tcss"))
     BINDINGS: ClassVar[list[BindingType]] = [*CHAT_BINDINGS]
-    AUTO_FOCUS = "#composer"
-    """From the first key on: the first widget that can have the focus would be a list without an enter key."""
+    AUTO_FOCUS = "#composer"  # from the first key on
 
     class EventsArrived(Message):
         """The agent's thread has sent events."""
@@ -91,8 +90,7 @@ class ChatApp(App[int]):
         offer: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`theme` is the name of a theme; "" is the one that the user chose last. `offer` is shown below the welcome.
-        `clock` returns seconds, to show how long something has been running."""
+        """`theme` is a name; "" is the last one. `offer` is shown below the welcome. `clock` gives seconds."""
         super().__init__(driver_class=make_driver_class())
         self.data = data
         self.workspace = workspace
@@ -101,7 +99,7 @@ class ChatApp(App[int]):
         self.session_name = opening.session_name
         self.agent_ready = False
         self._launch_options = opening
-        self._offer = offer
+        self._welcome_text = f"{WELCOME_TEXT}\n{offer}".rstrip()
         self._pending_events: deque[ThreadEvent] = deque()
         self._leaving = self._escape_pressed = self._has_opened = False
         self._control_filter = ControlFilter()
@@ -213,10 +211,7 @@ class ChatApp(App[int]):
             self.conversation.show_session(self._make_log_pager(self.session_name), self.sanitizer)
         self._update_title()
         if news.greeting or news.is_new:
-            self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
-            if self._offer:
-                self.turn_state.add_remark(self._offer)
-                self._offer = ""
+            self.turn_state.add_remark(news.greeting or self._welcome_text)
         elif is_other and news.title:
             self.turn_state.add_remark(f"Continuing: {news.title}")
         if is_other and news.is_embedded:
@@ -321,7 +316,8 @@ class ChatApp(App[int]):
         self.completion.handle_key(event.key)
 
     def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
-        self._answer_approval(event.verdict)
+        self.approvals.answer_first(event.verdict)
+        self._update_waiting()
 
     def on_approval_prompt_other_key_typed(self, event: ApprovalPrompt.OtherKeyTyped) -> None:
         self.composer.focus()
@@ -380,11 +376,7 @@ class ChatApp(App[int]):
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def action_approve(self, key: str) -> None:
-        self._answer_approval(self.query_one(ApprovalPrompt).find_verdict(key))
-
-    def _answer_approval(self, verdict: str) -> None:
-        self.approvals.answer_first(verdict)
-        self._update_waiting()
+        self.query_one(ApprovalPrompt).answer(key)
 
     def action_interrupt(self) -> None:
         """Stop what is running, else clear the selection, else on the second press go back to an earlier message."""

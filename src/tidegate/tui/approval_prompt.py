@@ -133,6 +133,9 @@ class ApprovalPrompt(Widget, can_focus=True):
         verdicts = {choice.key: choice.verdict for choice in list_choices(self.question)}
         return {**verdicts, "escape": "deny"}.get(key, "")
 
+    def answer(self, key: str) -> None:
+        self.post_message(self.Answered(self.find_verdict(key)))
+
     def action_move(self, step: int) -> None:
         if self.question is not None:
             self._selected_index = (self._selected_index + step) % len(list_choices(self.question))
