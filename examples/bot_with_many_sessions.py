@@ -5,6 +5,7 @@ Set OPENAI_API_KEY, and OPENAI_BASE_URL if needed: python bot_with_many_sessions
 
 import asyncio
 import sys
+from tempfile import TemporaryDirectory
 
 from openai import AsyncOpenAI
 
@@ -26,7 +27,7 @@ async def answer(data: DataFolder, client: AsyncOpenAI, user: str, question: str
 
 async def main(store: str) -> None:
     client = AsyncOpenAI()
-    with DataFolder("data", store=store) if store else DataFolder("data") as data:
+    with TemporaryDirectory() as folder, DataFolder(folder, store=store) as data:  # name a folder of yours to keep it
         for question in ("Why is the build slow?", "And how do I fix it?"):
             answers = await asyncio.gather(*(answer(data, client, user, question) for user in USERS))
             print(f"{len(answers)} answers, the first: {answers[0]}")

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tidegate import load
 from tidegate.proof.session_generator import generate_session
@@ -23,23 +24,28 @@ moments:
       keep: 3
 """
 
-work = Path("tuned-policy")
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else work / "recordings"
-if len(sys.argv) == 1:
+
+def tune(work: Path, folder: Path) -> None:
+    """Search in `folder`, with files in `work`."""
+    before, tuned = work / "untuned.yaml", work / "tuned.yaml"
+    before.write_text(POLICY)
+    search = ["--policy", str(before), "--vary", "at=0.3..0.9", "--window", "8k", "--trials", "3", "--out", str(tuned)]
+    subprocess.run([sys.executable, "-m", "tidegate", "tune", str(folder), *search], check=True)
+    if tuned.exists():
+        print(f"Results are now cleared above a pressure of {load(tuned).settings['at']}. The policy:")
+        print(tuned.read_text())
+    else:
+        print("Nothing better was found: keep the policy as it is.")
+
+
+def generate(folder: Path) -> Path:
     for number in range(4):
         project = folder / f"project-{number % 2}"
         project.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(message) for message in generate_session(40, number)]
         (project / f"session-{number}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
 
-before, tuned = work / "untuned.yaml", work / "tuned.yaml"
-work.mkdir(exist_ok=True)
-before.write_text(POLICY)
-tuned.unlink(missing_ok=True)  # of an earlier run: `tune` does not overwrite a file
-search = ["tune", str(folder), "--policy", str(before), "--vary", "at=0.3..0.9", "--window", "8000", "--trials", "3"]
-subprocess.run([sys.executable, "-m", "tidegate", *search, "--out", str(tuned)], check=True)
-if tuned.exists():
-    print(f"Results are now cleared above a pressure of {load(tuned).settings['at']}.")
-    print(f"Use it: tidegate chat --policy {tuned}")
-else:
-    print(f"Nothing better was found: keep {before}.")
+
+with TemporaryDirectory() as name:
+    tune(Path(name), Path(sys.argv[1]) if len(sys.argv) > 1 else generate(Path(name) / "recordings"))

@@ -4,7 +4,6 @@ That a process ends with that status, prints in that order and heeds signals is 
 """
 
 import io
-import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -32,4 +31,4 @@ def run_command(*arguments: object) -> int:
 
 
 def list_command_names() -> set[str]:
-    return set(re.findall(r"^    ([a-z]+) ", make_parser().format_help(), re.MULTILINE))
+    return set(make_parser().commands)

@@ -267,7 +267,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_measured(
     assert "bad.jsonl" in shown.err
     assert "remedy: " in shown.err
     assert "the same session as" in shown.err
-    assert "1 sessions of 1 projects" in shown.out
+    assert "1 session of 1 project" in shown.out
     assert "too few sessions for intervals" in shown.out
 
 

@@ -125,17 +125,19 @@ def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
         asked.append(request.instructions)
         return "## Session intent\nPorts 8440 to 8443 were looked at."
 
-    tokens = desk.session.view.tokens
+    tokens, request = desk.session.view.tokens, desk.session.tokens
     told = desk.says("/compact the ports", summarise)
+    after = desk.session.tokens
+    assert told.text.startswith(f"Request: {request:,} -> {after:,} tokens.")
     assert "the ports" in asked[0]
     assert desk.noted("focus") == ["the ports"]
     (edited,) = desk.edits()
     assert f"summarise: the history {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
     assert edited.tokens_before == tokens > desk.session.view.tokens
-    assert desk.says("/undo").text.endswith(f"{edited.tokens_after:,} -> {tokens:,} tokens.")
+    assert desk.says("/undo").text.endswith(f"is undone. Request: {after:,} -> {request:,} tokens.")
     assert len(desk.noted("undo")) == 1
     assert desk.session.view.tokens == tokens
-    assert not desk.says("/redo").error
+    assert desk.says("/redo").text.endswith(f"is applied again. Request: {request:,} -> {after:,} tokens.")
     assert desk.session.view.tokens == edited.tokens_after
     assert len(desk.noted("redo")) == 1
     assert desk.says("/redo") == CommandAnswer("Nothing was undone.", True)
@@ -146,7 +148,13 @@ def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
     with data.open("work", "gpt-4o", policy=own_policy(), window=30_000) as session:
         place = CommandContext(session, "work", data)
         told = asyncio.run(REGISTRY.answer("/compact", place))
-        assert told == CommandAnswer("Nothing was compacted. There is nothing to do.", True)
+        assert told.error
+        assert told.text.startswith("Nothing was compacted: there is no turn yet.")
+        session.add({"role": "user", "content": "Why is it slow?"})
+        told = asyncio.run(REGISTRY.answer("/compact", place))
+        assert told.text.startswith("Nothing was compacted: there is only the current turn, and it stays whole.")
+        assert f"The history has {session.view.tokens:,} tokens, and {session.budget.room:,} fit." in told.text
+        assert "/context clear" in told.text
         assert asyncio.run(REGISTRY.answer("/undo", place)) == CommandAnswer("There is no compaction to undo.", True)
     data.close()
 

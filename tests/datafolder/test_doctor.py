@@ -180,7 +180,7 @@ def test_an_unlawful_edit_is_said(data: DataFolder) -> None:
     append(data, "a", encode_event(Event(head + 1, 1.0, edited)))
     said = [str(finding) for finding in examine_folder(data, repair=True) if "lawful" in finding.what]
     assert len(said) == 1
-    assert f"(events {head + 1})" in said[0]
+    assert f"1 edit at {head + 1} " in said[0]
 
 
 def test_an_open_call_and_an_orphan_are_no_fault_for_they_are_mended_before_each_request(data: DataFolder) -> None:

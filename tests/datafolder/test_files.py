@@ -170,7 +170,7 @@ def test_a_flush_is_masked_in_text_and_title(tmp_path: Path) -> None:
     (entry,) = notes.read_entries(DAY)
     assert (entry.source, entry.title, entry.text) == ("s", "use sk-ant-…[masked]", "they gave [masked]")
     files(Flush(SummaryRequest((user_message("a note", "note"),), "", 100), "another"))
-    assert notes.read_entries(DAY)[1].title == "1 messages"
+    assert notes.read_entries(DAY)[1].title == "1 message"
 
 
 def test_no_disk_no_loss(tmp_path: Path) -> None:

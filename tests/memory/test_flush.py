@@ -87,7 +87,7 @@ def test_other_effects_go_to_others(tmp_path: Path) -> None:
 
 
 def test_a_title_without_a_request() -> None:
-    assert make_note_title([user_message("a note", "note")]) == "1 messages"
+    assert make_note_title([user_message("a note", "note")]) == "1 message"
 
 
 def test_the_prompt_holds_the_index_and_a_note_only_once_it_is_read(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from tests.scale import mark_all_but, scaled
 from tests.security.archives import Line, read_lines, write_lines
 from tests.tui.stage import on_stage, played
 from tidegate import Session
-from tidegate.cli.chat import find_last_session
 from tidegate.commands.actions import ResumeSession
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, encode_event
@@ -31,7 +30,7 @@ from tidegate.core.messages import Image, Message, Text, user_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
-from tidegate.datafolder.workspaces import note_workspace
+from tidegate.datafolder.workspaces import find_last_session, note_workspace
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
@@ -410,7 +409,7 @@ def test_doctor_corrects_what_cannot_be_and_the_session_goes_on(edit: str, two: 
     data.close()
     mended = called("doctor", "--repair", "--data", folder)
     assert mended.returncode == 0, mended.stdout
-    assert "mended  session 'bad': 1 records hold values that cannot be; record 4: " in mended.stdout
+    assert "mended  session 'bad': 1 record with impossible values; record 4: " in mended.stdout
     assert called("doctor", "--data", folder).returncode == 0
     data = DataFolder(folder, secrets=[])
     assert prepared(data, "bad") <= WINDOW

@@ -74,7 +74,7 @@ def test_who_is_typing_answers_and_keeps_the_draft(tmp_path: Path) -> None:
 def test_the_keys_answer_whatever_has_the_focus(tmp_path: Path) -> None:
     """Esc denies this tool; it does not end the turn."""
     cases: list[tuple[str, type[Widget]]] = [
-        (key, focused) for key in ("1", "3", "escape") for focused in (Composer, Conversation)
+        (key, focused) for key in ("1", "2", "escape") for focused in (Composer, Conversation)
     ]
 
     async def play() -> None:

@@ -175,11 +175,12 @@ def test_every_command_can_be_given(desk: Desk) -> None:
 
 
 def test_another_model_policy_and_session(desk: Desk) -> None:
-    other = ScriptedProvider("openai_chat", ["I am another.", "Back."], model="other", count=len)
+    other = ScriptedProvider("openai_chat", ["I am another."], model="other", count=len)
     said = "Hello.\n/model openai/other\nWho?\n/policy picoclaw\n/model\n/resume first\nAnd here?\n"
     desk.chat("The first.\n", ["First."], name="first")
-    done = desk.chat(said, ["Hi."], models={"openai/other": other})
+    done = desk.chat(said, ["Hi.", "Back."], models={"openai/other": other})
     assert "I am another." in done.out
+    assert "Back." in done.out, "the other session has its own model"
     assert "Choose one by /model NAME." in done.out
     assert "Hello." in other.requests[0].decode()
     assert done.name == "first"

@@ -117,7 +117,14 @@ class AgentBuilder(NamedTuple):
         return assemble_prompt(sources, max_tokens=room, counter=connection.counter)
 
     def open_session(
-        self, config: ResolvedConfig, connection: ProviderConnection, name: str, system: str, *, restore: bool = True
+        self,
+        config: ResolvedConfig,
+        connection: ProviderConnection,
+        name: str,
+        system: str,
+        *,
+        restore: bool = True,
+        keep_empty: bool = True,
     ) -> Session:
         brain, policy, window = config.agent.brain, load_configured_policy(config), connection.window
         options: dict[str, Any] = {
@@ -139,7 +146,7 @@ class AgentBuilder(NamedTuple):
         if self.data is None:
             return Session(model, **options)
         content = config.settings.trace.content
-        return self.data.open(name, model, restore=restore, trace_content=content, **options)
+        return self.data.open(name, model, restore=restore, trace_content=content, keep_empty=keep_empty, **options)
 
     def build_tool_context(self, session: Session, name: str) -> ToolContext:
         folder = self.data.session_files(name).root if self.data is not None else None

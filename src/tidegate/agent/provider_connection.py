@@ -96,7 +96,7 @@ async def connect_provider(
         provider = open_plugin_provider(target.plugin, target)
         stack.push_async_callback(provider.close)
     if provider is None:
-        _check_key(target)
+        check_key(target)
         _check_price(config, brain, target, prices, environment)
         limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
         provider = HttpProvider(
@@ -198,7 +198,7 @@ def _load_learned_windows(folder: TextFolder | None) -> LearnedWindows:
         return LearnedWindows()
 
 
-def _check_key(target: ProviderTarget) -> None:
+def check_key(target: ProviderTarget) -> None:
     """Require an API key, unless the base URL is a custom one: such a server may not need a key."""
     known = KNOWN_PROVIDERS.get(target.provider)
     if known is None or not known.key_env or target.api_key or target.base_url_source != "default":

@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, Spe
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
+from tidegate.agent.session_model import format_brain
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagent_kinds import list_registered_subagents
@@ -41,6 +43,7 @@ from tidegate.models.provider import Provider
 from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
 from tidegate.presets import load
 from tidegate.session.summaries.background import BackgroundSummarizer
+from tidegate.store.deferred_log import call_when_stored
 
 DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
 """The folders of a project's skills, if the configuration names none."""
@@ -232,19 +235,19 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
-    """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
+    """Open an agent on a stored session, or a new one, which is stored with its first message, unless `data` is None.
 
-    `specialists` are the configuration's kinds of subagents; `subagents` registers more, see `subagent_kinds`.
+    `provider` replaces the brain's. `specialists` are the configuration's kinds of subagents; `subagents` adds more.
     `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack, [])
         connection = await builder.connect(config, provider)
         skills = find_skills(config, workspace)
         prompt = builder.build_prompt(config, connection, skills)
-        session = builder.open_session(config, connection, name, prompt.text, restore=restore)
+        session = builder.open_session(config, connection, name, prompt.text, restore=restore, keep_empty=False)
         stack.callback(session.close)
         if data is not None:
-            note_workspace(data, name, workspace)
+            call_when_stored(session.log, partial(_note_use, data, name, workspace, config))
         spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
@@ -281,6 +284,10 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         )
 
 
+def _note_use(data: DataFolder, name: str, workspace: Path, config: ResolvedConfig) -> None:
+    note_workspace(data, name, workspace, format_brain(config.agent.brain))
+
+
 def find_skills(config: ResolvedConfig, workspace: Path) -> Skills:
     """Return the skills of the configured folders, else of the usual folders of the project."""
     return Skills((workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS), project=workspace)
@@ -314,17 +321,11 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
     """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
     if connection.is_embedded and not brain.provider:
-        offered = [
-            f"${key} is there: name {name} as its provider."
-            for name, key in find_provider_keys(builder.environment).items()
-        ]
-        hint = " ".join(offered) or "Set another one there."
-        place = (
-            f"No model is set in {_name_file(config)}"
-            if config.unused_keys
-            else "No agents[].brain is set in tidegate.yaml"
-        )
-        remarks.append(f"{place}: {connection.window.explanation} {hint}")
+        keys = find_provider_keys(builder.environment)
+        known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
+        hint = known or "To use another one: --model PROVIDER/MODEL, or a brain in tidegate.yaml (docs/agent.md)."
+        place = f"No model is set in {_name_file(config)}." if config.unused_keys else "You have not chosen a model."
+        remarks.append(f"{place} {connection.window.explanation} {hint}")
     if config.unused_keys:
         remarks.append(f"{_name_file(config)}: these keys are not used: {', '.join(config.unused_keys)}.")
     if connection.window.tokens is None:

@@ -4,14 +4,14 @@ import argparse
 import gc
 from typing import TYPE_CHECKING
 
-from tidegate.cli.extras import require_packages
+from tidegate.cli.extras import list_model_packages, require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
     from contextlib import ExitStack
-    from pathlib import Path
 
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.datafolder.data_folder import DataFolder
 
 _ABOUT = """\
@@ -81,8 +81,10 @@ def postpone_collection(loading: "ExitStack") -> None:
 
 def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.agent.environment import hide_environment
+    from tidegate.tui.plain.chat_streams import NOTHING_KEPT_TEXT, can_ask_user, has_interactive_terminal
 
-    require_packages("pyte")
+    is_plain = options.plain or not has_interactive_terminal()
+    require_packages("pyte", *(() if is_plain else ("rich", "textual", "markdown_it")), *list_model_packages(options))
     hide_environment()
 
     from pathlib import Path
@@ -91,48 +93,82 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.datafolder.session_names import make_session_name
-    from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
+    from tidegate.datafolder.workspaces import find_last_session
 
     launch = make_launch_options(options)
     config = launch.load_config().config
     load_configured_policy(config)  # a faulty policy is wrong usage: report it before anything is opened
     secrets = collect_secrets(config)
     with open_data_folder(options, create=True, secrets=secrets) as data:
-        name = (
-            options.session
-            or (find_last_session(data, Path.cwd()) if options.last else "")
-            or make_session_name(config.settings.app.app_id)
-        )
+        wish = config.settings.chat.continue_last
+        last = "" if options.session or (wish == "never" and not options.last) else find_last_session(data, Path.cwd())
+        is_continued = options.last or wish == "always"
+        name = options.session or (last if is_continued else "") or make_session_name(config.settings.app.app_id)
+        offer = format_offer(data, last) if last and not is_continued else ""
         launch = launch._replace(session_name=name)
-        if options.plain or not has_interactive_terminal():
+        if not (options.model or options.agent):
+            launch = _keep_model(launch, data, loading)
+
+        def format_hint(session: str, used: "LaunchOptions") -> str:
+            return _format_hint(options, session, used) if data.store.head(session) else NOTHING_KEPT_TEXT
+
+        if is_plain:
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
             loading.close()
-            return run_plain_chat(data, launch, Path.cwd())
+            if offer and can_ask_user():
+                print(offer)
+            return run_plain_chat(data, launch, Path.cwd(), format_hint=format_hint)
         from tidegate.tui.app import ChatApp
         from tidegate.tui.conversation.transcript_tail import format_transcript_tail
 
-        app = ChatApp(data, launch, Path.cwd(), theme=options.theme)
+        app = ChatApp(data, launch, Path.cwd(), theme=options.theme, offer=offer)
         loading.close()
         app.run()
         if app.failure is not None:
             raise app.failure
         tail = format_transcript_tail(data, app.session_name, app.sanitizer)
-        print(f"{tail}\n\n{format_resume_hint(app.session_name)}" if tail else format_resume_hint(app.session_name))
+        hint = format_hint(app.session_name, app.agent_thread.launch_options or launch)
+        print(f"{tail}\n\n{hint}" if tail else hint)
         return app.return_code or EXIT_OK
 
 
-def find_last_session(data: "DataFolder", workspace: "Path") -> str:
-    """Return the session that was used last in this folder, or "".
+def _keep_model(launch: "LaunchOptions", data: "DataFolder", loading: "ExitStack") -> "LaunchOptions":
+    """Continue a session with its own model. If that cannot be used, ask; without a terminal it is an error."""
+    from tidegate.agent.session_model import format_brain, use_session_model
+    from tidegate.core.errors import BadInput
+    from tidegate.terminal.output import ask_line
+    from tidegate.tui.plain.chat_streams import can_ask_user
 
-    Sessions of subagents do not count, because users do not talk with them. A time in the future comes from a wrong
-    clock, so such a session is returned only if there is no other.
-    """
-    from tidegate.datafolder.workspaces import find_workspace
+    try:
+        return use_session_model(launch, data)
+    except BadInput as problem:
+        if not can_ask_user():
+            raise
+        loading.close()
+        other = format_brain(launch.load_config().config.agent.brain) or "the small model on this machine"
+        print(problem.args[0])
+        if ask_line(f"Continue with {other} instead? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise
+        return launch
 
-    here = str(workspace.resolve())
-    found = [
-        info for info in data.store.sessions() if ".task-" not in info.name and find_workspace(data, info.name) == here
-    ]
-    now = data.clock()
-    return next((info.name for info in found if info.used <= now), found[0].name if found else "")
+
+def format_offer(data: "DataFolder", name: str) -> str:
+    """The offer to continue the session that was last used in this folder."""
+    from tidegate.core.text.clip import clip_chars
+    from tidegate.datafolder.session_names import read_session_title
+
+    title = clip_chars(read_session_title(data, name), 50, mode="head", notice="…").text
+    return f"To continue {title!r}, the last session of this folder: /resume last" if title else ""
+
+
+def _format_hint(options: argparse.Namespace, session: str, used: "LaunchOptions") -> str:
+    """How to continue the session: with the options that are needed again, and no password."""
+    from tidegate.store.open import list_url_passwords
+    from tidegate.tui.plain.chat_streams import format_resume_hint
+
+    model = used.model if used.agent else ""  # an agent that is named comes with its own model
+    store = "" if list_url_passwords(options.store) else options.store
+    given = {"data": options.data, "store": store, "config": options.config, "agent": used.agent, "model": model}
+    named = [(f"--{name}", value) for name, value in {**given, "policy": used.policy}.items() if value]
+    return format_resume_hint(session, [part for pair in named for part in pair])

@@ -11,6 +11,7 @@ import msgspec
 
 from tidegate.cli.options import count_cores
 from tidegate.core.errors import BadInput
+from tidegate.core.text.plural import format_count
 from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
 from tidegate.lab.comparison.contenders import Contender
 from tidegate.lab.comparison.report.findings import Findings
@@ -150,5 +151,5 @@ def list_data_notes(lab_options: LabOptions, found: SourceScan, plan: Comparison
     if mended:
         notes.append(f"{mended} recordings had to be repaired; the JSON report says how.")
     if found.skipped:
-        notes.append(f"{len(found.skipped)} files or sessions were skipped.")
+        notes.append(f"{format_count(len(found.skipped), 'recording')} skipped.")
     return notes

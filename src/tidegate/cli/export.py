@@ -4,6 +4,7 @@ import argparse
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.core.errors import BadInput
+from tidegate.core.text.plural import format_count
 from tidegate.terminal.exit_codes import EXIT_OK
 
 _ABOUT = "Write a session into one portable file: its log and its files, with secrets masked."
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         if path.exists() and not options.force:
             raise BadInput(f"{path} exists already.", "Name another file, or add --force to overwrite it.")
         done = export_session(data, options.session, path)
-    masked = f"; {done.masked_count} secrets masked" if done.masked_count else ""
+    masked = f"; {format_count(done.masked_count, 'secret')} masked" if done.masked_count else ""
     size = format_byte_size(path.stat().st_size)
-    print(f"{clean_line(str(path))}: {done.event_count:,} records, {done.file_count} files, {size}{masked}")
+    counts = f"{format_count(done.event_count, 'record')}, {format_count(done.file_count, 'file')}"
+    print(f"{clean_line(str(path))}: {counts}, {size}{masked}")
     return EXIT_OK

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.text.plural import format_count
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                 print_error(fault.args[0], fault.remedy)
             sys.stdout.flush()
     if len(files) > 1:
-        print(f"{taken} sessions from {len(files) - faults} of {len(files)} files")
+        print(f"{format_count(taken, 'session')} from {len(files) - faults} of {len(files)} files")
     return EXIT_FAILED if faults or left_out else EXIT_OK
 
 
@@ -119,7 +120,12 @@ def _import_file(data: "DataFolder", path: "Path", name: str, *, trust: bool) ->
         if done.was_known:
             yield f"{done.name}: there already"
         else:
-            yield "; ".join([f"{done.name}: {done.message_count:,} messages of {whose}", *recording.repairs]) + note
+            yield (
+                "; ".join(
+                    [f"{done.name}: {format_count(done.message_count, 'message')} of {whose}", *recording.repairs]
+                )
+                + note
+            )
 
 
 def _is_export(path: "Path") -> bool:

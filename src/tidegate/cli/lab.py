@@ -5,7 +5,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.cli.options import Subparsers, add_command, add_comparison_options, count_cores, parse_positive_int
+from tidegate.cli.options import (
+    Subparsers,
+    add_command,
+    add_comparison_options,
+    count_cores,
+    parse_positive_int,
+    parse_window,
+)
 from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
@@ -53,7 +60,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="NAME_OR_FILE",
         help="a shipped policy or a YAML file; may be repeated (default: all shipped ones)",
     )
-    add("--window", action="append", type=parse_positive_int, default=[], metavar="N", help="tokens; may be repeated")
+    add("--window", action="append", type=parse_window, default=[], metavar="N", help="tokens; may be repeated")
     add(
         "--engine",
         default="",
@@ -230,13 +237,14 @@ def _write_reports(options: argparse.Namespace, report: "Findings") -> None:
 
     from tidegate.disk.atomic_files import write_private
     from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
+    from tidegate.terminal.output import find_terminal_width
 
     encode = msgspec.json.encode
     whole = encode(report)
     if options.json == "-":
         sys.stdout.buffer.write(whole + b"\n")
     else:
-        print(render_findings_text(report))
+        print(render_findings_text(report, width=find_terminal_width()))
     sys.stdout.flush()
     if options.json and options.json != "-":
         write_private(Path(options.json), whole)

@@ -8,10 +8,11 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from tidegate.cli.extras import describe_missing_package
 from tidegate.cli.parser import make_parser
-from tidegate.core.errors import BadInput, BadPolicy, TidegateError, UnknownWindowWarning
+from tidegate.core.errors import BadInput, BadPolicy, IgnoredResultWarning, TidegateError, UnknownWindowWarning
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from tidegate.terminal.output import guard_streams, print_error
 
@@ -21,13 +22,16 @@ _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Nothing is raised."""
     with guard_streams(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownWindowWarning)  # the commands say it in their own output
+        for each in (UnknownWindowWarning, IgnoredResultWarning):  # the commands say it in their own output
+            warnings.simplefilter("ignore", each)
         return _main(argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    if find_spec("fcntl") is None:
+        return _report_error("tidegate runs on Linux and macOS.", "On Windows, run it in WSL: https://aka.ms/wsl")
     try:
-        options = make_parser().parse_args(argv)
+        options = make_parser().parse_command_line(sys.argv[1:] if argv is None else argv)
         status: int = options.run_command(options)
         sys.stdout.flush()
     except SystemExit as leave:  # argparse has printed its message

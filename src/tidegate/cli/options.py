@@ -3,8 +3,10 @@
 import argparse
 import os
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
+from tidegate.core.config.token_amount import parse_token_amount
+from tidegate.core.errors import BadInput
 from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE
 
 
@@ -16,9 +18,7 @@ class Subparsers(Protocol):
         name: str,
         *,
         help: str,  # noqa: A002 - argparse's own name
-        description: str,
-        epilog: str,
-        formatter_class: type[argparse.RawDescriptionHelpFormatter],
+        **options: Any,
     ) -> argparse.ArgumentParser: ...
 
 
@@ -108,6 +108,14 @@ def parse_positive_int(text: str) -> int:
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{number} is not positive")
     return number
+
+
+def parse_window(text: str) -> int:
+    """Read a number of tokens, such as 16000 or 16k."""
+    try:
+        return parse_token_amount(text)
+    except BadInput as bad:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens, such as 16000 or 16k") from bad
 
 
 def count_cores() -> int:

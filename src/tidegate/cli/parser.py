@@ -1,13 +1,18 @@
 """The parser of the command line: `tidegate` and its commands, each of which adds its own parser."""
 
 import argparse
+import difflib
 import platform
-from typing import NoReturn
+import re
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any, NoReturn
 
 from tidegate import __version__
 from tidegate.cli import (
     chat,
     clear,
+    completion,
     config,
     demo,
     doctor,
@@ -39,14 +44,21 @@ from tidegate.cli.extras import list_extras
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everything, and a view of it that always fits."
-_COMMANDS = (
-    *(chat, run, wrap, serve, ui, mcp, demo),
-    *(sessions, show, trace, view, recall, memory),
-    *(undo, clear, fork, forget, export, import_, doctor),
-    *(lab, replay, tune, policies, seeds),
-    *(config, plugins, fetch),
+_GROUPS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
+    ("talk with an agent", (chat, run, demo)),
+    ("keep a client's window from overflowing", (wrap, serve, ui, mcp)),
+    ("look at sessions", (sessions, show, trace, view, recall, memory)),
+    ("change and move sessions", (undo, clear, fork, forget, export, import_, doctor)),
+    ("compare policies", (policies, lab, replay, tune)),
+    ("set up", (config, plugins, fetch, completion)),
 )
 """In the order of `tidegate --help`."""
+_UNLISTED = (seeds,)
+"""Commands for those who work on tidegate itself."""
+_EPILOG = """\
+`tidegate COMMAND --help` describes a command and has examples. Sessions are in ~/.local/share/tidegate, your settings
+in ~/.config/tidegate and results of the lab in ~/.cache/tidegate. To remove everything, delete these three folders.
+"""
 
 
 class _ShowVersion(argparse.Action):
@@ -57,29 +69,87 @@ class _ShowVersion(argparse.Action):
         print(f"tidegate {__version__} with Python {platform.python_version()}")
         print("extras installed:", ", ".join(name for name, is_there in extras.items() if is_there) or "none")
         if missing := [name for name, is_there in extras.items() if not is_there]:
-            print(f"not installed:    {', '.join(missing)}   (pip install 'tidegate[{missing[0]}]')")
+            print(f"not installed:    {', '.join(missing)}   (pip install 'tidegate[{','.join(missing)}]')")
         parser.exit(EXIT_OK)
 
 
 class CommandParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str, remedy: str = "") -> NoReturn:
         """Print one line and a remedy, not the whole usage."""
-        self.exit(
-            EXIT_USAGE, f"{self.prog}: error: {message}\nremedy: see `{self.prog} --help` for what is accepted.\n"
-        )
+        remedy = remedy or f"`{self.prog} --help` lists what is accepted."
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\nremedy: {remedy}\n")
+
+    def list_option_names(self) -> list[str]:
+        return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", self.format_help().partition("examples:")[0])))
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser. Its result has `run_command`, the function of the command. Without one it prints the help."""
-    parser = CommandParser(prog="tidegate", description=_ABOUT)
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and the extras, and exit")
+class TidegateParser(CommandParser):
+    """The parser of `tidegate`. Its help lists the commands in groups, and it suggests names for mistyped ones.
 
-    def print_help(_: argparse.Namespace) -> int:
-        parser.print_help()
+    Without a command it prints the help. Its result has `run_command`, the function of the command.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(prog="tidegate", description=_ABOUT)
+        self.commands: dict[str, CommandParser] = {}
+        self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and the extras, and exit")
+        self.set_defaults(run_command=self._print_help)
+        self._summaries: list[tuple[str, str]] = []
+        self._groups: list[tuple[str, list[tuple[str, str]]]] = []
+        self._subparsers_action = self.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+        for title, modules in (*_GROUPS, ("", _UNLISTED)):
+            self._summaries = []
+            for module in modules:
+                module.add_parser(self)
+            if title:
+                self._groups.append((title, self._summaries))
+
+    def add_parser(self, name: str, *, help: str, **options: Any) -> CommandParser:  # noqa: A002 - argparse's own name
+        """Add the parser of a command, as what `add_subparsers` returns does."""
+        parser: CommandParser = self._subparsers_action.add_parser(name, **options)
+        parser.set_defaults(parser=self)
+        self.commands[name] = parser
+        self._summaries.append((name, help))
+        return parser
+
+    def format_help(self) -> str:
+        formatter = self.formatter_class(prog=self.prog)
+        formatter.add_usage("tidegate COMMAND ...", (), ())
+        formatter.add_text(self.description)
+        for title, commands in self._groups:
+            formatter.start_section(title)
+            formatter.add_arguments([argparse.Action([], "", metavar=name, help=text) for name, text in commands])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([each for each in self._actions if each.option_strings])
+        formatter.end_section()
+        formatter.add_text(_EPILOG)
+        return formatter.format_help()
+
+    def _print_help(self, _: argparse.Namespace) -> int:
+        self.print_help()
         return EXIT_OK
 
-    parser.set_defaults(run_command=print_help)
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
-    for command in _COMMANDS:
-        command.add_parser(subparsers)
-    return parser
+    def parse_command_line(self, words: Sequence[str]) -> argparse.Namespace:
+        """`parse_args`, but an unknown command or option is reported with the name that was probably meant."""
+        command = next((word for word in words if not word.startswith("-")), "")
+        if command and command not in self.commands:
+            remedy = f"{_suggest(command, self.commands)}`tidegate --help` lists the commands."
+            self.error(f"there is no command {command!r}.", remedy)
+        options, unknown = self.parse_known_args(words)
+        if unknown:
+            parser = self.commands.get(options.command, self)
+            mistyped = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+            guess = _suggest(mistyped, parser.list_option_names()) if mistyped else ""
+            remedy = f"{guess}`{parser.prog} --help` lists what is accepted."
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}", remedy)
+        return options
+
+
+def _suggest(word: str, names: Iterable[str]) -> str:
+    found = difflib.get_close_matches(word[:80], list(names), n=1)
+    return f"Did you mean {found[0]}? " if found else ""
+
+
+def make_parser() -> TidegateParser:
+    return TidegateParser()

@@ -22,16 +22,23 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--chars", type=int, default=8000, metavar="N", help="maximum number of characters (default: 8000)"
     )
+    parser.add_argument("--json", action="store_true", help="an object with the text, the ids in it, and what is next")
     parser.add_argument("--offset", type=int, default=0, metavar="N", help="start at this character")
 
 
 def run(options: argparse.Namespace) -> int:
+    import msgspec
+
     from tidegate.cli.data_location import open_data_folder, open_existing_log
     from tidegate.core.text.terminal_text import clean_text
     from tidegate.session.recall import recall_text
+    from tidegate.terminal.output import print_json
 
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
         found = recall_text(log, " ".join(options.what), max_chars=options.chars, offset=options.offset)
-    print(clean_text(found.text))
+    if options.json:
+        print_json(msgspec.json.encode(found))
+    else:
+        print(clean_text(found.text))
     return EXIT_OK if found.ids else EXIT_FAILED

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.cli.options import Subparsers, add_command, count_cores, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, count_cores, parse_positive_int, parse_window
 from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
@@ -48,7 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add(
         "--policy", default="default", metavar="NAME_OR_FILE", help="a shipped policy or a YAML file (default: default)"
     )
-    add("--window", type=parse_positive_int, required=True, metavar="N", help="the context window in tokens")
+    add("--window", type=parse_window, required=True, metavar="N", help="the context window in tokens")
     add(
         "--count",
         choices=COUNTER_CHOICES,
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.lab.replay.batch import replay_files
     from tidegate.lab.replay.recording_file import find_chat_recordings
     from tidegate.lab.replay.report_text import render_replay_json, render_replay_table
-    from tidegate.terminal.output import print_error, print_json, show_progress
+    from tidegate.terminal.output import find_terminal_width, print_error, print_json, show_progress
 
     paths = find_chat_recordings([Path(path) for path in options.paths])
     order = _make_order(options, paths)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(render_replay_json(order, reports, unread, interrupted=interrupted).encode())
     else:
-        print(render_replay_table(order, reports))
+        print(render_replay_table(order, reports, width=find_terminal_width()))
     for report in reports if options.explain else ():
         print("\n  ".join([f"\n{clean_line(report.name)}", *map(clean_line, report.edit_descriptions)]))
     sys.stdout.flush()

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tidegate.cli.extras import require_packages
+from tidegate.cli.extras import list_model_packages, require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
@@ -47,11 +47,12 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     from tidegate.agent.environment import hide_environment
 
-    require_packages("pyte")
+    require_packages("pyte", *list_model_packages(options))
     hide_environment()
 
     import asyncio
 
+    from tidegate.agent.session_model import use_session_model
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.launch import collect_secrets, make_launch_options
     from tidegate.cli.run_output import print_json_line
@@ -64,10 +65,15 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput("The task is empty.", 'Say what to do: tidegate run "..."')
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
-    loaded = make_launch_options(options).load_config()
+    launch = make_launch_options(options)
+    loaded = launch.load_config()
     name = options.session or make_session_name(loaded.config.settings.app.app_id)
     with open_data_folder(options, create=True, secrets=collect_secrets(loaded.config)) as data:
         try:
+            if options.session and not (options.model or options.agent):
+                launch = use_session_model(launch._replace(session_name=name), data)
+                loaded = launch.load_config()
+                loaded.problems.extend([launch.notice] if launch.notice else [])
             message = user_message(task, typed=options.task != "-")
             return asyncio.run(run_until_signal(_run_turn(loaded, data, name, message, as_json=options.json)))
         except TidegateError as failure:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
-from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int
+from tidegate.cli.options import Subparsers, add_command, add_data_options, parse_port, parse_positive_int, parse_window
 from tidegate.cli.wrapped_clients import CLIENTS, TOKEN_HEADER, TOKEN_VARIABLE, WrappedClient, make_client_setup
 from tidegate.terminal.exit_codes import EXIT_OK
 
@@ -89,7 +89,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=URL",
         help="where requests go: anthropic=URL, openai=URL or gemini=URL; openai-NAME=URL adds another one",
     )
-    add("--window", type=parse_positive_int, default=None, metavar="TOKENS", help="use this window for every model")
+    add("--window", type=parse_window, default=None, metavar="TOKENS", help="use this window for every model")
     add("--policy", default="", metavar="NAME_OR_FILE", help="the policy of new sessions (default: default)")
     add("--no-recall", action="store_true", help="do not offer models a hidden tool to read back what left the view")
     add(

@@ -1,7 +1,7 @@
 """`tidegate show`: an outline of a session, or one of its requests as it was sent."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.core.text.plural import format_count
@@ -18,7 +18,7 @@ _LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    examples = format_examples("show", "build-fix", "build-fix --at 120")
+    examples = format_examples("show", "build-fix", "build-fix --json", "build-fix --at 120")
     parser = add_command(
         subparsers,
         "show",
@@ -32,10 +32,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--at", type=int, metavar="SEQ", help="the number of the last record that the request was made from"
     )
+    parser.add_argument("--json", action="store_true", help="the list as JSON; a request is JSON anyway")
     parser.add_argument("--wire", default="", metavar="NAME", help="in this dialect instead of the one it was sent in")
 
 
 def run(options: argparse.Namespace) -> int:
+    import msgspec
+
     from tidegate.cli.data_location import open_data_folder, open_existing_log
     from tidegate.core.errors import BadInput
     from tidegate.session.request import render_past_request
@@ -44,7 +47,12 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
         if options.at is None:
-            _print_outline(log)
+            outline = _read_outline(log)
+            if options.json:
+                entries = [entry._asdict() for entry in outline.entries]
+                print_json(msgspec.json.encode({**outline._asdict(), "entries": entries}))
+            else:
+                _print_outline(outline)
             return EXIT_OK
         if not 1 <= options.at <= log.head:
             raise BadInput(f"The session has records 1 to {log.head}, not {options.at}.", "Give one of these.")
@@ -52,8 +60,31 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _print_outline(log: "KeptLog") -> None:
-    """Print what happened to the view, and where requests were sent."""
+class OutlineEntry(NamedTuple):
+    """Something that happened to the view. `what` is the stage of an edit, the topic of a note, or the denied tool."""
+
+    seq: int
+    kind: str
+    what: str
+    text: str
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+
+
+class SessionOutline(NamedTuple):
+    records: int
+    messages: int
+    tokens: int
+    turns: int
+    model: str
+    wire: str
+    entries: list[OutlineEntry]
+    requests: list[int]
+    """The records that requests were made at, which `--at` takes."""
+
+
+def _read_outline(log: "KeptLog") -> SessionOutline:
+    """Read what happened to the view, and where requests were sent."""
     from tidegate.core.events import NoteAdded, ViewEdited
     from tidegate.core.log_fold import fold_log
     from tidegate.core.policy.trigger_text import make_sentence
@@ -63,23 +94,44 @@ def _print_outline(log: "KeptLog") -> None:
 
     view = fold_log(log.read)
     model = parse_model_note(view.model_note)
-    counts = [(view.message_count, "message"), (view.tokens, "token"), (view.visible_turns, "turn")]
-    size = [format_count(*each) for each in counts]
-    print(f"The session has {format_count(log.head, 'record')}. The view has {size[0]}, {size[1]} and {size[2]}.")
-    if model.model:
-        print(f"The model is {clean_line(model.model)}; requests are in the format {clean_line(model.wire)}.")
+    entries: list[OutlineEntry] = []
     for event in log.read():
         payload = event.payload
         if isinstance(payload, ViewEdited):
             stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
-            print(
-                f"{event.seq:>7}  {stage}: {payload.tokens_before:,} -> {payload.tokens_after:,} tokens. {why}".rstrip()
-            )
+            entries.append(OutlineEntry(event.seq, "edit", stage, why, payload.tokens_before, payload.tokens_after))
         elif isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS:
-            print(f"{event.seq:>7}  {payload.topic} {clean_line(payload.text)}".rstrip())
+            entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(payload.text)))
         elif (denial := parse_denial(payload)) is not None:
-            print(f"{event.seq:>7}  {clean_line(denial.tool)}: denied by {clean_line(denial.by)}; it was not run")
-    heads = [sent.log_head for sent in list_sent_requests(log)]
+            entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))
+    return SessionOutline(
+        log.head,
+        view.message_count,
+        view.tokens,
+        view.visible_turns,
+        clean_line(model.model),
+        clean_line(model.wire),
+        entries,
+        [sent.log_head for sent in list_sent_requests(log)],
+    )
+
+
+def _print_outline(outline: SessionOutline) -> None:
+    counts = [(outline.messages, "message"), (outline.tokens, "token"), (outline.turns, "turn")]
+    messages, tokens, turns = [format_count(*each) for each in counts]
+    records = format_count(outline.records, "record")
+    print(f"The session has {records}. The view has {messages}, {tokens} and {turns}.")
+    if outline.model:
+        print(f"The model is {outline.model}; requests are in the format {outline.wire}.")
+    for entry in outline.entries:
+        if entry.kind == "edit":
+            what = f"{entry.what}: {entry.tokens_before:,} -> {entry.tokens_after:,} tokens. {entry.text}"
+        elif entry.kind == "denied":
+            what = f"{entry.what}: denied by {entry.text}; it was not run"
+        else:
+            what = f"{entry.what} {entry.text}"
+        print(f"{entry.seq:>7}  {what}".rstrip())
+    heads = outline.requests
     if heads:
         is_one, numbers = len(heads) == 1, _format_record_numbers(heads)
         answered = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"

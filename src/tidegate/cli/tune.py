@@ -5,8 +5,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.cli.extras import require_packages
-from tidegate.cli.options import Subparsers, add_command, add_comparison_options, count_cores, parse_positive_int
+from tidegate.cli.options import (
+    Subparsers,
+    add_command,
+    add_comparison_options,
+    count_cores,
+    parse_positive_int,
+    parse_window,
+)
 from tidegate.core.errors import BadInput
+from tidegate.core.text.plural import format_count
 from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -37,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_comparison_options(parser)
     add = parser.add_argument
     add("--policy", default="default", metavar="NAME_OR_FILE", help="the policy to start from (default: default)")
-    add("--window", type=parse_positive_int, required=True, metavar="N", help="the window in tokens")
+    add("--window", type=parse_window, required=True, metavar="N", help="the window in tokens")
     add("--trials", type=parse_positive_int, default=40, metavar="N", help="how many settings are tried (default: 40)")
     add("--seed", type=int, default=7, metavar="N", help="seed of the search (default: 7)")
     add(
@@ -111,7 +119,7 @@ def _format_evidence(options: argparse.Namespace, tuned: "TuningResult") -> list
     parts = tuned.split
     lines = [
         f"tidegate tune: {options.policy}, window {options.window:,}, {tuned.trial_count} trials, seed {options.seed}",
-        f"tuned on {len(parts.tuning_sources)} sessions: {_format_projects(parts.tuning_sources)}",
+        f"tuned on {format_count(len(parts.tuning_sources), 'session')}: {_format_projects(parts.tuning_sources)}",
         f"reported on {len(parts.report_sources)} others: {_format_projects(parts.report_sources)}",
         f"worth on the tuned part {tuned.score:.4f}, before {tuned.baseline_score:.4f} (kept, less what it costs more)",
     ]

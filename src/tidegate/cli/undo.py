@@ -32,5 +32,5 @@ def run(options: argparse.Namespace) -> int:
             print("There is no compaction to undo." if undo else "Nothing was undone.")
             return EXIT_FAILED
         done = "is undone" if undo else "is redone"
-        print(f"The edit at record {seq} {done}: {before:,} -> {live.view.tokens:,} tokens.")
+        print(f"The edit at record {seq} {done}: the history {before:,} -> {live.view.tokens:,} tokens.")
     return EXIT_OK

@@ -128,10 +128,10 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from tidegate.agent.provider_connection import build_model_overrides
-    from tidegate.cli.chat import find_last_session
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
     from tidegate.core.text.secrets import keys_of
+    from tidegate.datafolder.workspaces import find_last_session
     from tidegate.gateway.app import Gateway
     from tidegate.web.live.pages import GatewayPage
 

@@ -74,6 +74,7 @@ CommandAction = LaunchChange | PickSession | PickModel | AttachOutput | ChooseTh
 
 def apply_change(options: LaunchOptions, change: LaunchChange) -> LaunchOptions:
     """Return the options to open the agent with after this change."""
+    options = options._replace(notice="")
     match change:
         case ResumeSession(name):
             return options._replace(session_name=name, restore=True)

@@ -22,6 +22,7 @@ from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.session_names import make_session_name, read_session_title
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
+from tidegate.datafolder.workspaces import find_last_session
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import SearchHit
 from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
@@ -137,6 +138,8 @@ async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
         return CommandAnswer(await asyncio.to_thread(_list_sessions, context), action=PickSession())
     context.require_idle()
     names = [each.name for each in context.require_data().store.sessions()]
+    if arguments == "last" and arguments not in names:
+        arguments = _find_last(context)
     like = [name for name in names if arguments.casefold() in name.casefold()]
     if arguments not in names and len(like) != 1:
         raise BadInput(
@@ -150,6 +153,14 @@ async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
         if name == context.session_name
         else CommandAnswer(f"Continuing in {shown}.", action=ResumeSession(name))
     )
+
+
+def _find_last(context: CommandContext) -> str:
+    workspace = context.require_agent().agent.context.workspace
+    last = find_last_session(context.require_data(), workspace, other_than=context.session_name)
+    if not last:
+        raise BadInput("This folder has no other session.", "/sessions lists those of all folders.")
+    return last
 
 
 async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -173,8 +184,9 @@ async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
     if path.exists():
         raise BadInput(f"{path} exists already.", "Name another file.")
     done = await asyncio.to_thread(export_session, context.require_data(), context.session_name, path)
-    masked = f"; {done.masked_count} secrets are masked" if done.masked_count else ""
-    return CommandAnswer(f"{done.event_count:,} records and {done.file_count} files are in {path}{masked}.")
+    masked = f"; {format_count(done.masked_count, 'secret')} masked" if done.masked_count else ""
+    counts = f"{format_count(done.event_count, 'record')} and {format_count(done.file_count, 'file')}"
+    return CommandAnswer(f"{path} has {counts}{masked}.")
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
@@ -271,7 +283,7 @@ SESSION_COMMANDS: Final = (
         completions=lambda _: ("search ", "show ", "list"),
     ),
     Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
-    Command("resume", "switch to another session", run_resume, "[NAME]", ("open",), _session_names),
+    Command("resume", "switch to another session", run_resume, "[NAME|last]", ("open",), _session_names),
     Command("fork", "continue in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
     Command("cost", "the cost, by model", run_cost, aliases=("usage",)),
     Command("trace", "the latest events", run_trace, "[LINES]"),

@@ -9,10 +9,12 @@ from typing import Final
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import PIN
+from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
 from tidegate.session.reports.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
+from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import add_focus_async
 
 _MAX_MESSAGES: Final = 12
@@ -155,8 +157,7 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
-        why = " ".join(dict.fromkeys(each.reason for each in decisions)) or "The policy has no rule for it."
-        return CommandAnswer(f"Nothing was compacted. {why}", True)
+        return CommandAnswer(_explain_no_compaction(session, decisions), True)
     lines = [f"Request: {before:,} -> {session.tokens:,} tokens. /undo takes it back."]
     lines += [
         f"{each.stage}: the history {each.tokens_before:,} -> {each.tokens_after:,} tokens. {each.reason}"
@@ -165,6 +166,21 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))
+
+
+def _explain_no_compaction(session: Session, decisions: Sequence[Decision]) -> str:
+    """Say why nothing was compacted, and what would help."""
+    turns, room = session.view.visible_turns, session.budget.room
+    size = f"The history has {session.view.tokens:,} tokens, and {room:,} fit."
+    clear = "/context clear empties the view; everything stays in the log."
+    if not decisions:
+        return f"Nothing was compacted: the policy {session.policy.name} has no rule for it. {size} {clear}"
+    if turns <= 1:
+        what = "there is only the current turn, and it stays whole" if turns else "there is no turn yet"
+        later = f" When the room is full, the policy makes it fit by itself. {clear}" if turns else ""
+        return f"Nothing was compacted: {what}. {size}{later}"
+    why = " ".join(dict.fromkeys(each.reason for each in decisions))
+    return f"Nothing was compacted. {why} {size} /policy NAME chooses a policy that keeps less. {clear}"
 
 
 async def run_undo(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -177,11 +193,11 @@ async def run_redo(context: CommandContext, arguments: str) -> CommandAnswer:
 
 def _toggle_edit(context: CommandContext, toggle: Callable[[], int | None], nothing: str, done: str) -> CommandAnswer:
     context.require_idle()
-    before = context.session.view.tokens
+    before = context.session.tokens
     seq = toggle()
     if seq is None:
         return CommandAnswer(nothing, True)
-    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {context.session.view.tokens:,} tokens.")
+    return CommandAnswer(f"The edit at {seq} {done}. Request: {before:,} -> {context.session.tokens:,} tokens.")
 
 
 async def run_pin(context: CommandContext, arguments: str) -> CommandAnswer:

@@ -44,5 +44,9 @@ class UnknownWindowWarning(UserWarning):
     """The context window of a model is not known, so a conservative one is assumed."""
 
 
+class IgnoredResultWarning(UserWarning):
+    """A tool result has no call, or its call has a result already. It is in the log and not in requests."""
+
+
 class GiveUp(TidegateError):
     """All recoveries of this request were used up. The session is intact and can continue."""

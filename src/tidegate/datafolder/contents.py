@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tidegate.core.errors import BadInput
-from tidegate.core.text.secrets import SecretMask, keys_of
-from tidegate.datafolder.locks import SessionLocks
+from tidegate.datafolder.session_logs import SessionLogs
 from tidegate.datafolder.shared_index import open_shared_index
 from tidegate.datafolder.snapshots import Snapshots
 from tidegate.disk.atomic_files import sync_folder
@@ -21,26 +20,19 @@ from tidegate.disk.folder import Folder, TextFolder, session_file_key
 from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import MAX_NOTE_BYTES, Notes
 from tidegate.memory.search import Search
-from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData
-from tidegate.store.open import open_store
 from tidegate.store.session_log import KeptLog
 from tidegate.store.store import SharedStore, Store
 
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _MAX_STATE_BYTES = 256 * 1024 * 1024
-_MAX_SEARCHED_BYTES = 8 * 1024 * 1024
-"""Bytes of a record that is searched for secrets before it is put into a blob."""
 
 
 class FolderContents:
     """The stores and folders inside a data folder.
 
-    `store` is another place for the logs, for example the URL of a database. Large records then stay in the logs, where
-    other hosts can read them, and `blobs` is None. If the store is a `SharedStore` (PostgreSQL), notes, marks,
-    spending, learned windows, the files of sessions and the search index are there too: the folder holds only caches.
-
-    `secrets` are values that are masked everywhere but in the logs. The default is the API keys in the environment.
+    See `SessionLogs` for the options. If the store is a `SharedStore` (PostgreSQL), notes, marks, spending, learned
+    windows, the files of sessions and the search index are there too: the folder holds only caches.
     """
 
     def __init__(
@@ -51,11 +43,9 @@ class FolderContents:
         secrets: list[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.root = Path(folder)
-        self.clock = clock
-        self.store: Store = open_store(store or self.root, clock) if isinstance(store, str) else store
-        self.mask = SecretMask(keys_of(os.environ) if secrets is None else secrets)
-        self.blobs = None if store else Blobs(self.root / "blobs", has_secret=self._has_secret)
+        self._logs = SessionLogs(folder, store=store, secrets=secrets, clock=clock)
+        self.root, self.clock, self.store = self._logs.root, clock, self._logs.store
+        self.mask, self.blobs, self.locks = self._logs.mask, self._logs.blobs, self._logs.locks
         self.notes = Notes(
             self._open_folder("memory", max_file=MAX_NOTE_BYTES, ending=".md"), mask=self.mask, clock=clock
         )
@@ -67,7 +57,6 @@ class FolderContents:
         self.state_folder = self._open_folder("", max_file=_MAX_STATE_BYTES)
         """Single files: the removed sessions and the learned windows."""
         self.preferences = Folder(self.root / "preferences", max_file=1_000)
-        self.locks = SessionLocks(self.root / "locks", self.store if isinstance(self.store, SharedStore) else None)
         self._search: Search | None = None
 
     def _open_folder(self, name: str, *, max_file: int, ending: str = "", is_cached: bool = False) -> TextFolder:
@@ -83,16 +72,9 @@ class FolderContents:
                 "Use another name: the session's files are named after it.",
             )
 
-    def _has_secret(self, record: bytes) -> bool:
-        """Whether a record holds a secret. One that is too long to be searched counts as if it did."""
-        if len(record) > _MAX_SEARCHED_BYTES:
-            return True
-        text = record.decode("utf-8", "ignore")
-        return self.mask(text) != text
-
     def open_log(self, name: str) -> KeptLog:
         """Return the log of a session, empty if there is none."""
-        return KeptLog(self.store, name, self.blobs)
+        return self._logs.open_log(name)
 
     def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""
@@ -141,7 +123,7 @@ class FolderContents:
     def close(self) -> None:
         """Close the store and the index. Sessions that are still open can no longer be read."""
         self.close_search()
-        self.store.close()
+        self._logs.close()
 
     def __enter__(self) -> Self:
         return self

@@ -40,6 +40,7 @@ from tidegate.session.request import parse_model_note
 from tidegate.session.serial_calls import finish
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
+from tidegate.store.deferred_log import DeferredLog, call_when_stored
 from tidegate.store.memory import check_fork_request, session_not_found
 from tidegate.store.store import CachingStore, Store
 from tidegate.wire.registry import resolve_dialect
@@ -49,7 +50,7 @@ _TRACE_INTERVAL: Final = 64
 
 
 class DataFolder(FolderContents):
-    """The contents of a data folder, and the sessions that are opened from it. See `FolderContents` for the options."""
+    """The contents of a data folder, and the sessions that are opened from it. See `SessionLogs` for the options."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class DataFolder(FolderContents):
         restore: bool = True,
         live_trace: bool = True,
         trace_content: bool = False,
+        keep_empty: bool = True,
         **options: Any,
     ) -> Session:
         """Open a new or stored session. Close it, or let it end with the process.
@@ -79,7 +81,7 @@ class DataFolder(FolderContents):
         A stored session is opened as its policy restores it. Without `restore` it continues as it was, with another
         model or policy if these are given. Without `live_trace` the file of its trace is written from time to time and
         when the session is closed, not with every event. With `trace_content` the trace has the text of messages,
-        masked. `options` are those of `Session`.
+        masked. Without `keep_empty` a new session is stored with its first message. `options` are those of `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
@@ -87,10 +89,10 @@ class DataFolder(FolderContents):
         finish_removal(self, name)
         with ExitStack() as on_failure:
             on_failure.enter_context(self.locks.hold(name))
-            set_retention(self, name, policy.retention)
             if is_retention_due(self):
                 self.removed_sessions += remove_expired_sessions(self)
-            is_known, session = self._make_session(name, model, policy, options)
+            is_known, session = self._make_session(name, model, policy, options, keep_empty=keep_empty)
+            call_when_stored(session.log, partial(set_retention, self, name, policy.retention))
             session.call_on_close(on_failure.pop_all().close)
             if isinstance(self.store, CachingStore):
                 session.call_on_close(partial(self.store.release, name))
@@ -118,7 +120,9 @@ class DataFolder(FolderContents):
                 await finish(asyncio.to_thread(session.close))
             raise
 
-    def _make_session(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> tuple[bool, Session]:
+    def _make_session(
+        self, name: str, model: str, policy: Policy, options: dict[str, Any], *, keep_empty: bool
+    ) -> tuple[bool, Session]:
         """Return whether the session was stored before, and the session."""
         key, log = session_file_key(name), self.open_log(name)
         known = log.head > 0
@@ -126,7 +130,7 @@ class DataFolder(FolderContents):
         if isinstance(files, CachedFolder):
             files.refresh_cache()  # another host may have written some
         storage = SessionStorage(
-            log,
+            log if known or keep_empty else DeferredLog(log),
             DataFolderEffects(files, self.notes, name, self.mask),
             self.mask,
             self.snapshots.load(key, log, policy.meter) if known else None,
@@ -136,8 +140,8 @@ class DataFolder(FolderContents):
     def _attach_observers(self, name: str, session: Session, live_trace: bool, trace_content: bool) -> None:
         interval = 1 if live_trace else _TRACE_INTERVAL
         trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
-        trace.append_missing(session.log)
-        session.history.observe(trace)
+        call_when_stored(session.log, partial(trace.append_missing, session.log))
+        call_when_stored(session.log, partial(session.history.observe, trace))
         if not live_trace:
             session.call_on_close(partial(trace.append_missing, session.log))
         session.history.observe(

@@ -10,7 +10,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import is_user_request, text_of
 from tidegate.core.text.terminal_text import clean_text
-from tidegate.datafolder.contents import FolderContents
+from tidegate.datafolder.session_logs import LogSource
 
 _SUFFIX: Final = re.compile(r"-\d{8}-\d{6}(-\w+)?$")
 _LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
@@ -31,23 +31,23 @@ def make_session_name(like: str) -> str:
     return f"{_SUFFIX.sub('', like)}-{time.strftime('%Y%m%d-%H%M%S')}-{letters}"
 
 
-def read_session_title(contents: FolderContents, name: str) -> str:
+def read_session_title(logs: LogSource, name: str) -> str:
     """Return the first request of a session in one line, without secrets; "" if it has none. An unreadable log returns
     its error."""
     first = ""
     try:
-        for event in islice(contents.open_log(name).read(), _MAX_SCANNED_EVENTS):
+        for event in islice(logs.open_log(name).read(), _MAX_SCANNED_EVENTS):
             if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
                 text = text_of(event.payload.message)[:_MAX_BLOCK_CHARS]
                 blocks = _CLIENT_BLOCKS.match(text)
                 if own := text[blocks.end() :].strip() if blocks else text:
-                    return _make_title(contents, own)
-                first = first or _make_title(contents, text)
+                    return _make_title(logs, own)
+                first = first or _make_title(logs, text)
     except TidegateError as bad:
         return str(bad)
     return first
 
 
-def _make_title(contents: FolderContents, text: str) -> str:
+def _make_title(logs: LogSource, text: str) -> str:
     # Masked before it is cut: a part of a key would not be recognized.
-    return " ".join(contents.mask(clean_text(text[:_MAX_READ_CHARS])).split())[:_MAX_TITLE_CHARS]
+    return " ".join(logs.mask(clean_text(text[:_MAX_READ_CHARS])).split())[:_MAX_TITLE_CHARS]

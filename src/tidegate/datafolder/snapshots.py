@@ -28,6 +28,7 @@ from tidegate.core.view import REFOLD_TOPICS, View
 from tidegate.datafolder.snapshot_gaps import Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
+from tidegate.store.deferred_log import is_stored
 from tidegate.store.errors import DamagedData
 from tidegate.store.log import Log
 
@@ -206,7 +207,7 @@ def make_snapshot_watcher(
 
     def last() -> None:
         with suppress(TidegateError):  # the store may be closed already, or damaged there
-            if saved != session.view.head:
+            if saved != session.view.head and is_stored(session.log):
                 save(next(islice(session.log.read(session.view.head), 1), None))
 
     def close() -> None:

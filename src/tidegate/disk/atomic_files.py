@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tidegate.core.errors import NotKept
 
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""The command of macOS that also empties the cache of the disk, which its fsync does not."""
 TEMPORARY_SUFFIX = ".writing"
 """The suffix of a file that is being written. A file with it that no process is writing was left by a crash."""
 
@@ -23,11 +25,22 @@ def make_write_error(name: str, failure: OSError) -> NotKept:
     return NotKept(f"{name} was not written: {failure.strerror}.", remedy)
 
 
+def sync_file(file: int, full_sync: int | None = _FULL_SYNC) -> None:
+    """Sync an open file, so that its content survives a power cut."""
+    if full_sync is not None:
+        try:
+            fcntl.fcntl(file, full_sync)
+            return
+        except OSError:  # a file system without it, such as a network share
+            pass
+    os.fsync(file)
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that the names in it survive a power cut."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(opened)
+        sync_file(opened)
     finally:
         os.close(opened)
 
@@ -61,7 +74,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             opened.write(data)
             opened.flush()
             if durable:
-                os.fsync(opened.fileno())
+                sync_file(opened.fileno())
         os.replace(name, path)
         if durable:
             sync_folder(path.parent)

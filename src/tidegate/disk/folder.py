@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_folder, make_write_error, sync_folder
+from tidegate.disk.atomic_files import (
+    TEMPORARY_SUFFIX,
+    hold_lock,
+    make_folder,
+    make_write_error,
+    sync_file,
+    sync_folder,
+)
 
 _MAX_NAME_PARTS = 4
 _KIND_WORDS = {".md": "note"}
@@ -294,7 +301,7 @@ class Folder:
         try:
             with open(file, "ab", closefd=False) as opened:
                 opened.write(rest)
-            os.fsync(file)
+            sync_file(file)
             if not size:
                 sync_folder(path.parent)
         except OSError as failure:
@@ -326,7 +333,7 @@ class Folder:
             with os.fdopen(os.open(temporary, _MAKE, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
             if _stamp(path) != seen:
                 temporary.unlink()
                 return False

@@ -20,6 +20,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, is_user_request, text_of
 from tidegate.core.outcome import Effect, Flush
 from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.disk.folder import Folder, TextFolder
@@ -268,4 +269,4 @@ class NoteEffects:
 def make_note_title(messages: Sequence[Message]) -> str:
     """Return the first line of the first user request as a title."""
     asked = next((text for message in messages if is_user_request(message) and (text := text_of(message).strip())), "")
-    return asked.split("\n", 1)[0] or f"{len(messages)} messages"
+    return asked.split("\n", 1)[0] or format_count(len(messages), "message")

@@ -33,7 +33,7 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage import USAGE_FIELDS, is_usage, read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
@@ -291,10 +291,16 @@ class LiveConversation:
     def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
 
-        None, which a provider returns if it counted nothing, is ignored.
+        None, which a provider returns if it counted nothing, is ignored. TypeError if it is no usage report.
         """
         if usage is not None:
             plain = require_object(to_plain_json(usage), "The usage")
+            if not is_usage(plain):
+                fields = ", ".join(map(repr, list(plain)[:5]))
+                raise TypeError(
+                    f"record() takes the usage of a reply, with fields such as {', '.join(USAGE_FIELDS)}. This has"
+                    f" {fields[:200]}. Pass reply.usage, or None if there is none."
+                )
             self._append(self.build_usage_report(plain, self._last_request))
 
     def build_usage_report(self, usage: Mapping[str, object], measured: tuple[int, int]) -> UsageReported:

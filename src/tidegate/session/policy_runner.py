@@ -22,12 +22,13 @@ from tidegate.core.budget import (
 )
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, GiveUp, UnknownWindowWarning
+from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
 from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
+from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
@@ -154,6 +155,8 @@ class PolicyRunner:
         self.last_decisions = []
         self.refusals = 0
         self._report_assumed_window()
+        for text in describe_ignored_results(self._view) if self._view.orphans else ():
+            warnings.warn(text, IgnoredResultWarning, stacklevel=5)
         for moment in self._due_moments():
             rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
             yield from self._run_moment(moment, rules)

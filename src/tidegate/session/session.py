@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.core.budget import Budget
+from tidegate.core.config.token_amount import parse_token_amount
 from tidegate.core.errors import BadInput, BadRequest
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Tool
@@ -74,7 +75,7 @@ class Session(LiveConversation):
 
     - `model`: the name of the model. It selects the window, the token counter and the message format.
     - `policy`: the name of a preset, a policy file, or a `Policy`.
-    - `window`: the context window in tokens. Without it, the policy or the model catalog decides.
+    - `window`: the context window in tokens, as 16000 or "16k". Without it, the policy or the model catalog decides.
     - `reserve`: the tokens of the window that are kept free for the answer.
     - `wire`: the message format, if the model's name does not tell it: "openai_chat", "openai_responses", "anthropic"
       or "gemini".
@@ -95,7 +96,7 @@ class Session(LiveConversation):
         model: str = "",
         *,
         policy: str | Policy = "default",
-        window: int | None = None,
+        window: int | str | None = None,
         reserve: int | None = None,
         wire: str = "",
         system: str = "",
@@ -108,8 +109,7 @@ class Session(LiveConversation):
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
     ) -> None:
-        if window is not None and window <= 0:
-            raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
+        tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
@@ -129,7 +129,7 @@ class Session(LiveConversation):
             self,
             storage,
             policy=rules,
-            window=window or rules.window or (rules.choose_window(model_window) if model_window else None),
+            window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
             reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
-from tidegate.disk.atomic_files import hold_lock, make_folder, make_write_error, sync_folder, write_atomically
+from tidegate.disk.atomic_files import (
+    hold_lock,
+    make_folder,
+    make_write_error,
+    sync_file,
+    sync_folder,
+    write_atomically,
+)
 from tidegate.store.errors import DamagedData
 
 _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,15}) ([0-9a-f]{8})").fullmatch
@@ -120,7 +127,7 @@ class BlobClaims:
             os.ftruncate(file, claimed.valid_bytes)
             _append(file, encode_claim(sha, size), claimed.valid_bytes)
         if key not in self._known:  # the process that created the file may have crashed before its name was on disk
-            os.fsync(file)
+            sync_file(file)
             sync_folder(self.folder)
             self._known.add(key)
 
@@ -150,7 +157,7 @@ def _append(file: int, line: bytes, end: int) -> None:
     try:
         if os.write(file, line) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(file)
+        sync_file(file)
     except OSError:
         os.ftruncate(file, end)
         raise

@@ -67,7 +67,7 @@ def load_store_plugin(plugin: Plugin) -> Callable[[str, Callable[[], float]], ob
 
 
 def _open_plugin_store(plugin: Plugin, url: str, clock: Callable[[], float]) -> Store:
-    make, secrets = load_store_plugin(plugin), _secrets(url)
+    make, secrets = load_store_plugin(plugin), [url, *list_url_passwords(url)]
     try:
         store = make(url, clock)
     except Exception as failure:  # noqa: BLE001 - from None: the chain could print the URL
@@ -87,7 +87,7 @@ def _postgres(url: str) -> Store:
             f"A PostgreSQL store needs a package that is not installed: {absent.name}.",
             "Run: pip install 'tidegate[postgres]'",
         ) from None
-    secrets = _secrets(url)
+    secrets = [url, *list_url_passwords(url)]
     try:
         store: Store = module.PostgresStore(url)
     except Exception as failure:
@@ -100,15 +100,15 @@ def _postgres(url: str) -> Store:
     return store
 
 
-def _secrets(url: str) -> list[str]:
-    """The URL, and its passwords as they are written and as they are meant."""
+def list_url_passwords(url: str) -> list[str]:
+    """The passwords in a URL, as they are written and as they are meant. One that cannot be read is all password."""
     try:
         parts = urlsplit(url)
         pairs = [pair.partition("=") for pair in parts.query.split("&")]
         written = [parts.password or "", *(value for key, _, value in pairs if key in ("password", "sslpassword"))]
     except ValueError:
         return [url]
-    return [url, *(form for word in written if word for form in (word, unquote(word)))]
+    return [form for word in written if word for form in (word, unquote(word))]
 
 
 def _masked(text: str, secrets: list[str]) -> str:

@@ -67,13 +67,37 @@ class _JsonBuffer:
 
 @contextmanager
 def show_loading(text: str) -> Iterator[None]:
-    """Show a line on the terminal until the block ends. It is written at once, and nothing remains of it."""
+    """Show a line on the terminal until the block ends. It is written at once, and nothing remains of it.
+
+    Keys that are typed meanwhile wait for the program: they are not shown, and enter stays enter, not a new line.
+    """
     stream = sys.stdout.raw_stream if isinstance(sys.stdout, TerminalStream) else sys.stdout
-    print(clean_line(text), end="", flush=True, file=stream)
+    with keep_typed_keys(sys.stdin):
+        print(clean_line(text), end="", flush=True, file=stream)
+        try:
+            yield
+        finally:
+            print("\r\x1b[K", end="", flush=True, file=stream)
+
+
+@contextmanager
+def keep_typed_keys(stream: TextIO) -> Iterator[None]:
+    """Keep the keys that are typed at this terminal until it is read, as they are."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(stream)
+    except (termios.error, OSError, ValueError):
+        yield
+        return
+    now = [*before]
+    now[0] &= ~termios.ICRNL
+    now[3] &= ~termios.ECHO
+    termios.tcsetattr(stream, termios.TCSANOW, now)
     try:
         yield
     finally:
-        print("\r\x1b[K", end="", flush=True, file=stream)
+        termios.tcsetattr(stream, termios.TCSANOW, before)
 
 
 @contextmanager
@@ -90,6 +114,15 @@ def guard_streams() -> Iterator[None]:
 def _guard_stream(stream: Any) -> Any:
     # A process may have no standard streams at all.
     return stream if stream is None or isinstance(stream, TerminalStream) else TerminalStream(stream)
+
+
+def find_terminal_width() -> int | None:
+    """The columns of the terminal that standard output goes to; None if it goes elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # slow to import
+
+    return shutil.get_terminal_size().columns
 
 
 def print_json(encoded: bytes) -> None:

@@ -16,6 +16,7 @@ from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
+from tidegate.agent.session_model import use_session_model
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.agent.tools.files.file_change import FileChange, find_file_change, read_text_before
 from tidegate.agent.tools.shell.shell_tool import run_shell_command
@@ -118,6 +119,7 @@ class AgentThread:
         self._turn_task: asyncio.Task[None] | None = None
         self._open_questions: set[asyncio.Future[bool]] = set()
         self._shell_tasks: set[asyncio.Task[ToolResult]] = set()
+        self._switching = asyncio.Lock()
         self.launch_options: LaunchOptions | None = None
         self.plan_mode = False
         self.commands = create_command_registry()
@@ -161,8 +163,14 @@ class AgentThread:
 
     async def _switch_agent(self, launch: LaunchOptions) -> None:
         """Open another agent. The old one is closed first, because two agents may not write to one session. If the new
-        one cannot be opened, the old one is opened again."""
+        one cannot be opened, the old one is opened again. Commands wait until this is done."""
+        async with self._switching:
+            await self._replace_agent(launch)
+
+    async def _replace_agent(self, launch: LaunchOptions) -> None:
         try:
+            if self.launch_options is not None and launch.session_name != self.launch_options.session_name:
+                launch = use_session_model(launch, self._data)
             launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
             self._listener(AgentProblem(str(bad), bad))
@@ -206,7 +214,7 @@ class AgentThread:
                 specialists=loaded.specialists,
                 environment=launch.environment,
             ) as agent:
-                agent.notices += loaded.problems
+                agent.notices += [*([launch.notice] if launch.notice else []), *loaded.problems]
                 self._attach_agent(launch, agent)
                 ready.set_result(None)
                 await leave.wait()
@@ -321,9 +329,10 @@ class AgentThread:
         return self.submit(lambda: self._answer_command(line))
 
     async def _answer_command(self, line: str) -> CommandAnswer:
-        context = self._make_context()
+        async with self._switching:
+            context = self._make_context()
         if context is None:
-            return CommandAnswer("No agent is open yet.", error=True)
+            return CommandAnswer("No agent is open.", error=True)
         try:
             return await self.commands.answer(line, context)
         finally:

@@ -74,6 +74,7 @@ class ChatApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = str(Path(__file__).with_name("chat.tcss"))
     BINDINGS: ClassVar[list[BindingType]] = [*CHAT_BINDINGS]
+    AUTO_FOCUS = "#composer"  # from the first key on
 
     class EventsArrived(Message):
         """The agent's thread has sent events."""
@@ -86,10 +87,10 @@ class ChatApp(App[int]):
         *,
         provider_for: ProviderFactory = use_configured_provider,
         theme: str = "",
+        offer: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`theme` is the name of a theme; "" is the one that the user chose last. `clock` returns seconds, to show how
-        long something has been running."""
+        """`theme` is a name; "" is the last one. `offer` is shown below the welcome. `clock` gives seconds."""
         super().__init__(driver_class=make_driver_class())
         self.data = data
         self.workspace = workspace
@@ -98,6 +99,7 @@ class ChatApp(App[int]):
         self.session_name = opening.session_name
         self.agent_ready = False
         self._launch_options = opening
+        self._welcome_text = f"{WELCOME_TEXT}\n{offer}".rstrip()
         self._pending_events: deque[ThreadEvent] = deque()
         self._leaving = self._escape_pressed = self._has_opened = False
         self._control_filter = ControlFilter()
@@ -209,7 +211,7 @@ class ChatApp(App[int]):
             self.conversation.show_session(self._make_log_pager(self.session_name), self.sanitizer)
         self._update_title()
         if news.greeting or news.is_new:
-            self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
+            self.turn_state.add_remark(news.greeting or self._welcome_text)
         elif is_other and news.title:
             self.turn_state.add_remark(f"Continuing: {news.title}")
         if is_other and news.is_embedded:
@@ -314,7 +316,8 @@ class ChatApp(App[int]):
         self.completion.handle_key(event.key)
 
     def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
-        self.action_approve(event.verdict)
+        self.approvals.answer_first(event.verdict)
+        self._update_waiting()
 
     def on_approval_prompt_other_key_typed(self, event: ApprovalPrompt.OtherKeyTyped) -> None:
         self.composer.focus()
@@ -372,9 +375,8 @@ class ChatApp(App[int]):
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
-    def action_approve(self, verdict: str) -> None:
-        self.approvals.answer_first(verdict)
-        self._update_waiting()
+    def action_approve(self, key: str) -> None:
+        self.query_one(ApprovalPrompt).answer(key)
 
     def action_interrupt(self) -> None:
         """Stop what is running, else clear the selection, else on the second press go back to an earlier message."""
@@ -454,7 +456,7 @@ class ChatApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the conversation's actions while another screen is on top, and answers while nothing is asked."""
-        if action == "approve" and not self.query_one(ApprovalPrompt).offers(str(parameters[0])):
+        if action == "approve" and not self.query_one(ApprovalPrompt).find_verdict(str(parameters[0])):
             return False
         return len(self.screen_stack) == 1 or action not in CONVERSATION_ACTIONS
 

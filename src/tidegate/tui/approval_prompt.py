@@ -1,6 +1,7 @@
 """The question whether a tool may run, above the input.
 
-The app answers it with 1, 2, 3 and esc, whatever has the focus. A user who is typing keeps the focus and the draft.
+The app answers it with the numbers of its choices and esc, whatever has the focus. A user who is typing keeps the focus
+and the draft.
 """
 
 import json
@@ -23,7 +24,7 @@ from tidegate.tui.agent_thread import ApprovalRequested
 from tidegate.tui.composer.composer import Composer
 from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import format_call_arguments
-from tidegate.tui.session_grants import SessionGrants, make_allow_rule
+from tidegate.tui.session_grants import SessionGrants, explain_no_always
 
 MAX_QUESTION_LINES: Final = 8
 _HEAD_LINES: Final = 5
@@ -37,12 +38,14 @@ class Choice(NamedTuple):
 
 
 def list_choices(question: ApprovalQuestion) -> list[Choice]:
-    """The possible answers. Without a rule that would match the command, it cannot be allowed for the session."""
+    """The possible answers, numbered from 1. Not every command can be allowed for the session."""
     always = f"Always in this session: every {question.tool[:60]}"
     if question.tool == "shell":
-        always = "Always in this session: exactly this command" if make_allow_rule(question) else ""
-    choices = [Choice("1", "once", "Allow once"), Choice("2", "always", always), Choice("3", "deny", "Deny (esc)")]
-    return [choice for choice in choices if choice.text]
+        always = "Always in this session: exactly this command"
+    texts = {"once": "Allow once", "always": always, "deny": "Deny (esc)"}
+    if explain_no_always(question):
+        del texts["always"]
+    return [Choice(str(number), verdict, text) for number, (verdict, text) in enumerate(texts.items(), 1)]
 
 
 class QuestionLine(NamedTuple):
@@ -123,9 +126,15 @@ class ApprovalPrompt(Widget, can_focus=True):
         self.set_class(question is not None, "open")
         self.refresh(layout=True)
 
-    def offers(self, verdict: str) -> bool:
-        """Whether a question is shown that can be answered so."""
-        return self.question is not None and verdict in [choice.verdict for choice in list_choices(self.question)]
+    def find_verdict(self, key: str) -> str:
+        """Return the answer of this key; "" if no question is shown or it has no such choice."""
+        if self.question is None:
+            return ""
+        verdicts = {choice.key: choice.verdict for choice in list_choices(self.question)}
+        return {**verdicts, "escape": "deny"}.get(key, "")
+
+    def answer(self, key: str) -> None:
+        self.post_message(self.Answered(self.find_verdict(key)))
 
     def action_move(self, step: int) -> None:
         if self.question is not None:
@@ -168,6 +177,8 @@ class ApprovalPrompt(Widget, can_focus=True):
             words = f"{choice.key} {self.sanitizer.sanitize_line(choice.text)}"
             text.append(f"{'›' if chosen else ' '} {words}", style="bold" if chosen else "dim")
             text.append("\n" if choice is not choices[-1] else "")
+        if why := explain_no_always(question):
+            text.append(f"\n  {why}", style="dim")
         return text
 
 

@@ -25,6 +25,13 @@ class SessionGrants:
         self._approval = ApprovalRules(tools, commands)
 
 
+def explain_no_always(question: ApprovalQuestion) -> str:
+    """Say why a call cannot be allowed for the session; empty if it can."""
+    if question.tool != "shell" or make_allow_rule(question):
+        return ""
+    return "It cannot be allowed for the session: it has operators, variables or patterns of the shell."
+
+
 def make_allow_rule(question: ApprovalQuestion) -> str:
     """Return the allow rule for exactly this command; empty for one that no allow rule can match."""
     command = question.arguments.get("command")

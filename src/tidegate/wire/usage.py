@@ -1,7 +1,7 @@
 """Reading a provider's usage report: four numbers under different names."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidegate.core.event_check import is_possible_count
 
@@ -13,6 +13,18 @@ class Usage(NamedTuple):
     output_tokens: int
     cache_read: int
     cache_write: int
+
+
+USAGE_FIELDS: Final = (
+    *("prompt_tokens", "completion_tokens"),  # OpenAI chat
+    *("input_tokens", "output_tokens"),  # OpenAI Responses, Anthropic
+    *("promptTokenCount", "candidatesTokenCount"),  # Gemini
+)
+
+
+def is_usage(usage: Mapping[str, object] | None) -> bool:
+    """Whether this can be a usage report: it has a known field, or it is empty because nothing was counted."""
+    return not usage or any(name in usage for name in USAGE_FIELDS)
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:

@@ -44,9 +44,7 @@ def test_results_come_in_call_order() -> None:
 def test_a_late_result_is_moved() -> None:
     said = [answer("a"), user("wait"), result("a", "1")]
     assert shape(*said) == ["None a?", "a=1", "wait"]
-    assert repair_messages([answer("a"), user("wait"), result("a", "1")]).repairs == [
-        "1 results moved behind their call"
-    ]
+    assert repair_messages([answer("a"), user("wait"), result("a", "1")]).repairs == ["1 result moved after its call"]
 
 
 def test_an_early_result_is_moved() -> None:
@@ -91,7 +89,7 @@ def test_results_without_ids_are_joined_by_position() -> None:
 
 
 def test_an_empty_message_goes() -> None:
-    assert repair_messages([user(), {"role": "assistant", "content": None}]).repairs == ["1 empty messages left out"]
+    assert repair_messages([user(), {"role": "assistant", "content": None}]).repairs == ["1 empty message left out"]
 
 
 IDENTS = st.sampled_from(["", "a", "b", "c"])

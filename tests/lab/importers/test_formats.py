@@ -73,12 +73,12 @@ def test_what_was_said(tmp_path: Path, form: str, content: bytes, name: str, sai
 def test_claude_code_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CLAUDE_CODE)
     assert found.repairs == [
-        "1 results stood before their call: moved behind it",
-        "1 calls had no result: a placeholder stands in",
-        "1 attachment lines left out",
-        "1 lines of subagents left out",
-        "1 messages of the program itself left out",
-        "2 lines of an abandoned branch left out",
+        "1 result before its call: moved after it",
+        "1 call without a result: a placeholder stands in",
+        "left out: attachment lines (1)",
+        "left out: lines of subagents (1)",
+        "left out: messages of the program itself (1)",
+        "left out: lines of an abandoned branch (2)",
     ]
     assert (found.origin.agent, found.origin.model, found.origin.project) == (
         "Claude Code",
@@ -114,7 +114,7 @@ def test_images_stay(tmp_path: Path) -> None:
 
 def test_codex_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CODEX)
-    assert found.repairs == ["1 calls the provider served itself left out"]
+    assert found.repairs == ["left out: calls the provider served itself (1)"]
     assert (found.origin.model, found.origin.project) == ("gpt-x", "/p")
     assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(6, "so far")]
 
@@ -128,9 +128,9 @@ def test_codex_of_old(tmp_path: Path) -> None:
 def test_opencode_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.OPENCODE)
     assert found.repairs == [
-        "1 calls had no result: a placeholder stands in",
-        "1 results moved behind their call",
-        "1 call ids missing or used again: renamed",
+        "1 call without a result: a placeholder stands in",
+        "1 result moved after its call",
+        "1 call id missing or used again: renamed",
     ]
     assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(6, "All so far.")]
 
@@ -181,17 +181,20 @@ def test_opencode_from_its_database(tmp_path: Path) -> None:
 
 
 def test_copilot_gemini_and_pi_say_what_they_left(tmp_path: Path) -> None:
-    assert one(tmp_path, samples.COPILOT).repairs == ["1 events of subagents left out", "1 notifications left out"]
+    assert one(tmp_path, samples.COPILOT).repairs == [
+        "left out: events of subagents (1)",
+        "left out: notifications (1)",
+    ]
     assert one(tmp_path, samples.GEMINI_LINES).repairs == [
-        "1 calls had no result: a placeholder stands in",
-        "1 messages that were taken back left out",
-        "1 messages of the program itself left out",
+        "1 call without a result: a placeholder stands in",
+        "left out: messages that were taken back (1)",
+        "left out: messages of the program itself (1)",
     ]
     found = one(tmp_path, samples.PI)
     assert found.repairs == [
-        "1 empty messages left out",
-        "1 lines of other branches left out",
-        "1 commands kept from the model left out",
+        "1 empty message left out",
+        "left out: lines of other branches (1)",
+        "left out: commands kept from the model (1)",
     ]
     assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(3, "All so far.")]
 
@@ -201,9 +204,9 @@ def test_openhands(tmp_path: Path) -> None:
     assert [each.name for each in found] == ["oh-1", "oh-2"]
     assert plain(found[0].messages) == plain(bench.CHAT)
     assert found[0].repairs == [
-        "2 events of the program itself left out",
-        "1 errors that answer no call left out",
-        "1 calls that end the task left out",
+        "left out: events of the program itself (2)",
+        "left out: errors that answer no call (1)",
+        "left out: calls that end the task (1)",
     ]
     assert (found[0].origin.project, len(found[0].tools)) == ("o/r", 1)
     assert [message["content"] for message in found[1].messages] == ["old pairs"]
@@ -212,7 +215,7 @@ def test_openhands(tmp_path: Path) -> None:
 def test_swe_agent_with_calls(tmp_path: Path) -> None:
     found = one(tmp_path, bench.SWE_AGENT_CALLS)
     assert [message.get("tool_call_id") for message in found.messages] == [None, None, "x", None, "x_2"]
-    assert found.repairs == ["1 call ids missing or used again: renamed"]
+    assert found.repairs == ["1 call id missing or used again: renamed"]
 
 
 def test_mini_swe_agent(tmp_path: Path) -> None:
@@ -256,8 +259,8 @@ def test_tau2_hides_the_tools_of_the_user(tmp_path: Path) -> None:
 def test_spans_say_what_they_left(tmp_path: Path) -> None:
     found = one(tmp_path, bench.SPANS)
     assert found.repairs == [
-        "1 further results of an answered call left out",
-        "1 answers to the last prompt left out",
+        "1 further result of an answered call left out",
+        "left out: answers to the last prompt (1)",
     ]
     assert (found.origin.agent, found.origin.model) == ("CodeAgent", "claude-x")
 
@@ -269,7 +272,7 @@ def test_nothing_in_a_span_is_run(tmp_path: Path) -> None:
     assert hostile != bench.SPANS
     found = one(tmp_path, hostile)
     assert not mark.exists()
-    assert "1 calls that could not be read left out" in found.repairs
+    assert "left out: calls that could not be read (1)" in found.repairs
 
 
 def test_a_log_of_requests_is_told_apart_by_session(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_command_takes_anything(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert command(files, "--data", tmp_path / "data") == 1
     told = capsys.readouterr()
     lines = told.out.splitlines()
-    assert lines[0].startswith("cc-1: 7 messages of Claude Code; 1 results stood before their call: moved behind it;")
+    assert lines[0].startswith("cc-1: 7 messages of Claude Code; 1 result before its call: moved after it;")
     assert [line.partition(":")[0] for line in lines[:3]] == ["cc-1", "oh-1", "oh-2"]
     assert lines[3] == "3 sessions from 2 of 3 files"
     assert "c.jsonl, line 1: broken JSON" in told.err

@@ -40,7 +40,7 @@ class LaunchOptions(NamedTuple):
 
     `model` and `policy` override the configuration files if they are not empty. `agent` is the id of an agent in those
     files; "" is the first one. `restore` runs the policy's rules for a restored session; it is False if only the model
-    or the settings change.
+    or the settings change. `notice` is shown to the user when the agent is open.
     """
 
     files: ConfigFiles
@@ -50,6 +50,7 @@ class LaunchOptions(NamedTuple):
     model: str = ""
     policy: str = ""
     restore: bool = True
+    notice: str = ""
 
     def load_config(self) -> LoadedConfig:
         """Read the configuration files and apply `model` and `policy` to them."""

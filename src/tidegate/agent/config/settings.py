@@ -247,6 +247,13 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     max_body: PositiveInt = 64_000_000
 
 
+class ChatSettings(msgspec.Struct, frozen=True):
+    """The chat. `continue_last` says what `tidegate chat` does with the session that was last used in this folder:
+    `offer` it, `always` continue it, or `never` mention it."""
+
+    continue_last: Literal["offer", "always", "never"] = "offer"
+
+
 class FileSettings(msgspec.Struct, frozen=True):
     """The keys at the top of the file.
 
@@ -263,6 +270,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     modules: dict[str, ModuleSettings] | None = None
     agents: tuple[AgentSettings, ...] = ()
     execution: ExecutionSettings = ExecutionSettings()
+    chat: ChatSettings = ChatSettings()
     capabilities: CapabilitySettings = CapabilitySettings()
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}

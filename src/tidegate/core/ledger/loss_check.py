@@ -42,12 +42,11 @@ class LossTally(NamedTuple):
             (self.left_out, "only in the log"),
         )
         found = [f"{count:,} {'is' if count == 1 else 'are'} {place}" for count, place in places if count]
-        text = ", ".join([f"of {format_count(self.checked, 'fact')}", *found]) if found else "no facts are missing"
-        return (
-            f"{text}; {format_count(self.shortened, 'message')} shortened, with the id for recall"
-            if self.shortened
-            else text
-        )
+        facts = ", ".join([f"of {format_count(self.checked, 'fact')}", *found]) if found else ""
+        if not self.shortened:
+            return facts or "no facts are missing"
+        shortened = f"{format_count(self.shortened, 'message')} shortened, with the id for recall"
+        return "; ".join(filter(None, (facts, shortened)))
 
 
 def readable_text_of(message: Message) -> str:

@@ -70,9 +70,11 @@ def cap_result(
         parts = _limit_result(item, result, limits, budget, tool, json_arrays)
         if parts is not None:
             edits.append(Replace(item.message.id, (Result(result.call_id, parts, result.error),)))
-    return (
-        Outcome(tuple(edits), why=f"{format_count(len(edits), 'new result')} over the limit") if edits else NO_OUTCOME
-    )
+    if not edits:
+        return NO_OUTCOME
+    part = f" ({share:.0%} of the room of {budget.room:,})" if share else ""
+    limit = f" of {tokens:,} tokens{part}" if tokens else ""
+    return Outcome(tuple(edits), why=f"{format_count(len(edits), 'new result')} over the limit{limit}")
 
 
 def _limit_result(

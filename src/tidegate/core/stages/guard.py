@@ -3,11 +3,12 @@
 It removes, in this order and only as far as needed: old tool output, old thinking, whole old groups of work, the middle
 of long old messages of the user, the middle of the newest results, and only then old messages of the user. What the
 assistant said and the arguments of its calls stay verbatim or leave with their group; notes then say what was done. The
-newest request is shortened only if it would not fit alone. The newest group leaves if there would be no room for the
-note that says how to recall what was dropped. As long as there is old work it frees a fifth more than needed, because
-each edit makes the provider read the prompt again.
+newest request is shortened only if it would not fit alone: it fills the room until there is work on it, and half of the
+room then. The newest group leaves if there would be no room for the note that says how to recall what was dropped. As
+long as there is old work it frees a fifth more than needed, because each edit makes the provider read the prompt again.
 """
 
+import re
 from collections.abc import Sequence
 
 from tidegate.core.budget import MIN_ROOM, Budget
@@ -70,9 +71,11 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     said = [unit for unit in old if is_user_request(unit.items[0].message)]
     work = [unit for unit in old if unit not in said]
     aim = int(target * _TARGET_SHARE)
-    request = next((item for item in view.items if item.message.id == newest and item.tokens > target), None)
-    if request is not None and request.tokens > budget.room and not whole_request:
-        _clip_request(draft, request, target // 2, budget)  # the other half is for the work on it
+    request = next((item for item in view.items if item.message.id == newest and _may_cut(item, target)), None)
+    if request is not None and (request.tokens > budget.room or request.edited) and not whole_request:
+        has_work = newest not in last.ids
+        spare = 0 if has_work else target - (view.tokens - request.tokens) - count_recall_note(budget)
+        _clip_request(draft, request, max(spare, target // 2), budget)
     _clear(draft, work, aim)
     start = next((place for place, unit in enumerate(work) if view.loop_start in unit.ids), len(work))
     _shrink(draft, work[:start], aim)
@@ -90,9 +93,16 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     if draft.tokens - draft.group_cost(last) <= limit < draft.tokens and newest not in last.ids:
         draft.drop(last)
     why = f"the history has {view.tokens:,} tokens, and {target:,} fit"
+    if request is not None and draft.cost(newest) < request.tokens:
+        why += f"; the newest request is cut from {request.tokens:,} to {draft.cost(newest):,} tokens"
     notes = _describe_gaps(draft, units, target - draft.tokens - count_recall_note(budget), budget)
     edits = add_recall_note(view, (*draft.edits(), *notes), budget, target - draft.tokens - _count(notes))
     return Outcome(edits, why=why) if draft.edit_count else NO_OUTCOME
+
+
+def _may_cut(request: Item, target: int) -> bool:
+    """Whether the newest request may be shortened: it does not fit, or it was shortened to fill the room."""
+    return request.tokens > (target // 2 if request.edited else target)
 
 
 def _count(notes: Sequence[Insert]) -> int:
@@ -213,13 +223,25 @@ def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) ->
 
 def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -> tuple[Part, ...]:
     """The text of these parts in about `tokens` tokens, with placeholders for images."""
-    texts = [text for part in parts for text in _texts(part)]
-    notice = f"\n[... {{chars}} characters left out; recall {ident} ...]\n"
-    whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter, notice=notice).text
+    text = "\n".join(text for part in parts for text in _texts(part))
+    whole = _clip_middle(text, max(1, tokens - 10), budget, ident)
     for part in parts:
         if isinstance(part, Result):
             return (Result(part.call_id, (Text(whole),), part.error),)
     return (mark_text(whole, common_mark(parts)), *(part for part in parts if isinstance(part, Call)))
+
+
+def _clip_middle(text: str, tokens: int, budget: Budget, ident: str) -> str:
+    """The beginning and the end of a text. If its middle was left out before, one notice tells of both cuts."""
+    notice = f"\n[... {{chars}} characters left out; recall {ident} ...]\n"
+    earlier = re.search(re.escape(notice).replace(r"\{chars\}", r"([\d,]{1,20})"), text)
+    rest = text if earlier is None else text[: earlier.start()] + text[earlier.end() :]
+    clipped = clip_tokens(rest, tokens, budget.counter, notice=notice)
+    if earlier is None or not clipped.cut:
+        return clipped.text if clipped.cut else text
+    gap = clipped.chars_left_out
+    both = gap + int(earlier[1].replace(",", ""))
+    return clipped.text.replace(notice.replace("{chars}", f"{gap:,}"), notice.replace("{chars}", f"{both:,}"), 1)
 
 
 def _texts(part: Part) -> list[str]:

@@ -42,7 +42,7 @@ from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.removal import BEING_REMOVED, FORGOTTEN_REASON, finish_removal, remove_session
 from tidegate.datafolder.retention import set_retention
 from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
@@ -126,7 +126,7 @@ def _open_replacement(target: Path) -> Iterator[IO[bytes]]:
         with os.fdopen(opened, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.replace(fresh, target)
         sync_folder(target.parent)
     except OSError as failure:

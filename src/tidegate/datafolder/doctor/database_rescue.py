@@ -22,7 +22,7 @@ from tidegate.core.errors import BadInput
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.session_log import RecordFault, encode_lost_record
 from tidegate.datafolder.removal import StepCallback, ignore_step
-from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
@@ -204,7 +204,7 @@ def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) ->
     made = [whole, new, *_duplicate(path, kept)]
     for each in made:
         with each.open("rb") as file:
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
     sync_folder(folder)
     step("kept aside")
     os.replace(whole, path)

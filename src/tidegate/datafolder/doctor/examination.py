@@ -18,6 +18,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.events import NoteAdded, encode_event
 from tidegate.core.log_fold import fold_log
 from tidegate.core.snapshot import freeze_view
+from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
 from tidegate.core.view import View
 from tidegate.datafolder.contents import FolderContents
@@ -251,7 +252,7 @@ class _SessionExamination:
         if not found:
             return
         first = next(iter(found))
-        which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
+        which = f"{format_count(len(found), 'record')} with impossible values; record {first}: {found[first].why}."
         store = self._data.store
         if not (self._repair and isinstance(store, RewritableStore)):
             self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
@@ -280,7 +281,7 @@ class _SessionExamination:
         if judged.unlawful_seqs:
             which = ", ".join(map(str, judged.unlawful_seqs[:5]))
             self._add(
-                f"{len(judged.unlawful_seqs)} edits (events {which}) were not lawful for the view of their time.",
+                f"{format_count(len(judged.unlawful_seqs), 'edit')} at {which} not lawful for the view then.",
                 "fine",
                 "The view is repaired before each request.",
             )

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.text.plural import format_count
 from tidegate.datafolder.completion import complete_change
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding
@@ -136,7 +137,7 @@ def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    what = f"{len(old)} files were left half written by a crash."
+    what = f"Left half written by a crash: {format_count(len(old), 'file')}."
     yield Finding("", what, "mended" if repair else "broken", "" if repair else "They are removed with --repair.")
 
 
@@ -174,7 +175,7 @@ def check_permissions(data: FolderContents, repair: bool) -> Iterator[Finding]:
         except OSError:
             failed += 1
     if open_ones:
-        what = f"{len(open_ones)} files or folders could be read by others."
+        what = f"Could be read by others: {format_count(len(open_ones), 'file')} or folder{'s' * (len(open_ones) > 1)}."
         mended = repair and not failed
         remedy = "" if mended else f"{failed} belong to someone else." if failed else "With --repair they cannot."
         yield Finding("", what, "mended" if mended else "broken", remedy)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.text.plural import format_count
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
@@ -128,4 +129,4 @@ def check_unclaimed_blobs(data: FolderContents, needed: set[str], repair: bool) 
     except TidegateError as hindrance:
         yield Finding("", what, "broken", str(hindrance))
     else:
-        yield Finding("", what, "mended", f"{done.count} files with {done.size:,} bytes were removed.")
+        yield Finding("", what, "mended", f"Removed: {format_count(done.count, 'file')} with {done.size:,} bytes.")

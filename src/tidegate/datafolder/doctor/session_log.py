@@ -23,6 +23,7 @@ from tidegate.core.events import (
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Text
 from tidegate.core.stages.repair import repair_view
+from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
 from tidegate.core.view import RefoldNeeded, View, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter
@@ -264,7 +265,8 @@ def find_request_faults(view: View) -> Iterator[str]:
         check_edits(view, placed)
         view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, placed)))
     if view.orphans or view.unanswered:
-        yield f"{len(view.orphans)} results have no call and {len(view.unanswered)} messages wait for results."
+        waiting = format_count(len(view.unanswered), "message")
+        yield f"Without a call: {format_count(len(view.orphans), 'result')}. Without a result: {waiting}."
     asked = parse_model_note(view.model_note)
     try:
         dialect = resolve_dialect(asked.wire, asked.model)

@@ -1,7 +1,6 @@
 """Removes forgotten content from files and notes, which are plain texts."""
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,7 +11,7 @@ from tidegate.core.messages import Message, is_user_request
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_folder
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import TextFolder
 from tidegate.memory.notes import Notes, clean_note_text, make_note_title, parse_note_entries
 
@@ -73,11 +72,11 @@ def _remove_temporary_files(folder: TextFolder) -> None:
         raise make_write_error("The removal of a left file", failure) from failure
 
 
-def sync_file(path: Path) -> None:
+def sync_changed_file(path: Path) -> None:
     """Sync a file, so that removed content does not come back after a power loss."""
     try:
         with open(path, "rb") as file:
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
     except OSError as failure:
         raise make_write_error(path.name, failure) from failure
 

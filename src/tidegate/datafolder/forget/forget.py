@@ -19,6 +19,7 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.files import (
@@ -29,7 +30,7 @@ from tidegate.datafolder.forget.files import (
     remove_note_titles,
     remove_phrase_from_note,
     rewrite_files,
-    sync_file,
+    sync_changed_file,
 )
 from tidegate.datafolder.forget.tombstones import (
     MIN_FORGOTTEN_CHARS,
@@ -76,8 +77,9 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [
-            f"{clean_line(self.session)}: {self.changed_records} records, {len(self.changed_files)} files,"
-            f" {len(self.changed_notes)} notes, {self.removed_blobs} large records"
+            f"{clean_line(self.session)}: {format_count(self.changed_records, 'record')},"
+            f" {format_count(len(self.changed_files), 'file')}, {format_count(len(self.changed_notes), 'note')},"
+            f" {format_count(self.removed_blobs, 'large record')}"
         ]
         for what, found in (
             ("forgotten", self.message_ids),
@@ -260,7 +262,7 @@ def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> Non
     """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
         Trace(data.trace_path(name), name, data.mask).rewrite(data.open_log(name))
-        sync_file(data.trace_path(name))
+        sync_changed_file(data.trace_path(name))
         step("trace made again")
     if (search := data.open_existing_search()) is not None:
         search.refresh()

@@ -27,7 +27,7 @@ from tidegate.datafolder.trace.lines import (
     read_trace,
     sum_usage_by_model,
 )
-from tidegate.disk.atomic_files import make_folder, make_write_error
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_file
 from tidegate.store.log import Log
 
 __all__ = ["ModelUsage", "Trace", "TraceLine", "make_trace_lines", "read_trace", "sum_usage_by_model"]
@@ -106,7 +106,7 @@ class Trace:
         with self._record_errors(), self._locked_file() as file:
             self._truncate(file)
             self._write(file, log.read())
-            os.fsync(file)  # forgotten content must not come back after a power loss
+            sync_file(file)  # forgotten content must not come back after a power loss
         if self.last_error:
             raise NotKept(f"The trace was not made again: {self.last_error}", "Remove the file and open the session.")
 

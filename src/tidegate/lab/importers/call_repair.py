@@ -7,19 +7,20 @@ ids may be missing or used again. Each repair is counted and reported.
 from collections import Counter, deque
 from typing import NamedTuple
 
+from tidegate.core.text.plural import format_count
 from tidegate.lab.importers.json_fields import list_objects
 from tidegate.lab.importers.recording import JsonRecord
 
 MISSING_RESULT_TEXT = "[no result recorded in source]"
 
 _REPAIR_SENTENCES = {
-    "missing": "{} calls had no result: a placeholder stands in",
-    "orphan": "{} results without a call left out",
-    "second": "{} further results of an answered call left out",
-    "moved": "{} results moved behind their call",
-    "placed": "{} results without an id joined to a call by position",
-    "renamed": "{} call ids missing or used again: renamed",
-    "empty": "{} empty messages left out",
+    "missing": ("call", "without a result: a placeholder stands in"),
+    "orphan": ("result", "without a call left out"),
+    "second": ("further result", "of an answered call left out"),
+    "moved": ("result", "moved after its call"),
+    "placed": ("result", "without an id joined to a call by position"),
+    "renamed": ("call id", "missing or used again: renamed"),
+    "empty": ("empty message", "left out"),
 }
 
 
@@ -135,7 +136,11 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
         for made, each in zip(list_objects(message.get("tool_calls")), calls, strict=True):
             made["id"] = _assign_unique_id(each, used, pairs.counts)
             _append_result(done, pairs, each, str(made["id"]), messages)
-    done.repairs.extend(text.format(pairs.counts[key]) for key, text in _REPAIR_SENTENCES.items() if pairs.counts[key])
+    done.repairs.extend(
+        f"{format_count(pairs.counts[key], noun)} {what}"
+        for key, (noun, what) in _REPAIR_SENTENCES.items()
+        if pairs.counts[key]
+    )
     return done
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tidegate.core.text.plural import format_count
 from tidegate.core.text.rule_text import UNMARKED_CHARS
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.importers.call_repair import repair_messages
@@ -114,9 +115,9 @@ class ConversationBuilder:
         done = repair_messages(self.messages)
         if not done.messages:
             return None
-        left = [f"{count} {what} left out" for what, count in self.omitted_counts.items()]
+        left = [f"left out: {what} ({count})" for what, count in self.omitted_counts.items()]
         early = sum(ident in self._call_ids for ident in self._early_result_ids)
-        moved = [f"{early} results stood before their call: moved behind it"] if early else []
+        moved = [f"{format_count(early, 'result')} before its call: moved after it"] if early else []
         times = [self.times[at] for at in done.original_indices]
         typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.original_indices]
         places = sorted(done.original_indices)

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from tidegate.core.text.plural import format_count
+from tidegate.core.text.table import align_table
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.replay.batch import ReplayOrder, UnreadRecording
 from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
@@ -50,14 +52,11 @@ def _report_values(report: ReplayReport) -> dict[str, object]:
     }
 
 
-def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> str:
+def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport], *, width: int | None = None) -> str:
     """Return one line a session, the total, and explanations of the figures that need one."""
     whole = sum_reports(reports)
     rows = [_HEADINGS, *map(_report_cells, reports), _report_cells(whole)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    lines = [_align_cells(row, widths) for row in rows]
-    lines.insert(1, "-" * min(160, len(lines[0])))
-    lines.insert(-1, lines[1])
+    lines = align_table(rows, width=width, left_aligned=_LEFT_ALIGNED, has_total=True)
     dialects = ", ".join(order.dialects)
     about = f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {dialects}"
     lines = [about, "", *lines, ""]
@@ -68,7 +67,7 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
     lines += _list_counts("exceptions", whole.exceptions)
     refused = [report for report in reports if report.refused]
     if refused:
-        lines.append(f"refused: {whole.refused} calls of {len(refused)} sessions")
+        lines.append(f"refused: {format_count(whole.refused, 'call')} of {format_count(len(refused), 'session')}")
         lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refused]
     return "\n".join(lines)
 
@@ -90,14 +89,6 @@ def _report_cells(report: ReplayReport) -> tuple[str, ...]:
         prefix,
     )
     return (name, str(report.calls), *map(str, figures), " + ".join(newest), edits or "-")
-
-
-def _align_cells(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.ljust(width) if column in _LEFT_ALIGNED else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _list_counts(what: str, tally: Mapping[str, int]) -> list[str]:

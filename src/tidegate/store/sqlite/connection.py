@@ -24,6 +24,8 @@ _SETTINGS = (
     f"journal_size_limit={WAL_PAGES * 2 * 4096}",  # larger than it gets: a truncated log must grow again, slowly
     "secure_delete=FAST",  # `rewrite.Vacuum` removes the copies that this leaves
     "cell_size_check=ON",
+    "fullfsync=ON",  # for macOS, whose fsync leaves data in the cache of the disk; elsewhere it does nothing
+    "checkpoint_fullfsync=ON",
 )
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
 

@@ -3,7 +3,8 @@
 import os
 import shlex
 import sys
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.terminal.output import TextSanitizer
@@ -76,13 +77,24 @@ class TypedInput:
         return line
 
 
+def can_ask_user() -> bool:
+    """Whether a person can be asked before the chat begins."""
+    return all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
+
+
 def has_interactive_terminal() -> bool:
-    streams = (sys.stdin, sys.stdout)
-    return all(each is not None and each.isatty() for each in streams) and os.environ.get("TERM") != "dumb"
+    return can_ask_user() and os.environ.get("TERM") != "dumb"
 
 
-def format_resume_hint(session: str) -> str:
-    """Return the end of a chat: how to continue it. The command has a line of its own, so that it can be copied."""
+NOTHING_KEPT_TEXT: Final = "Nothing was said, so no session is kept."
+
+
+def format_resume_hint(session: str, options: Sequence[str] = ()) -> str:
+    """Return the end of a chat: how to continue it. The command has a line of its own, so that it can be copied.
+
+    `options` are those of the chat that are needed again. The session itself knows its model.
+    """
     name = clean_line(session)
-    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # invisible characters cannot be typed
-    return f"Session {name} is kept. To continue it:\n  tidegate chat {which}"
+    which = ["--session", name] if name == session else ["--last"]  # invisible characters cannot be typed
+    command = shlex.join(["tidegate", "chat", *which, *map(clean_line, options)])
+    return f"Session {name} is kept. To continue it:\n  {command}"

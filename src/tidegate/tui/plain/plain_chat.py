@@ -11,6 +11,7 @@ import signal
 import sys
 import textwrap
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
@@ -59,9 +60,9 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.conversation.diff_lines import describe_change, sanitize_change
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
-from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput, format_resume_hint
+from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput
 from tidegate.tui.plain.line_reader import LineReader
-from tidegate.tui.session_grants import SessionGrants
+from tidegate.tui.session_grants import SessionGrants, explain_no_always
 from tidegate.tui.turn_state import TurnState
 from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 
@@ -70,8 +71,13 @@ _MAX_SUBJECT_CHARS: Final = 160
 """Characters of what a tool is called with, in its line."""
 
 
-def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path) -> int:
-    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error."""
+def run_plain_chat(
+    data: DataFolder, opening: LaunchOptions, workspace: Path, *, format_hint: Callable[[str, LaunchOptions], str]
+) -> int:
+    """Run the chat and return its exit status (`PlainChat.exit_code`). If no agent can be opened, raise the error.
+
+    `format_hint` says how to continue the session, which was last open with these options.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
@@ -81,7 +87,7 @@ def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path) ->
     if plain.opening_error is not None:
         raise plain.opening_error
     if plain.has_opened:
-        print(format_resume_hint(plain.session_name))
+        print(format_hint(plain.session_name, plain.agent_thread.launch_options or opening))
     return status
 
 
@@ -341,11 +347,14 @@ class PlainChat:
             diff = compare_lines(change)
             text = "\n".join([describe_change(change, diff), *(f"{mark} {line}" for mark, line in diff.lines)])
         self._output.write_line(textwrap.indent(text, "  "))
+        why_not = explain_no_always(question)
+        if why_not:
+            self._output.write_line(why_not)
+        prompt = "y yes, n no: " if why_not else "y yes, a always, n no: "
+        answers = ("y", "yes", "n", "no", *(() if why_not else ("a", "always")))
         said = ""
-        while said not in ("y", "yes", "a", "always", "n", "no"):
-            self._approval_answer = asyncio.ensure_future(
-                self._input.read_answer(self._output, "y yes, a always, n no: ")
-            )
+        while said not in answers:
+            self._approval_answer = asyncio.ensure_future(self._input.read_answer(self._output, prompt))
             await asyncio.wait([self._approval_answer])
             read = None if self._approval_answer.cancelled() else self._approval_answer.result()
             said = "n" if read is None else read.strip().casefold()

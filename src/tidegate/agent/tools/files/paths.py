@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.agent.tools.tool import ToolContext, ToolFailed
+from tidegate.disk.atomic_files import sync_file
 
 SESSION_PATH_PREFIX = "session:"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -214,13 +215,13 @@ def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp
             file.flush()
             if old is not None:
                 os.fchmod(file.fileno(), old.st_mode & 0o777)
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         if _stat_entry(temporary, folder) is not None:
             os.unlink(temporary, dir_fd=folder)
         raise
-    os.fsync(folder)
+    sync_file(folder)
     return old is None
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.text.plural import format_count
+from tidegate.core.text.table import align_table
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.cost_curve import COST_KEY, EQUAL_COST_KEYS
 from tidegate.lab.comparison.report.findings import (
@@ -91,16 +93,6 @@ def _format_difference(each: PairedDifference | MeasuredDifference) -> str:
     return text + _VERDICT_MARKS[each.verdict]
 
 
-def _align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first row heads the others."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for first, *rest in rows:
-        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]
-
-
 _FIDELITY_COLUMNS: Final = tuple(
     "near_block far_block reread_avoidable far_lines refs_in_context typed_rules deep_rules"
     " user newest recoverable held".split()
@@ -114,27 +106,28 @@ _MAX_NAMED_CASES: Final = 3
 """So many negative cases of a policy are named in the text."""
 
 
-def render_findings_text(found: Findings) -> str:
-    """All windows. What a figure means is in `docs/lab.md` and in the JSON."""
+def render_findings_text(found: Findings, *, width: int | None = None) -> str:
+    """All windows, in tables of at most `width` characters. What a figure means is in `docs/lab.md` and in the JSON."""
     blocks = []
     for window in found.windows:
-        blocks.append(_render_window(found, window))
+        blocks.append(_render_window(found, window, width))
     blocks += [f"note: {note}" for note in found.notes]
     if found.unfinished:
         blocks.append(f"stopped: {found.unfinished} of the cells are not measured yet; the same command goes on.")
     return "\n\n".join(blocks)
 
 
-def _render_window(found: Findings, window: WindowFindings) -> str:
+def _render_window(found: Findings, window: WindowFindings, width: int | None) -> str:
     counts = window.counts
     drawn = {
         "projects": f"95% intervals over {counts.projects} projects",
         "sessions": "95% intervals over sessions: there are too few projects, so they speak of these projects only",
         "": "too few sessions for intervals",
     }[window.resampled]
+    sessions, projects = format_count(counts.sessions, "session"), format_count(counts.projects, "project")
     lines = [
-        f"window {window.window:,}: {counts.sessions} sessions of {counts.projects} projects,"
-        f" {counts.requests:,} requests, {counts.beyond:,} beyond the window; {counts.far:,} far references,"
+        f"window {window.window:,}: {sessions} of {projects}, {format_count(counts.requests, 'request')},"
+        f" {counts.beyond:,} beyond the window; {counts.far:,} far references,"
         f" {counts.anchors:,} far anchors; means over sessions, {drawn}",
     ]
     if not counts.sessions:
@@ -142,31 +135,31 @@ def _render_window(found: Findings, window: WindowFindings) -> str:
     lines += [
         "",
         "what is kept",
-        *_render_table(window, _FIDELITY_COLUMNS),
+        *_render_table(window, _FIDELITY_COLUMNS, width),
         "",
         "what it costs",
-        *_render_table(window, _COST_COLUMNS),
+        *_render_table(window, _COST_COLUMNS, width),
         "",
         "names only",
-        *_render_table(window, OLD_FIDELITY_KEYS),
+        *_render_table(window, OLD_FIDELITY_KEYS, width),
         OLD_FIDELITY_NOTE,
     ]
     if window.paired:
-        lines += ["", *_render_differences(found, window), *_render_pairs(window)]
-    if curve := _render_curve(found, window):
+        lines += ["", *_render_differences(found, window, width), *_render_pairs(window, width)]
+    if curve := _render_curve(found, window, width):
         lines += ["", *curve]
     return "\n".join([*lines, "", *_render_negative_cases(found, window)])
 
 
-def _render_table(window: WindowFindings, keys: Sequence[str]) -> list[str]:
+def _render_table(window: WindowFindings, keys: Sequence[str], width: int | None) -> list[str]:
     rows = [("policy", *(_column_heading(key) for key in keys))]
     for means in window.means:
         cells = [f"{means.totals[key]:.0f}" if key in _TOTAL_COLUMNS else _format_mean(means, key) for key in keys]
         rows.append((means.policy, *cells))
-    return _align_rows(rows)
+    return align_table(rows, width=width)
 
 
-def _render_differences(found: Findings, window: WindowFindings) -> list[str]:
+def _render_differences(found: Findings, window: WindowFindings, width: int | None) -> list[str]:
     """Paired with the baseline on the same sessions; a mark only where the interval leaves no doubt."""
     by = {(each.policy, each.measure): each for each in window.paired}
     verdicts = {each.policy: each for each in window.verdicts if each.against == found.baseline}
@@ -174,7 +167,7 @@ def _render_differences(found: Findings, window: WindowFindings) -> list[str]:
     for policy in dict.fromkeys(each.policy for each in window.paired):
         cells = [_format_difference(by[policy, key]) for key in JUDGED_KEYS]
         rows.append((policy, *cells, _format_verdict(verdicts[policy])))
-    return [f"difference from {found.baseline} on the same sessions ({_MARKS_LEGEND})", *_align_rows(rows)]
+    return [f"difference from {found.baseline} on the same sessions ({_MARKS_LEGEND})", *align_table(rows, width=width)]
 
 
 def _format_verdict(each: PairVerdict) -> str:
@@ -182,7 +175,7 @@ def _format_verdict(each: PairVerdict) -> str:
     return words[each.verdict]
 
 
-def _render_pairs(window: WindowFindings) -> list[str]:
+def _render_pairs(window: WindowFindings, width: int | None) -> list[str]:
     """Every policy against every other, a sign each. Of two there is the table above."""
     policies = [each.policy for each in window.means]
     if len(policies) < 3:
@@ -194,7 +187,7 @@ def _render_pairs(window: WindowFindings) -> list[str]:
     for number, policy in zip(numbers, policies, strict=True):
         rows.append((f"{number:>2} {policy}", *(by.get((policy, other), "") for other in policies)))
     title = "the policy of the row against that of the column: + better, - worse, ~ a trade, . not told apart"
-    return ["", title, *_align_rows(rows)]
+    return ["", title, *align_table(rows, width=width)]
 
 
 def _render_negative_cases(found: Findings, window: WindowFindings) -> list[str]:
@@ -239,7 +232,7 @@ _CURVE_COLUMNS: Final = ("held", *EQUAL_COST_KEYS, "user", "cost", "billed_ratio
 _CURVE_TOTALS: Final = ("over", "invalid")
 
 
-def _render_curve(found: Findings, window: WindowFindings) -> list[str]:
+def _render_curve(found: Findings, window: WindowFindings, width: int | None) -> list[str]:
     """Nothing if no curve was asked for."""
     curve = found.curve
     if not curve:
@@ -253,14 +246,14 @@ def _render_curve(found: Findings, window: WindowFindings) -> list[str]:
         )
     lines = [
         f"the curve of {curve.policy} by {curve.setting} (dearer: sessions that cost more than unmanaged)",
-        *_align_rows(rows),
+        *align_table(rows, width=width),
     ]
     if any(point.beaten for point in window.points):
         lines.append("x passed over below: another point costs no more and keeps no less")
-    return [*lines, "", *_render_equal_cost(curve, window)] if window.equal_cost else lines
+    return [*lines, "", *_render_equal_cost(curve, window, width)] if window.equal_cost else lines
 
 
-def _render_equal_cost(curve: CurveEntry, window: WindowFindings) -> list[str]:
+def _render_equal_cost(curve: CurveEntry, window: WindowFindings, width: int | None) -> list[str]:
     title = (
         f"at equal cost: {curve.policy} at the {curve.setting} that costs the most without costing more, less the"
         f" other, on the same sessions ({_MARKS_LEGEND})"
@@ -277,7 +270,7 @@ def _render_equal_cost(curve: CurveEntry, window: WindowFindings) -> list[str]:
                 _format_equal_cost_verdict(each),
             )
         )
-    lines = [title, *_align_rows(rows)]
+    lines = [title, *align_table(rows, width=width)]
     if any(each.dearer for each in window.equal_cost):
         lines.append("* cheaper than the whole curve: compared with the cheapest point, which costs more")
     if any(one.low is None for each in window.equal_cost for one in each.differences):
