@@ -97,7 +97,7 @@ class Gateway:
         self._settings = settings
         self._watch = watch
         self._data = data
-        self._log_line = log_line
+        self.log_line = log_line
         self._upstreams = list_upstreams(settings)
         self._upstream_clients = UpstreamClients(settings, log_line)
         self._reader = ClientRequestReader(settings.open_sessions)
@@ -134,7 +134,7 @@ class Gateway:
     async def close(self) -> None:
         await self._upstream_clients.close()
         for failure in await self._conversations.close():
-            self._log_line(f"closing a session failed: {type(failure).__name__}")
+            self.log_line(f"closing a session failed: {type(failure).__name__}")
 
     # --- one request ----------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Gateway:
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
             path = hide_token(_read_path(scope))[:200]
-            self._log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
+            self.log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
         """Run the request; cancel it when the client hangs up."""
@@ -294,7 +294,7 @@ class Gateway:
             if shown is not None and any(each.state != "kept" for each in shown):
                 return write_view(client, shown)
         except TidegateError as failure:
-            self._log_line(f"counting for the view failed: {type(failure).__name__}")
+            self.log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
 
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
@@ -327,7 +327,7 @@ class Gateway:
     def _note_once(self, notice: str) -> None:
         if notice not in self.notices and len(self.notices) < _MAX_NOTICES:
             self.notices.append(notice)
-            self._log_line(notice)
+            self.log_line(notice)
 
     def _find_window_without_store(self, request: IncomingRequest, client: ClientRequest) -> int | None:
         model = client.host.model
@@ -353,10 +353,10 @@ class Gateway:
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except TooSmall as small:
-            self._log_line(f"forwarded unmanaged: {small.args[0]}")
+            self.log_line(f"forwarded unmanaged: {small.args[0]}")
             return self._clean_own(request, own, conversation, own.text)
         except (TidegateError, OSError) as failure:
-            self._log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
+            self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
                 text = "The gateway cannot log this request, and is set to refuse what it cannot log."
                 raise GatewayRefusal(503, "api_error", text) from failure
@@ -383,7 +383,7 @@ class Gateway:
         for decision in conversation.following.session.last_decisions:
             if decision.acted and decision.stage == "guard":
                 self.metrics.count("guarded_requests")
-                self._log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
+                self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -421,7 +421,7 @@ class Gateway:
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
-            self._log_line(f"the upstream refused to continue an answer: {failure.status}")
+            self.log_line(f"the upstream refused to continue an answer: {failure.status}")
             answer.is_broken = True
             await answer.finish()
         await answer.send_whole(failure.status, answer_headers(failure.headers), failure.body)
@@ -438,7 +438,7 @@ class Gateway:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
             followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
         except (TidegateError, OSError) as failure:
-            self._log_line(f"an answer with hidden calls was not continued: {type(failure).__name__}")
+            self.log_line(f"an answer with hidden calls was not continued: {type(failure).__name__}")
             raise GatewayRefusal(502, "api_error", "The gateway could not continue an answer.") from failure
         self.metrics.count("recalls", dialect=client.dialect)
         exchange.start_round(client, followed)
@@ -449,7 +449,7 @@ class Gateway:
             text = write_request(client, exchange.followed, session.window)
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
-            self._log_line(f"a defect: {defect.args[0]}")
+            self.log_line(f"a defect: {defect.args[0]}")
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window) or exchange.own.text
@@ -469,12 +469,12 @@ class Gateway:
         try:
             text = await asyncio.to_thread(write_guarded, client, window)
         except (TidegateError, AssertionError) as failure:
-            self._log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
+            self.log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
             return None
         if text == client.text:
             return None
         self.metrics.count("guarded_own_requests", dialect=client.dialect)
-        self._log_line("the client's own request exceeds the window: it is sent without its oldest messages")
+        self.log_line("the client's own request exceeds the window: it is sent without its oldest messages")
         return text
 
     async def _pass_on(self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
@@ -505,7 +505,7 @@ class Gateway:
             if copy.dropped_thinking:
                 self._thinking.report_dropped(copy.dropped_thinking)
         except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
-            self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
+            self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
             answer.is_broken = True
@@ -523,7 +523,7 @@ class Gateway:
             if exchange.recall.has_calls:
                 await answer.send_piece(last if answer.status else b"")
                 return False
-            self._log_line("an answer broke off: its hidden calls cannot be read")
+            self.log_line("an answer broke off: its hidden calls cannot be read")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer has calls that cannot be read.")
             answer.is_broken = True
@@ -549,7 +549,7 @@ class Gateway:
             following, followed = exchange.conversation.following, exchange.followed
             await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
         except (TidegateError, OSError) as failure:
-            self._log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
+            self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")
         self._count_usage(usage)
         tokens = read_usage(usage).input_tokens
@@ -584,7 +584,7 @@ class Gateway:
                 async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
             except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
-                self._log_line(f"the upstream's answer broke off: {type(failure).__name__}")
+                self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
 

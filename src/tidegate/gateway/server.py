@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
+from tidegate.gateway.server_log import hide_broken_answers, make_loop_handler
 from tidegate.gateway.settings import GatewaySettings
 
 _KEEP_ALIVE: Final = 75
@@ -132,6 +133,10 @@ class GatewayServer(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(make_loop_handler(self._gateway.log_line))
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._gateway.page is not None:
             self._gateway.page.end_streams()
@@ -139,6 +144,8 @@ class GatewayServer(uvicorn.Server):
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
+    hide_broken_answers()
+
     class Connection(BoundedHttpProtocol):
         header_timeout = settings.header_timeout
 
