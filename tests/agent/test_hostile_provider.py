@@ -327,7 +327,7 @@ def test_ids_that_come_again_and_again(ident: str, wire: str) -> None:
         number = next(count)
         return called((ident, f"a{number}"), (ident, f"b{number}")) if number % 3 else "So far."
 
-    world = World(wire, script, server_binding="prefix", lines=20)
+    world = World(wire, script, server_binding="block", lines=20)
     for turn in world.turns(*(f"Go on, {n}." for n in range(8))):
         goes_on(turn)
         assert all(each.call.arguments.split('"')[3] in each.result.text for each in turn.ended)

@@ -167,7 +167,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
 BAD_CALLS = {
     "negative window": (["--window", "-5"], "'-5' is not a number of tokens"),
-    "no number": (["--window", "many"], "'many' is not a whole number"),
+    "no number": (["--window", "many"], "'many' is not a number of tokens"),
     "no window": ([], "required: --window"),
     "unknown policy": (["--window", "8000", "--policy", "cowagnet"], "cowagent"),
     "unknown setting": (["--window", "8000", "--set", "fidelty=3"], "fidelity"),

@@ -26,10 +26,10 @@ def test_what_is_told_is_what_was_counted(tmp_path: Path, policy: str) -> None:
         told = done.stdout.split(f"\n{session['name']}\n")[1].split("\n\n")[0].splitlines()
         assert Counter(found[1] for line in told if (found := FORM.match(line))) == session["edits"]
         assert told[-1].startswith("  recalled: 0 found, 0 not; fetched again what could have been recalled: ")
-        assert ("The next sweep comes at" in told[-2]) == (policy == "default")
+        assert policy != "default" or "The next sweep comes at" in told[-2]
     swept = [line for line in done.stdout.splitlines() if " sweep: " in line]
     assert all(" are written to the cache again; " in line and " are reached after about " in line for line in swept)
-    assert bool(swept) == (policy == "default")
+    assert swept or policy != "default"
 
 
 def test_it_is_for_people(tmp_path: Path) -> None:

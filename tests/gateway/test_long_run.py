@@ -36,12 +36,14 @@ class ScriptedModel:
 
     def __init__(self) -> None:
         self.found: list[str] = []
+        self._answers = 0
 
     def answer(self, body: Json) -> ScriptedAnswer:
         text = json.dumps(body)
         steps = [int(number) for number in re.findall(r"call_step_(\d+)", text)]
         step = max(steps, default=-1) + 1
-        signed: Json = {"thinking": f"Now step {step}.", "signature": f"c2ln{step:04}"}
+        self._answers += 1
+        signed: Json = {"thinking": f"Now step {step}.", "signature": f"c2ln{self._answers:04}"}
         call = Call(f"call_step_{step}", "step", json.dumps({"n": step}))
         recall = Call(f"call_recall_{step}", "recall", json.dumps({"what": "teapot"}))
         if step == MIXED_AT:

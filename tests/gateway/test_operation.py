@@ -410,8 +410,8 @@ def test_paths_without_a_prefix_find_their_upstream(wire: str, tmp_path: Path) -
                 client = ScriptedClient(wire, running.url, http)
                 client.say("start")
                 assert (await client.ask()).status_code == 200
-                models = "/v1beta/models" if wire == "gemini" else "/v1/models"
-                await http.get(running.url + models, headers=headers_of(wire))
-        assert fake.seen[1].path == models
+                files = "/v1beta/files" if wire == "gemini" else "/v1/files"
+                await http.get(running.url + files, headers=headers_of(wire))
+        assert fake.seen[1].path == files
 
     asyncio.run(run())

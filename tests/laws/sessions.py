@@ -20,6 +20,7 @@ from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.layout import LAST_USER_FILLER
 from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.splicing.head import read_requested_output
 
 WIRES = tuple(DIALECTS)
 TOOLS = ({"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}},)
@@ -105,8 +106,8 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
-def fresh_rendering(view: View, wire: str) -> RequestRenderer:
-    rendering = RequestRenderer(wire)
+def fresh_rendering(view: View, wire: str, max_tokens: int = 0) -> RequestRenderer:
+    rendering = RequestRenderer(wire, max_tokens=max_tokens)
     rendering.update(view)
     return rendering
 
@@ -141,7 +142,8 @@ def check_request(session: Session, request: Request) -> None:
     check_renderings(session.view)
     check_newest(session, request)
     check_truth(session)
-    assert request.to_bytes() == fresh_rendering(session.view, request.dialect_name).to_bytes()
+    asked = read_requested_output(request.dialect_name, request.body)
+    assert request.to_bytes() == fresh_rendering(session.view, request.dialect_name, asked).to_bytes()
     assert msgspec.json.decode(request.to_bytes()) == msgspec.json.decode(msgspec.json.encode(request.body))
 
 

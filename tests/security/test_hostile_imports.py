@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused_with_the_number_of_its_record(case: str, arch
     assert done.returncode == 2
     assert "record 11" in done.stderr, done.stderr
     assert "remedy: " in done.stderr
-    assert called("sessions", "--data", tmp_path / "data").stdout == "No sessions are kept here yet.\n"
+    assert called("sessions", "--data", tmp_path / "data").stdout == "No sessions are stored yet.\n"
 
 
 def test_a_header_that_cannot_be_is_refused(archive: Path, tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_one_bad_session_does_not_stop_the_others(edit: str, two: Path, tmp_path
     )
     assert "internal error" not in measured.stderr
     unreadable = edit == "tools that are none"
-    assert f"window 1,000: {1 if unreadable else 2} sessions" in measured.stdout
+    assert f"window 1,000: {'1 session ' if unreadable else '2 sessions '}" in measured.stdout
     assert ("session 'bad': Record 4 does not describe tools" in measured.stderr) == unreadable
     taken = called("import", folder, "--data", tmp_path / "taken")
     assert "good: " in taken.stdout

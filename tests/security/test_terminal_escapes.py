@@ -148,11 +148,12 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     ],
     "tune": [("recordings", "--window", 1000, "--trials", 1, "--longer", 0.5, "--jobs", 1, "--cache", "cache")],
     "ui": [()],
+    "completion": [("bash",)],
     "view": [(NAME,), (NAME, "--out", f"none/{FILE}")],
     "demo": [("--generated", "--turns", 2, "--fast", "--policy", "policy.yaml")],
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],
 }
-KEEPS_NO_DATA = {"policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
+KEEPS_NO_DATA = {"completion", "policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
 NEED_A_PROCESS = {"run", "chat", "forget-2"}
 """Commands, or single calls, that read their input or start themselves again."""
 EXHAUSTIVE = {"run-1", "forget-2", "seeds-0", "seeds-1", "lab-0", "lab-1", "replay-1"}

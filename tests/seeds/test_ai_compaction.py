@@ -287,7 +287,8 @@ def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
     with pytest.raises(GiveUp):
         session.overflowed(scribe)
     session.add(replies("reply-21"), asks("ask-22"))
-    assert session.overflowed(scribe).messages, "the next turn has its own retry"
+    session.prepare(scribe)
+    assert session.overflowed(scribe).messages, "the next request has its own retry"
 
 
 @pytest.mark.seed("AI-09", change={"auto_compact": False})

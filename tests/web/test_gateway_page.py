@@ -116,7 +116,7 @@ def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGatew
     assert list(rows) == FILLED
     for name, row in rows.items():
         cost = CostReport(gateway.running.data.open_log(SCOPE + name)).read_all()
-        assert row[1] == "claude-opus-4-6"
+        assert row[1] == "claude-opus-5-5"
         assert int(row[3]) == cost.calls
         assert money(row[5]) == pytest.approx(cost.dollars, abs=6e-5)
     assert money(rows["claude-long"][6]) > money(rows["claude-long"][5])
@@ -174,7 +174,7 @@ def test_the_newest_requests_are_there_before_the_log_is_read(long_session: Look
     rows = page.locator("#requests tbody tr").all_inner_texts()
     assert [row.split("\t") for row in rows] == [row[1:] for row in long_session.cells("#requests")]
     assert re.search(r"\d+% of 16k", page.inner_text("#figures"))
-    assert "claude-opus-4-6" in page.inner_text("#subtitle")
+    assert "claude-opus-5-5" in page.inner_text("#subtitle")
     page.close()
 
 

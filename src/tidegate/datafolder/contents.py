@@ -74,7 +74,7 @@ class FolderContents:
 
     def open_log(self, name: str) -> KeptLog:
         """Return the log of a session, empty if there is none."""
-        return self._logs.open_log(name)
+        return KeptLog(self.store, name, self.blobs)
 
     def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""

@@ -20,11 +20,12 @@ USAGE_FIELDS: Final = (
     *("input_tokens", "output_tokens"),  # OpenAI Responses, Anthropic
     *("promptTokenCount", "candidatesTokenCount"),  # Gemini
 )
+_FURTHER_FIELDS: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def is_usage(usage: Mapping[str, object] | None) -> bool:
     """Whether this can be a usage report: it has a known field, or it is empty because nothing was counted."""
-    return not usage or any(name in usage for name in USAGE_FIELDS)
+    return not usage or any(name in usage for name in (*USAGE_FIELDS, *_FURTHER_FIELDS))
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:

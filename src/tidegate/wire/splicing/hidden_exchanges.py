@@ -202,6 +202,8 @@ def _is_same(one: Part, other: Part) -> bool:
         return one.text.strip() == other.text.strip()
     if isinstance(one, Call) and isinstance(other, Call):
         return one.id == other.id and one.name == other.name
+    if isinstance(one, Thinking) and isinstance(other, Thinking) and one.block:
+        return decode_object(one.block) == decode_object(other.block)  # a client may order the keys in another way
     return one == other
 
 
