@@ -277,7 +277,7 @@ def _build_error(
     shown = "".join(char if char.isprintable() else " " for char in shown)
     shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""
-    words = (mask or str)(" ".join((*said.sentences, *said.codes)))
+    words = (mask or SecretMask())(" ".join((*said.sentences, *said.codes)))
     fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why, words=words)
     room = fault.output_room
     cure = f" It fits with at most {room:,} tokens of output." if room else ""
