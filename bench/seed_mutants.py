@@ -163,7 +163,7 @@ MUTANTS = [
     Mutant(
         "system messages of hooks as user text",
         "wire/rendering/layout.py",
-        "if is_instruction(message):",
+        "if self._takes_instructions:",
         "if False:",
         "DIG-18",
     ),
@@ -421,9 +421,9 @@ MUTANTS = [
     ),
     Mutant(
         "gateway: an overflow is not retried",
-        "gateway/app.py",
-        'return error.kind == "overflow" and await',
-        "return False and await",
+        "gateway/refusals.py",
+        "if await self.shrink(exchange, error):",
+        "if False and await self.shrink(exchange, error):",
         "COW-09",
     ),
     Mutant(

@@ -120,7 +120,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_example_of_a_configuration_is_read(tmp_path: Path) -> None:
-    (example,) = blocks("agent.md", "yaml")
+    example = blocks("agent.md", "yaml")[0]
     (tmp_path / "tidegate.yaml").write_text(example)
     config = read_config(locate_config_files(tmp_path, {"HOME": str(tmp_path)}), {})
     assert config.settings.spend.day.dollars == 5

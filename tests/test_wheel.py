@@ -169,7 +169,7 @@ def test_a_command_without_its_extra_names_it(installed: Installed) -> None:
     found = call_installed(installed, [arguments for _, arguments in NEEDING_AN_EXTRA], OPENAI_API_KEY="none")
     for (extra, arguments), done in zip(NEEDING_AN_EXTRA, found, strict=True):
         assert done.status == 2, (arguments, done.errors)
-        assert f"pip install 'tidegate[{extra}]'" in done.errors, arguments
+        assert f"pip install 'tidegate[{extra}" in done.errors, arguments
 
 
 @pytest.mark.exhaustive

@@ -136,7 +136,7 @@ class Run:
         model = MODELS.get(self.wire, "gpt-4o")
         tools, system = toolbox.definitions(), "You read tides."
         session = Session(model, wire=self.wire, window=WINDOW, tools=tools, system=system, max_tokens=ASKED)
-        async with Fake(self.wire, self.answer, window=WINDOW, binding="prefix") as server:
+        async with Fake(self.wire, self.answer, window=WINDOW, binding="block") as server:
             retries = RetrySettings(jitter=lambda: 0.0, sleep=self.sleep)
             provider = HttpProvider(self.wire, model, base_url=server.url, key=KEY, retries=retries)
             agent = Agent(session, provider, toolbox, ToolContext(Path("."), session))

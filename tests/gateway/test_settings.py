@@ -112,7 +112,7 @@ def test_a_project_may_not_choose_the_upstreams_without_trust(home: Path) -> Non
         (["--host", "0.0.0.0"], "without a token"),
         (["--token-env", "NOT_SET"], "NOT_SET is not set"),
         (["--policy", "defualt"], "defualt"),
-        (["--window", "0"], "not positive"),
+        (["--window", "0"], "not a number of tokens"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_opened(home: Path, arguments: list[str], words: str) -> None:
@@ -136,6 +136,6 @@ def test_spans_of_what_passes_the_gateway(tmp_path: Path) -> None:
 
     asyncio.run(run())
     names = [span.name for span in recorder.all()]
-    assert names.count("chat claude-opus-4-6") == 2
+    assert names.count("chat claude-opus-5-5") == 2
     assert "execute_tool step" in names
     assert "hello" not in str([span.to_json() for span in recorder.all()])

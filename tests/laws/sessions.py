@@ -241,13 +241,16 @@ def check_edit(before: View, after: View, edited: ViewEdited, budget: Budget) ->
 
 
 def check_newest_spared(before: View, edited: ViewEdited, budget: Budget) -> None:
-    """Only the guard touches the newest request: if alone it is too large, or most of what a provider refused."""
+    """Only the guard touches the newest request: if alone it is too large, if it was cut to fill the room and there is
+    work on it now, or if it is most of what a provider refused.
+    """
     if before.newest_request not in touched(edited):
         return
     assert edited.stage == "guard"
-    cost = next(item.tokens for item in before.items if item.message.id == before.newest_request)
-    assert cost > MIN_ROOM, "a short request of the user was changed"
-    assert cost > budget.room or (edited.moment == "overflow" and 2 * cost > before.tokens), "it would have fitted"
+    item = next(item for item in before.items if item.message.id == before.newest_request)
+    assert item.tokens > MIN_ROOM, "a short request of the user was changed"
+    is_refused = edited.moment == "overflow" and 2 * item.tokens > before.tokens
+    assert item.tokens > budget.room or item.edited or is_refused, "it would have fitted"
 
 
 def check_extends(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:

@@ -121,7 +121,7 @@ def test_flipped_bytes_hurt_what_they_hit_and_nothing_else(
         data.close()
         shutil.rmtree(at_rest / "damaged", ignore_errors=True)
     assert closed <= 1 + count // 20
-    assert hurt >= count * 0.4, "most flips hit records, or this shows nothing"
+    assert hurt >= count * 0.3, "many flips hit records, or this shows nothing"
     assert healed >= hurt - 1 - count // 20
 
 

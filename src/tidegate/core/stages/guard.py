@@ -102,7 +102,7 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
 
 def _may_cut(request: Item, target: int) -> bool:
     """Whether the newest request may be shortened: it does not fit, or it was shortened to fill the room."""
-    return request.tokens > (target // 2 if request.edited else target)
+    return request.tokens > (max(target // 2, MIN_ROOM) if request.edited else target)
 
 
 def _count(notes: Sequence[Insert]) -> int:
