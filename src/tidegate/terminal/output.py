@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tidegate.core.text.secrets import SecretMask
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
+
+    from tidegate.core.text.secrets import SecretMask
 
 
 TAB_WIDTH = 4
@@ -155,7 +156,7 @@ def format_visible_name(name: str) -> str:
 class TextSanitizer:
     """Cleans and then masks text: every text of a log passes it on its way to the screen of a chat."""
 
-    def __init__(self, mask: SecretMask | None = None) -> None:
+    def __init__(self, mask: "SecretMask | None" = None) -> None:
         self._mask = mask
 
     def __call__(self, text: str) -> str:
