@@ -42,7 +42,7 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
-# One worker per core, at most 8: a worker takes up to 700 MB. The order is random; the seed is printed at the top, and
+# One worker per core, at most 8: a worker takes up to 1 GB. The order is random; the seed is printed at the top, and
 # ARGS=--randomly-seed=N repeats it.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
