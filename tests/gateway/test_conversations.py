@@ -496,7 +496,8 @@ def test_the_output_is_lowered_when_it_would_not_fit(tmp_path: Path) -> None:
                 run_gateway(tmp_path, upstream_of(fake), window=20_000) as running,
                 open_http() as http,
             ):
-                client = ScriptedClient("anthropic", running.url, http, thinking=True)
+                client = ScriptedClient("anthropic", running.url, http)
+                client.model, client.thinking = "claude-opus-4-5", {"type": "enabled", "budget_tokens": 10_000}
                 client.say("start")
                 await client.turn()
         sent = json.loads(fake.seen[0].raw)
