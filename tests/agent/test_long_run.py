@@ -38,7 +38,7 @@ BUCKET = (
     f"Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit {LIMIT}, Requested 15900."
     " The input or output tokens must be reduced in order to run successfully."
 )
-ASKED, MOST = 9_001, 8_192
+ASKED, MOST = 3_001, 2_192
 OUTPUT = f"max_tokens: {ASKED} > {MOST}, which is the maximum allowed number of output tokens for this model"
 KEYLESS = "Incorrect API key provided"
 ANSWER = ScriptedAnswer(text="The tide table of that day is complete, and the harbour master has signed it.")
@@ -117,7 +117,7 @@ class Run:
         days = range(self.asked - count, self.asked)
         calls = tuple(Call(f"call_{day}", "tides", f'{{"day": {day}}}') for day in days)
         text = f"I look at day {days[0]}." if days[0] % 3 else ""
-        return ScriptedAnswer(text=text, calls=calls, thinking=f"Day {days[0]} is next.", signature="c2lnbmF0dXJl")
+        return ScriptedAnswer(text=text, calls=calls, thinking=f"Day {days[0]} is next.", signature=f"c2ln{days[0]:08}")
 
     async def tides(self, arguments: Asks, context: ToolContext) -> ToolResult:
         """Results of many sizes; now and then one larger than the window."""
