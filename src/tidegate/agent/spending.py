@@ -25,7 +25,7 @@ from tidegate.core.events import Event, NoteAdded, UsageReported
 from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, parse_side_cost
+from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, make_spent_note, parse_side_cost, usage_or_estimate
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage, read_usage
 
@@ -147,8 +147,8 @@ class SessionSpending:
 
     def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
         if purpose != "turn":  # the note has tokens, not dollars: prices are looked up when it is read
-            cost = SideCost(model, usage, purpose)
-            self._session.history.add_note(SPENT_TOPIC, msgspec.json.encode(cost).decode())
+            note = make_spent_note(SideCost(model, usage, purpose))
+            self._session.history.add_note(note.topic, note.text)
         if self._days is None:
             return
         try:
@@ -173,8 +173,7 @@ class SessionSpending:
     def _price_event(self, event: Event) -> SpendTotal:
         what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
-            return self.price_usage(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
+            return self.price_usage(what.model, usage_or_estimate(what))
         paid = parse_side_cost(what) if isinstance(what, NoteAdded) and what.topic == SPENT_TOPIC else None
         return SpendTotal() if paid is None else self.price_usage(paid.model, paid.usage)
 

@@ -50,6 +50,7 @@ _PURPOSE_NAMES: Final = {
     "summary": "summaries",
     "subagent": "sub-agents",
     "interrupted": "interrupted answers",
+    "compaction": "compactions by the provider",
 }
 
 

@@ -8,7 +8,16 @@ from collections.abc import Iterable
 from typing import Final, TypeGuard
 
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.events import (
+    BranchStarted,
+    Event,
+    EventPayload,
+    HourWriteReported,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
+)
 from tidegate.core.messages import Image, Message, Part, Result
 
 MAX_TIME: Final = 253_370_764_800.0
@@ -67,7 +76,10 @@ def _check_report(seq: int, used: UsageReported) -> str:
     if not 0 <= used.log_head < seq:
         return f"it reports on a request made at record {used.log_head}"
     names = ("counted_tokens", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared_messages")
-    return _check_counts({name: getattr(used, name) for name in names})
+    counts = {name: getattr(used, name) for name in names}
+    if isinstance(used, HourWriteReported):
+        counts["cache_write_1h"] = used.cache_write_1h
+    return _check_counts(counts)
 
 
 def _check_note(seq: int, noted: NoteAdded) -> str:

@@ -54,6 +54,15 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=
     shared_messages: int = 0
 
 
+class HourWriteReported(UsageReported, frozen=True, gc=False, array_like=True, tag="used_1h", omit_defaults=True):
+    """A usage report with input that the provider keeps for an hour: `cache_write_1h` of its `cache_write` tokens.
+
+    A record type of its own, because a further field would change the bytes of every report that is already stored.
+    """
+
+    cache_write_1h: int = 0
+
+
 class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
     """Any other fact to record, by topic.
 
@@ -101,7 +110,16 @@ class HostNote(NoteAdded, frozen=True, gc=False, array_like=True, tag="host_note
     """A `system` or `tools` note about a change that the host made itself: signed data stays as the host sends it."""
 
 
-EventPayload = MessageAdded | ViewEdited | UsageReported | NoteAdded | HostMessageAdded | BranchStarted | HostNote
+EventPayload = (
+    MessageAdded
+    | ViewEdited
+    | UsageReported
+    | HourWriteReported
+    | NoteAdded
+    | HostMessageAdded
+    | BranchStarted
+    | HostNote
+)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -9,6 +9,8 @@ from tidegate.core.sweep.cost_model import ASSUMED_PRICES, CachePrices
 from tidegate.wire.usage import Usage
 
 _MILLION = 1_000_000
+# Only Anthropic charges for keeping input for an hour: https://platform.claude.com/docs/en/about-claude/pricing
+_HOUR_WRITE = 2.0  # times the price of fresh input
 
 
 class TokenRates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -79,6 +81,8 @@ def compute_cost(usage: Usage, rates: Sequence[TokenRates]) -> RequestCost | Non
     plain = max(usage.input_tokens - usage.cache_read - usage.cache_write, 0)
     read = plain * rate.input / _MILLION
     cached = usage.cache_read * (rate.input if rate.cached is None else rate.cached) / _MILLION
-    written = usage.cache_write * (rate.input if rate.written is None else rate.written) / _MILLION
+    write = rate.input if rate.written is None else rate.written
+    long_write = max(write, _HOUR_WRITE * rate.input)
+    written = ((usage.cache_write - usage.cache_write_1h) * write + usage.cache_write_1h * long_write) / _MILLION
     output = usage.output_tokens * rate.output / _MILLION
     return RequestCost(read, cached, written, output, read + cached + written + output)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidegate.core.errors import BadInput, GiveUp
-from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
+from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
@@ -19,6 +19,7 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
+from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
@@ -33,7 +34,7 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.usage import USAGE_FIELDS, is_usage, read_usage
+from tidegate.wire.usage import USAGE_FIELDS, is_usage, read_compaction_usage, read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
@@ -301,22 +302,24 @@ class LiveConversation:
                     f"record() takes the usage of a reply, with fields such as {', '.join(USAGE_FIELDS)}. This has"
                     f" {fields[:200]}. Pass reply.usage, or None if there is none."
                 )
-            self._append(self.build_usage_report(plain, self._last_request))
+            events = self.build_usage_events(plain, self._last_request)
+            self._append_all(lambda _: events)
 
-    def build_usage_report(self, usage: Mapping[str, object], measured: tuple[int, int]) -> UsageReported:
-        """The event for a provider's report. `measured` is the head of the log and our count for that request."""
-        head, counted = measured
-        read = read_usage(usage)
-        return UsageReported(
-            self.model,
-            head,
-            counted,
-            read.input_tokens,
-            read.output_tokens,
-            read.cache_read,
-            read.cache_write,
-            self._shared_messages,
-        )
+    def build_usage_events(
+        self, usage: Mapping[str, object], measured: tuple[int, int]
+    ) -> tuple[UsageReported | NoteAdded, ...]:
+        """The events for a provider's report: the usage of the request, and what a compaction by the provider cost.
+
+        `measured` is the head of the log and our count for that request.
+        """
+        read, compaction = read_usage(usage), read_compaction_usage(usage)
+        fields = (self.model, *measured, *read[:4], self._shared_messages)
+        long = read.cache_write_1h
+        report = HourWriteReported(*fields, long) if long else UsageReported(*fields)
+        if compaction is None:
+            return (report,)
+        paid = make_spent_note(SideCost(self.model, compaction, "compaction"))
+        return (report, paid) if any(read) else (paid,)
 
     def _refresh(self) -> None:
         self._fold_all(self.log.read_new_events())

@@ -442,7 +442,7 @@ class FollowingSession(Generic[HostObject]):
                 payloads.append(NoteAdded(BIRTH_TOPIC, request.birth))
             payloads += notes
         if usage:
-            payloads.append(self.session.build_usage_report(usage, request.measured))
+            payloads += self.session.build_usage_events(usage, request.measured)
         return payloads
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
@@ -45,7 +45,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     @property
     def cost(self) -> RequestBill:
         """Computed when it is asked for: a session has thousands of requests, and a page shows a few of them."""
-        paid = compute_model_cost(usage_or_estimate(self.used), self.model_info)
+        paid = compute_model_cost(request_usage(self.used), self.model_info)
         return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
@@ -118,11 +118,9 @@ def _add_answer(requests: list[RequestRecord], event: Event) -> None:
         requests.append(RequestRecord(event.seq - 1, event.time, event.seq))
 
 
-def usage_or_estimate(used: UsageReported | None) -> Usage:
-    """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
-    if used is None:
-        return _NO_USAGE
-    return Usage(used.input_tokens or used.counted_tokens, used.output_tokens, used.cache_read, used.cache_write)
+def request_usage(used: UsageReported | None) -> Usage:
+    """Return the usage of a request; nothing if none was reported yet."""
+    return _NO_USAGE if used is None else usage_or_estimate(used)
 
 
 def _add_side_cost(spending: SideSpending, noted: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:

@@ -13,7 +13,7 @@ from tidegate.models.catalog import ModelInfo
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.document import render_document
-from tidegate.web.request_history import SideSpending, usage_or_estimate
+from tidegate.web.request_history import SideSpending, request_usage
 from tidegate.web.session_story import (
     MAX_CHART_POINTS,
     MAX_LISTED_CHANGES,
@@ -181,7 +181,7 @@ def _list_request_figures(rows: list[RequestRow]) -> list[RequestFigures]:
     figures: list[RequestFigures] = []
     so_far = 0.0
     for row in rows:
-        request, usage = row.request, usage_or_estimate(row.request.used)
+        request, usage = row.request, request_usage(row.request.used)
         cost = request.cost
         so_far += cost.total
         figures.append(
@@ -238,7 +238,7 @@ def _format_subtitle(story: SessionStory) -> str:
 
 def _format_figures(story: SessionStory) -> dict[str, str]:
     rows = story.rows
-    used = [usage_or_estimate(row.request.used) for row in rows]
+    used = [request_usage(row.request.used) for row in rows]
     read, cached = sum(each.input_tokens for each in used), sum(each.cache_read for each in used)
     paid = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
     priced = any(row.request.cost.is_priced for row in rows)

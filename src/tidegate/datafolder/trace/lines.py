@@ -23,7 +23,7 @@ _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
 
 _ERROR_TOPICS = frozenset({"error", "summary_failed", "overflow"})
-_OWN_PURPOSES = frozenset({"summary", "interrupted"})
+_OWN_PURPOSES = frozenset({"summary", "interrupted", "compaction"})
 """Calls besides those of turns that no other trace has. The calls of a subagent are in its own trace."""
 _EVENT_NAMES = {
     "clear": "context_clear",
@@ -171,7 +171,7 @@ def _used(what: UsageReported, line: TraceLine) -> TraceLine:
 def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
     paid = parse_side_cost(what) if what.topic == SPENT_TOPIC else None
     if paid is not None and paid.purpose in _OWN_PURPOSES:
-        used = _used(UsageReported(paid.model, 0, 0, *paid.usage), line("model_usage"))
+        used = _used(UsageReported(paid.model, 0, 0, *paid.usage[:4]), line("model_usage"))
         used.kind, used.head, used.counted = paid.purpose, None, None
         return used
     if (denial := parse_denial(what)) is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import Event, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.events import Event, HourWriteReported, NoteAdded, UsageReported, ViewEdited
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.store.log import LogReader
 from tidegate.wire.usage import Usage
@@ -22,7 +22,8 @@ _EVENTS_PER_STEP: Final = 2_000
 
 
 class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, subagent or interrupted; older notes have none.
+    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, subagent, interrupted or compaction (one that the
+    provider made); older notes have none.
 
     The calls of a subagent are in its own log, too.
     """
@@ -58,6 +59,13 @@ class CostTotal(msgspec.Struct, frozen=True):
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
+def usage_or_estimate(used: UsageReported) -> Usage:
+    """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
+    read = used.input_tokens or used.counted_tokens
+    long = used.cache_write_1h if isinstance(used, HourWriteReported) else 0
+    return Usage(read, used.output_tokens, used.cache_read, used.cache_write, long)
+
+
 class CostReport:
     """Adds up the cost of a log after event `start`, in total, for each model and for each purpose.
 
@@ -90,8 +98,7 @@ class CostReport:
     def _add_event(self, event: Event) -> None:
         what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
-            self._add(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write), "turn")
+            self._add(what.model, usage_or_estimate(what), "turn")
         elif isinstance(what, ViewEdited):
             if what.tokens_after < what.tokens_before:
                 self._compaction_seqs.add(event.seq)
@@ -125,6 +132,10 @@ class CostReport:
         self.total = _add_totals(self.total, one)
         self.by_model[model] = _add_totals(self.by_model.get(model, CostTotal()), one)
         self.by_purpose[purpose] = _add_totals(self.by_purpose.get(purpose, CostTotal()), one)
+
+
+def make_spent_note(cost: SideCost) -> NoteAdded:
+    return NoteAdded(SPENT_TOPIC, msgspec.json.encode(cost).decode())
 
 
 def parse_side_cost(noted: NoteAdded) -> SideCost | None:

@@ -15,9 +15,8 @@ from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.store.log import LogReader
-from tidegate.wire.usage import Usage
 
 _MAX_ENTRIES: Final = 50
 MAX_SCANNED_EVENTS: Final = 8_192
@@ -190,14 +189,14 @@ class _BackwardReader:
             later = self.state.next_usage
             entry.lost_cache_tokens = max(0, used.cache_read - later.cache_read) if later is not None else 0
         self._rereading = []
-        read = used.input_tokens or used.counted_tokens
-        paid = compute_model_cost(Usage(read, 0, used.cache_read, used.cache_write), used.model, self._prices)
+        usage = usage_or_estimate(used)._replace(output_tokens=0)
+        paid = compute_model_cost(usage, used.model, self._prices)
         ratio = (
             used.input_tokens / used.counted_tokens
             if is_plausible_report(used.counted_tokens, used.input_tokens)
             else 1.0
         )
-        each = paid.total / read if paid is not None and read else math.nan
+        each = paid.total / usage.input_tokens if paid is not None and usage.input_tokens else math.nan
         self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * each))
         self.state.next_usage = used
 

@@ -16,7 +16,7 @@ from tidegate.web.live.message_json import JsonPart, describe_event, describe_me
 from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
 from tidegate.web.live.session_figures import SessionFigures
 from tidegate.web.live.session_index import Change, SessionIndex, Stretch, thin_requests
-from tidegate.web.request_history import RequestRecord, usage_or_estimate
+from tidegate.web.request_history import RequestRecord, request_usage
 
 REQUEST_ROWS: Final = 20
 MAX_CHANGES: Final = 300
@@ -242,7 +242,7 @@ def _summarize(index: SessionIndex, place: int) -> RequestSummary:
 
 def _summarize_request(request: RequestRecord) -> RequestSummary:
     """A request by its own record. Its number and what was in the view are not known from that."""
-    usage, cost = usage_or_estimate(request.used), request.cost
+    usage, cost = request_usage(request.used), request.cost
     return RequestSummary(
         number=0,
         head=request.head,

@@ -19,7 +19,7 @@ from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import ModelNote, parse_model_note
-from tidegate.web.request_history import usage_or_estimate
+from tidegate.web.request_history import request_usage
 from tidegate.wire.usage import Usage
 
 FindWindow = Callable[[ModelNote], int]
@@ -149,7 +149,7 @@ class FiguresReader:
         self.figures = msgspec.structs.replace(self.figures, **fields)
 
     def _add_request(self, event: Event, used: UsageReported) -> None:
-        usage = usage_or_estimate(used)
+        usage = request_usage(used)
         whole, is_edited = self._measure_whole(used, usage)
         without = self._usage_without(event.time, usage, whole) if is_edited else usage
         now = self.figures
