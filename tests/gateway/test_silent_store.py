@@ -1,4 +1,3 @@
-# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
 """A store that is locked, silent or deleted: the gateway goes on without it, says so, and notices when it is back."""
 
 import asyncio

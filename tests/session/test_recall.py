@@ -89,7 +89,9 @@ def test_a_message_comes_back_whole() -> None:
 
 
 def test_what_an_edit_added_comes_back() -> None:
-    added = [item for event in long_log().read() for item in getattr(event.payload, "edits", ()) if hasattr(item, "message")]
+    added = [
+        item for event in long_log().read() for item in getattr(event.payload, "edits", ()) if hasattr(item, "message")
+    ]
     assert added
     for insert in added:
         assert recall_message(long_log(), insert.message.id) == insert.message
