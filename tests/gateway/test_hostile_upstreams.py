@@ -17,6 +17,7 @@ import zstandard
 from tests.fake.words import too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient
 from tests.gateway.serving import FAMILIES, Running, open_http, run_gateway
+from tests.scale import parametrize_pairs
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
 from tidegate.gateway.settings import Upstream
@@ -69,7 +70,7 @@ def logged_texts(running: Running) -> list[str]:
 # --- lines --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [b"x", b"data: x\n", b": \r\n"], ids=["line", "lines", "comments"])
+@pytest.mark.parametrize("unit", [b"x", b"data: x\n", pytest.param(b": \r\n", marks=pytest.mark.exhaustive)])
 def test_an_event_without_end_is_passed_on_while_it_arrives(unit: bytes, tmp_path: Path) -> None:
     """It is not kept until its end comes, and not searched again with every piece."""
     arrived = asyncio.Event()
@@ -127,8 +128,7 @@ PACKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("wire", PATHS)
+@parametrize_pairs(("wire", "coding"), PATHS, CODINGS)
 def test_an_answer_that_is_compressed_unasked_is_read(wire: str, coding: str, tmp_path: Path) -> None:
     said = ScriptedAnswer(text="Compressed words. " * 500)
     body = json.dumps(encode_response_body(wire, said)).encode()
