@@ -10,6 +10,8 @@ PYRIGHT_VERSION := 1.1.414
 TWINE_VERSION := 7.0.0
 # Left by us or by the caller's shell, these would make the result depend on who runs it.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Compiled modules are kept: a run of the tests starts hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -5,6 +5,9 @@ background) are heard again: programs that tests start, and stop by them, would 
 
 After each file, freed memory goes back to the system: the C library would keep it, and a worker would grow to 1 GB.
 
+HTTP clients trust one certificate that nobody has the key of. To load those of the system takes each client longer
+than most tests, and no test speaks to a server outside of this machine.
+
 The garbage collector rests while the tests are collected, never looks at what was collected, and works less often
 than usual: it took a quarter of the time.
 """
@@ -14,6 +17,7 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,6 +25,8 @@ from hypothesis import settings
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("no_authority.pem"))
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("dice", deadline=None)

@@ -6,7 +6,7 @@ before a release.
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -32,3 +32,15 @@ def spread(cases: Sequence[T], usual: int) -> list[T]:
 def mark_all_but(cases: Iterable[T], *usual: T) -> list[ParameterSet | T]:
     """Return the cases as parameters of a test. All but the usual ones are tried by `make test-all` only."""
     return [case if case in usual else pytest.param(case, marks=pytest.mark.exhaustive) for case in cases]
+
+
+def parametrize_pairs(names: tuple[str, str], first: Iterable[Any], second: Iterable[Any]) -> pytest.MarkDecorator:
+    """Every value of both lists is in a pair that always runs. All other pairs are exhaustive."""
+    rows, columns = list(first), list(second)
+    always = {(at % len(rows), at % len(columns)) for at in range(max(len(rows), len(columns)))}
+    pairs = [
+        pytest.param(row, column, marks=() if (x, y) in always else pytest.mark.exhaustive)
+        for x, row in enumerate(rows)
+        for y, column in enumerate(columns)
+    ]
+    return pytest.mark.parametrize(names, pairs)

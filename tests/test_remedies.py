@@ -25,6 +25,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 SLASH = re.compile(r"(?<![\w/.`:'\"])/([a-z]+)(?=[ .,]|$)")
 FUNCTION = re.compile(r"`[\w.]*?(\w+)\(\)`")
 TARGET = re.compile(r"`make ([a-z-]+)")
+MAYBE_NAMES = re.compile(r"`tidegate |\(\)`|`make ")  # to parse all files takes seconds; few of them have such a text
 
 
 def literals(tree: ast.AST) -> Iterator[str]:
@@ -44,7 +45,8 @@ def package_texts() -> dict[str, str]:
     return {
         f"{path.relative_to(SOURCE)}:{number}": text
         for path in sorted(SOURCE.rglob("*.py"))
-        for number, text in enumerate(literals(ast.parse(path.read_text("utf-8"))))
+        if MAYBE_NAMES.search(source := path.read_text("utf-8"))
+        for number, text in enumerate(literals(ast.parse(source)))
         if COMMAND.search(text) or FUNCTION.search(text) or TARGET.search(text)
     }
 

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import Refusal, refusal, too_long
-from tests.scale import mark_all_but, scaled
+from tests.scale import mark_all_but, parametrize_pairs, scaled
 from tidegate import Session
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, ToolFinished, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
 from tests.agent.test_hostile_provider import NAMES, WIRES, World, called, goes_on, mending
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal, too_long
-from tests.scale import scaled
+from tests.scale import parametrize_pairs, scaled
 from tidegate import Session
 from tidegate.agent.loop import Agent, RequestRefused, RequestSent, ToolFinished, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
 from tests.agent.test_loop import WIRES, an_agent, called, reading
+from tests.scale import parametrize_pairs
 from tidegate import BadInput
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.hooks.types import Always, Hook, RunFunction

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.fake.server import Fake
+from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import open_http
-from tests.gateway.test_killed import ask_streamed, find_free_port, next_step, start_gateway
+from tests.gateway.test_killed import ask_streamed, next_step, start_gateway
 from tidegate.datafolder.data_folder import DataFolder
 
 

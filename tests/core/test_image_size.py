@@ -46,6 +46,14 @@ def test_jpeg_with_a_long_preamble() -> None:
         assert read_image_size(data) == ImageSize(321, 123)
 
 
+def test_tables_of_a_jpeg_are_no_frames() -> None:
+    """The markers between those of frames: Huffman tables, an extension and arithmetic coding."""
+    plain = base64.b64decode(encoded("JPEG", 321, 123))
+    tables = b"".join(b"\xff" + marker + struct.pack(">H", 9) + b"\0" * 7 for marker in (b"\xc4", b"\xc8", b"\xcc"))
+    data = base64.b64encode(plain[:2] + tables + plain[2:]).decode()
+    assert read_image_size(data) == ImageSize(321, 123)
+
+
 def test_wrapped_lines_data_uri_and_urlsafe_alphabet() -> None:
     data = encoded("PNG", 700, 50)
     wrapped = "\n".join(data[at : at + 76] for at in range(0, len(data), 76))

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from tests.fake.server import KEY, Fake, Json, Step
+from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import DEADLINE, open_http
 from tidegate.core.events import MessageAdded
@@ -25,12 +25,6 @@ from tidegate.datafolder.data_folder import DataFolder
 KILLS = int(os.environ.get("TIDEGATE_GATEWAY_KILLS", "4"))
 MOMENTS = ("seen", "bytes", "soon")
 """When the gateway is killed: when the provider has the request, after some bytes of the answer, at any time."""
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def start_gateway(folder: Path, port: int, *more: str) -> Process:

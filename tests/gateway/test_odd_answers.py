@@ -12,6 +12,7 @@ import pytest
 from tests.fake.server import Bytes, Fake, Json, Step
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
@@ -54,8 +55,7 @@ def talk(wire: str, folder: Path, steps: list[Step], *, stream: bool) -> tuple[F
 
 
 @each_form
-@each_wire
-@pytest.mark.parametrize("text", ["", "Look."])
+@parametrize_pairs(("wire", "text"), WIRES, ["", "Look."])
 def test_more_calls_than_an_answer_may_have(wire: str, text: str, stream: bool, tmp_path: Path) -> None:
     """The request is not sent again and again, and the client is not left with half an answer that looks whole."""
     calls = tuple(recall(number) for number in range(200))
@@ -65,15 +65,20 @@ def test_more_calls_than_an_answer_may_have(wire: str, text: str, stream: bool, 
     assert any("hidden calls cannot be read" in line for line in running.lines)
 
 
+ODD_ARGUMENTS = {
+    "cut off": '{"what": "x',
+    "a list": "[1]",
+    "none": "",
+    "long": json.dumps({"what": "x" * 50_000}),
+    "many values": json.dumps({"what": [1] * 60_000}),
+}
+
+
 @each_form
-@each_wire
-@pytest.mark.parametrize(
-    "arguments",
-    ['{"what": "x', "[1]", "", json.dumps({"what": "x" * 50_000}), json.dumps({"what": [1] * 60_000})],
-    ids=["cut off", "a list", "none", "long", "many values"],
-)
-def test_arguments_that_no_request_may_have(wire: str, arguments: str, stream: bool, tmp_path: Path) -> None:
+@parametrize_pairs(("kind", "wire"), ODD_ARGUMENTS, WIRES)
+def test_arguments_that_no_request_may_have(wire: str, kind: str, stream: bool, tmp_path: Path) -> None:
     """The call is answered, and is sent back without them: the provider refused the request otherwise."""
+    arguments = ODD_ARGUMENTS[kind]
     if wire == "gemini" and len(arguments) > 60_000 and stream:
         pytest.skip("a frame with so many values is not read at all")
     steps: list[Step] = [ScriptedAnswer(text="Look.", calls=(recall(1, arguments),)), "The rest."]
@@ -155,18 +160,16 @@ def responses_stream(index: Any) -> Bytes:
     return Bytes(b"".join(b"data: %s\n\n" % json.dumps(frame).encode() for frame in frames))
 
 
-@pytest.mark.parametrize("index", [[], {}, None, "0", 1.5, -1, 10**30, True], ids=repr)
-@pytest.mark.parametrize(
-    ("wire", "make"),
-    [
-        ("anthropic", lambda index: anthropic_stream(*block(index, "tool_use", id="r1", name="recall", input={}))),
-        ("openai_chat", lambda index: chat_stream(piece(index, "r1", "recall"), "tool_calls")),
-        ("openai_responses", responses_stream),
-    ],
-    ids=["anthropic", "openai_chat", "openai_responses"],
-)
-def test_an_index_can_be_anything(wire: str, make: Callable[[Any], Bytes], index: Any, tmp_path: Path) -> None:
-    fake, response, _ = talk(wire, tmp_path, [make(index), "The rest."], stream=True)
+MAKE_WITH_INDEX: dict[str, Callable[[Any], Bytes]] = {
+    "anthropic": lambda index: anthropic_stream(*block(index, "tool_use", id="r1", name="recall", input={})),
+    "openai_chat": lambda index: chat_stream(piece(index, "r1", "recall"), "tool_calls"),
+    "openai_responses": responses_stream,
+}
+
+
+@parametrize_pairs(("wire", "index"), MAKE_WITH_INDEX, [[], {}, None, "0", 1.5, -1, 10**30, True])
+def test_an_index_can_be_anything(wire: str, index: Any, tmp_path: Path) -> None:
+    fake, response, _ = talk(wire, tmp_path, [MAKE_WITH_INDEX[wire](index), "The rest."], stream=True)
     assert fake.refused == []
     assert response is not None
     assert "The rest." in response.text

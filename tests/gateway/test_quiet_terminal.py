@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.fake.server import CutAt, Fake
+from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
-from tests.gateway.serving import open_http
-from tests.gateway.test_killed import find_free_port
+from tests.gateway.serving import DEADLINE, open_http
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 
@@ -26,7 +26,7 @@ async def start_gateway(folder: Path, port: int, *more: str) -> asyncio.subproce
 
 
 async def wait_until_ready(port: int) -> None:
-    async with asyncio.timeout(60), open_http() as http:
+    async with asyncio.timeout(DEADLINE), open_http() as http:
         while True:
             with suppress(httpx.HTTPError):
                 if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
@@ -74,7 +74,7 @@ def test_connections_that_cannot_be_accepted_are_one_line(tmp_path: Path) -> Non
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
         assert process.stderr is not None
         first = b""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while b"have to wait" not in first:
                 line = await process.stderr.readline()
                 assert line, first

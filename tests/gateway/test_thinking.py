@@ -13,6 +13,7 @@ from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tests.gateway.test_silent_store import locked
+from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -50,8 +51,7 @@ async def work(client: ScriptedClient, steps: int, lines: int = 60) -> None:
             client.say("Go on.")
 
 
-@pytest.mark.parametrize("recall", [False, True], ids=["", "recall"])
-@pytest.mark.parametrize("kind", KINDS)
+@parametrize_pairs(("kind", "recall"), KINDS, [False, True])
 def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, recall: bool, tmp_path: Path) -> None:
     steps = 80
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
+from tests.free_port import find_free_port
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.mcp_server import create_mcp_server
 
@@ -185,9 +186,7 @@ def test_a_long_answer_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 @contextmanager
 def serve_http(folder: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     command = [sys.executable, "-m", "tidegate", "mcp", "--data", str(folder), "--port", str(port)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.scale import parametrize_pairs
 from tidegate import GiveUp, Request, Session
 from tidegate.core.events import ViewEdited
 from tidegate.presets import preset_names
@@ -108,8 +109,7 @@ def count_thinking(body: Json) -> int:
     return sum(block["type"] == "thinking" for blocks in content for block in blocks)
 
 
-@pytest.mark.parametrize("policy", preset_names())
-@pytest.mark.parametrize("model", MODELS)
+@parametrize_pairs(("policy", "model"), preset_names(), MODELS)
 def test_a_loop_that_outgrows_the_window_keeps_thinking_and_the_task(model: Model, policy: str) -> None:
     provider = Provider(model, policy, 12_000)
     for body in provider.play_loop(60, 60):
@@ -132,8 +132,7 @@ def test_thinking_before_an_edit_stays_and_later_thinking_is_sent_again() -> Non
     assert max(counts[drops[0] :]) > counts[drops[0]]
 
 
-@pytest.mark.parametrize("policy", preset_names())
-@pytest.mark.parametrize("model", MODELS)
+@parametrize_pairs(("policy", "model"), preset_names(), MODELS)
 def test_after_an_overflow_the_rules_hold_too(model: Model, policy: str) -> None:
     provider = Provider(model, policy, 60_000)
     list(provider.play_loop(20, 100))

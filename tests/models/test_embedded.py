@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import tidegate
-from tests.models.embedded_model import WINDOW, needs_model, shared_model
+from tests.models.embedded_model import WINDOW, model_closed_after_file, needs_model, shared_model
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header
 from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_window
@@ -24,6 +24,8 @@ from tidegate.models.embedded.weights import SMOLLM2, WeightsWheel, fetch_weight
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Reply, collect_reply
 from tidegate.wire.usage import read_usage
+
+__all__ = ["model_closed_after_file"]
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -351,8 +353,6 @@ QUIET = """
 import asyncio
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.embedded.provider import EmbeddedProvider
-
-__all__ = ["model_closed_after_file"]
 
 async def act(model):
     stream = model.stream(b'{"messages": [{"role": "user", "content": "Tell a very long story."}]}')

@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, chdir, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cli.calling import called
+from tests.cli.command_server import shared_command_server
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions, LoadedConfig
@@ -111,19 +111,12 @@ class Project:
         return asyncio.run(run())
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the project's folder. `run` is a process: it starts itself again to hide its environment."""
+        """Run a command in the project's folder. `run` is a process: it hides the environment of its process."""
         if arguments[0] != "run":
             with surroundings(self.folder, self.environment):
                 return called(*arguments)
-        return subprocess.run(
-            [sys.executable, "-m", "tidegate.cli.main", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+        done = shared_command_server().run(arguments, self.folder, self.environment)
+        return subprocess.CompletedProcess(arguments, -1 if done.status is None else done.status, done.out, done.err)
 
     def shown(self) -> dict[str, dict[str, Any]]:
         """What `tidegate config` says, by the names of the settings."""

@@ -2,9 +2,13 @@
 unasked, the address a key is sent to. A project's file, trusted or not, may only tighten what the user's own file says.
 """
 
+import http.server
 import json
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,14 +123,37 @@ def test_nobody_picks_a_model_without_a_price_of_a_provider_that_is_marked_as_pa
     assert "models in your own file" in ran.stderr
 
 
+@contextmanager
+def refusing_server() -> Iterator[tuple[str, list[str]]]:
+    """A server that refuses every request: its address, and the paths it was asked for."""
+    asked: list[str] = []
+
+    class Refusal(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_error(401)
+
+        def log_message(self, *words: object) -> None:
+            """Print nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+
+
 @pytest.mark.parametrize("change", [("PAID", "false"), ("dollars", "tokens"), ("gpt-99-secret", "gpt-4o")])
 def test_a_model_of_a_paid_provider_is_used_if_its_price_is_known_or_nothing_caps_dollars(
     project: Project, change: tuple[str, str]
 ) -> None:
     user = OWN_PROXY.replace(*change).replace("PAID", "true")
     brain = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\n".replace(*change)
-    ran = project.write(user=user, project=brain).run("run", "Hello.")
-    assert ran.returncode == 1, "the server was called, and does not listen"
+    with refusing_server() as (address, asked):
+        ran = project.write(user=user.replace("127.0.0.1:9", address), project=brain).run("run", "Hello.")
+    assert ran.returncode == 1
+    assert asked == ["/v1/chat/completions"]
 
 
 def test_a_project_does_not_unmark_a_paid_provider(project: Project) -> None:
@@ -143,8 +170,11 @@ def test_a_project_does_not_price_a_model_of_a_paid_provider(project: Project) -
     user = OWN_PROXY.replace("PAID", "true")
     project.write(user=user, project=free, trusted=True)
     assert "The price of gpt-99-secret is not known" in project.run("run", "Hello.").stderr
-    project.write(user=f"{user}models: {{gpt-99-secret: {{input: 9, output: 9}}}}\n", project=free, trusted=True)
-    assert project.run("run", "Hello.").returncode == 1, "the server was called, and does not listen"
+    with refusing_server() as (address, asked):
+        user = user.replace("127.0.0.1:9", address)
+        project.write(user=f"{user}models: {{gpt-99-secret: {{input: 9, output: 9}}}}\n", project=free, trusted=True)
+        assert project.run("run", "Hello.").returncode == 1
+    assert asked == ["/v1/chat/completions"]
 
 
 # --- tools and commands -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What left the view is read back from the log: by id, by range, by words, a bounded piece at a time."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def said(*texts: str) -> MemoryLog:
     return log
 
 
+@cache
 def long_log() -> MemoryLog:
     """A session that was compacted on the way."""
     log = MemoryLog()
@@ -60,9 +62,6 @@ def long_log() -> MemoryLog:
             session.prepare()
     assert session.edit_counts
     return log
-
-
-LOG = long_log()
 
 
 def all_of(log: Log, what: str, max_chars: int) -> list[Recalled]:
@@ -90,11 +89,13 @@ def test_a_message_comes_back_whole() -> None:
 
 
 def test_what_an_edit_added_comes_back() -> None:
-    added = [item for event in LOG.read() for item in getattr(event.payload, "edits", ()) if hasattr(item, "message")]
+    added = [
+        item for event in long_log().read() for item in getattr(event.payload, "edits", ()) if hasattr(item, "message")
+    ]
     assert added
     for insert in added:
-        assert recall_message(LOG, insert.message.id) == insert.message
-        assert recall_text(LOG, insert.message.id).ids == (insert.message.id,)
+        assert recall_message(long_log(), insert.message.id) == insert.message
+        assert recall_text(long_log(), insert.message.id).ids == (insert.message.id,)
 
 
 def test_calls_and_images_are_told() -> None:
@@ -134,10 +135,10 @@ def test_an_offset_behind_the_end_says_so() -> None:
 
 @pytest.mark.parametrize("max_chars", [400, 1_500, 8_000, 1_000_000])
 def test_a_range_comes_page_by_page_and_nothing_is_missing(max_chars: int) -> None:
-    whole = recall_text(LOG, "m5..m60", max_chars=10**9)
+    whole = recall_text(long_log(), "m5..m60", max_chars=10**9)
     assert whole.next_query == ""
     assert len(whole.ids) > 30
-    pages = all_of(LOG, "m5..m60", max_chars)
+    pages = all_of(long_log(), "m5..m60", max_chars)
     assert "".join(body(page) for page in pages) == whole.text
     assert all(len(page.text) <= max_chars for page in pages)
     assert list(dict.fromkeys(ident for page in pages for ident in page.ids)) == list(whole.ids)
@@ -154,21 +155,21 @@ def test_a_range_may_be_written_in_several_ways(what: str) -> None:
 def test_a_list_of_ids_and_ranges_comes_page_by_page(max_chars: int) -> None:
     """As a summary or a ledger prints it."""
     what = "m40..m44, m5, m12..m30"
-    every = [recall_text(LOG, part, max_chars=10**9) for part in what.split(", ")]
-    pages = all_of(LOG, what, max_chars)
+    every = [recall_text(long_log(), part, max_chars=10**9) for part in what.split(", ")]
+    pages = all_of(long_log(), what, max_chars)
     assert "".join(body(page) for page in pages) == "".join(each.text for each in every)
     assert all(len(page.text) <= max_chars for page in pages)
-    assert recall_text(LOG, "m5, m999999").ids == (), "one that is not there is named"
+    assert recall_text(long_log(), "m5, m999999").ids == (), "one that is not there is named"
 
 
 def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
-    page = recall_text(LOG, "m5..m60, m5", max_chars=400)
+    page = recall_text(long_log(), "m5..m60, m5", max_chars=400)
     pages = [page]
     while page.next_query:
         said = page.text.rsplit("\n[go on with ", 1)[1].removesuffix("]")
-        page = recall_text(LOG, said, max_chars=400)
+        page = recall_text(long_log(), said, max_chars=400)
         pages.append(page)
-    assert "".join(map(body, pages)) == recall_text(LOG, "m5..m60, m5", max_chars=10**9).text
+    assert "".join(map(body, pages)) == recall_text(long_log(), "m5..m60, m5", max_chars=10**9).text
 
 
 def test_a_range_without_messages_says_so() -> None:
@@ -177,11 +178,11 @@ def test_a_range_without_messages_says_so() -> None:
 
 
 def test_ids_and_ranges_cost_what_they_show() -> None:
-    log = Counted(LOG)
-    recall_text(log, f"m{LOG.head - 3}")
+    log = Counted(long_log())
+    recall_text(log, f"m{long_log().head - 3}")
     assert log.read_so_far <= 1
     log.read_so_far = 0
-    found = recall_text(log, f"m20..m{LOG.head}", max_chars=2_000)
+    found = recall_text(log, f"m20..m{long_log().head}", max_chars=2_000)
     assert found.next_query
     assert log.read_so_far < 40
 

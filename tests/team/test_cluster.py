@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.free_port import find_free_port
 from tests.lab.recordings import record
 from tests.store.conftest import wait_until
-from tests.team.conftest import find_free_port
 from tests.team.dask_tasks import square_or_die_once
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.lab.dask_engine import DaskEngine, open_engine

@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from tests.fake.server import Fake, Json, Step
+from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import open_http
-from tests.gateway.test_killed import ask_streamed, find_differing_repeats, find_free_port, next_step, start_gateway
+from tests.gateway.test_killed import ask_streamed, find_differing_repeats, next_step, start_gateway
 from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import calls_of
 from tidegate.datafolder.data_folder import DataFolder

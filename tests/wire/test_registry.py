@@ -11,6 +11,7 @@ from tests.laws.sampled_law import sampled_law
 from tests.wire.histories import REASONING, REDACTED
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message
+from tidegate.wire.anthropic.models import accepts_system_messages
 from tidegate.wire.registry import DIALECTS, detect_dialect, parse_any_message
 
 URL = "https://example.com/a.png"
@@ -146,3 +147,25 @@ def test_any_json_is_read_or_refused(obj: object, dialect: str) -> None:
         except BadInput:
             continue
         assert all(isinstance(message, Message) for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("model", "accepted"),
+    [
+        ("claude-opus-4-8", True),
+        ("claude-opus-4-7", False),
+        ("claude-sonnet-5", False),
+        ("claude-sonnet-5-1", True),
+        ("claude-haiku-4-9", False),
+        ("us.anthropic.claude-opus-5-5-v1:0", True),
+        ("a-model-without-a-version", False),
+    ],
+)
+def test_which_models_accept_system_messages_in_between(model: str, accepted: bool) -> None:
+    assert accepts_system_messages(model) is accepted
+
+
+def test_dialects_of_a_vendor_have_the_family_whose_data_they_may_send_back() -> None:
+    families = {name: dialect.family for name, dialect in DIALECTS.items()}
+    assert families["anthropic"] == "anthropic"
+    assert set(families.values()) <= set(families), "a family is a dialect, too"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.tools.workshop import make_context
+from tests.free_port import find_free_port
 from tests.scale import mark_all_but
 from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.mcp.source import FIRST_RESTART_SECONDS, McpServer, McpSource
@@ -218,9 +219,7 @@ def is_listening(port: int) -> bool:
 
 
 def test_tools_of_a_server_over_http(context: ToolContext) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     process = asyncio.run(serving(port))
     try:
 

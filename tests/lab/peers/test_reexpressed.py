@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
 from tests.lab.peers.peer_replay import (
     SHORT,
     WINDOW,
@@ -16,6 +15,7 @@ from tests.lab.peers.peer_replay import (
     make_step,
     replay,
 )
+from tests.scale import parametrize_pairs
 from tidegate.lab.peers.registry import PEERS, Peer, find_peer
 
 OURS = [peer for peer in PEERS if not peer.runs_published_code]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
+from tests.scale import parametrize_pairs
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.lab.comparison.confidence_intervals import SessionSample, estimate_difference, estimate_mean
 from tidegate.lab.comparison.session_sources import get_project

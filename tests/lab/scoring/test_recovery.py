@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.pairs import parametrize_pairs
+from tests.scale import parametrize_pairs
 from tidegate.core.ledger.lines import LEDGER_HEADING
 from tidegate.lab.comparison.session_sources import create_unit_counter, load_recording
 from tidegate.lab.replay.recording_file import RecordedLine

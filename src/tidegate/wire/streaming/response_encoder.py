@@ -58,11 +58,11 @@ def encode_sse(wire: str, frames: list[JsonObject]) -> bytes:
     """Encode frames as the bytes of a stream. Two dialects name their events, one marks the end."""
     family = get_dialect(wire).family
     named = family in ("anthropic", "openai_responses")
-    found = b""
+    found = []
     for frame in frames:
         name = b"event: %s\n" % str(frame.get("type")).encode() if named else b""
-        found += b"%sdata: %s\n\n" % (name, msgspec.json.encode(frame))
-    return found + (b"data: [DONE]\n\n" if family == "openai_chat" else b"")
+        found.append(b"%sdata: %s\n\n" % (name, msgspec.json.encode(frame)))
+    return b"".join(found) + (b"data: [DONE]\n\n" if family == "openai_chat" else b"")
 
 
 def _pieces(text: str) -> Iterator[str]:
