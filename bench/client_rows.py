@@ -4,11 +4,11 @@
     python bench/client_rows.py claude:prefix --steps 300
     .envs/integrations/langchain/bin/python bench/client_rows.py langchain:prefix --steps 300
 
-A run has two turns, in a window of 40,000 tokens. The first message has a task and a rule. Each step is a tool call with
-about 1,000 tokens of output. A client runs as its own program behind the gateway, with the gateway's defaults; its
+A run has two turns, in a window of 40,000 tokens. The first message has a task and a rule. Each step is a tool call
+with about 1,000 tokens of output. A client runs as its own program behind the gateway, with the gateway's defaults; its
 second turn is another process that continues the first. A framework has the adapter. The provider refuses requests
-above the window, requests that are not valid, and signed thinking in a wrong place. `MODES` says what it knows of thinking:
-nothing, each block ("block"), or also what is before each block ("prefix", Anthropic only).
+above the window, requests that are not valid, and signed thinking in a wrong place. `MODES` says what it knows of
+thinking: nothing, each block ("block"), or also what is before each block ("prefix", Anthropic only).
 
 The columns: requests; those with the task (in the second turn: with both); those with the typed rule; those over the
 window; sessions; requests that the guard shortened, or that were sent unmanaged; requests without the option for
@@ -18,7 +18,6 @@ thinking (- if the client has none); refusals of the provider; blocks of thinkin
 import argparse
 import asyncio
 import importlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable

@@ -166,6 +166,7 @@ class ScriptedProvider:
         thinks = "thinking" in body or "reasoning" in body or b'"thinkingConfig"' in raw
         signature = b64encode(b"signature %d" % len(self.seen)).decode()
         thought: Json = {"thinking": f"Now step {step}.", "signature": signature} if thinks else {}
+        thought["model"] = str(body.get("model", ""))  # Claude Code sends back only thinking of the same model
         if command is None:
             answer = ScriptedAnswer(text="All steps are done.", usage=usage, **thought)
         else:
