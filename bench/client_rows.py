@@ -81,7 +81,6 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     scripted = importlib.import_module("tests.clients.scripted_provider")
     serving = importlib.import_module("tests.gateway.serving")
     upstream = importlib.import_module("tidegate.gateway.settings").Upstream
-    calls = importlib.import_module("tidegate.core.messages").Call
     home, work, last = folder / "home", folder / "work", steps // 2
     home.mkdir()
     work.mkdir()
@@ -101,32 +100,34 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     async with provider:
         family = "anthropic" if options.get("model") else programs.FAMILY[client]
         settings = upstream(family, family, provider.url)
-        async with serving.run_gateway(folder / "data", settings, window=WINDOW, recall=True) as running:
+        options_of_gateway: dict[str, Any] = {"window": WINDOW, "recall": True, "make": serving.RecordingGateway}
+        async with serving.run_gateway(folder / "data", settings, **options_of_gateway) as running:
             run = partial(programs.RUNS[client], running, home, *before, **options)
             first = await run(task=f"{programs.TASK} {RULE}")
             last = steps
             second = await run(*programs.CONTINUE[client], task=SECOND)
             metrics = running.gateway.metrics
             names = ("guarded_requests", "guarded_own_requests", "unmanaged_requests", "unlogged_requests", "defects")
-            guarded = sum(metrics.read(name) for name in names)
+            found = {name: metrics.read(name) for name in names if metrics.read(name)}
+            faults = provider.list_new_faults(set(running.gateway.bodies))
             logs = [running.data.open_log(info.name).read() for info in running.data.store.sessions()]
-            sessions = sum(_has_calls(log, calls) for log in logs)
+            sessions = sum(not _ends_with(log, scripted.SIDE_ANSWER) for log in logs)
             lines = {line for line in running.lines if "POST" not in line}
     for output in (first, second):
         if "All steps are done." not in output:
             print(f"  not finished: {output[-500:]}", file=sys.stderr)
-    _print_findings([*provider.refused, *provider.faults, *sorted(lines)])
+    _print_findings([str(found), *provider.refused, *faults, *sorted(lines)])
     asked = [seen for seen in provider.seen if not seen.is_side]
     sent = [SentRequest(seen.raw.decode(), seen.tokens, _asks_for_thinking(seen.raw)) for seen in asked]
-    faults = len(provider.faults)
-    return make_row(
-        sent, programs.TASK, sessions, guarded, provider.refused, dropped=len(provider.dropped), faults=faults
-    )
+    more = {"dropped": len(provider.dropped), "faults": len(faults)}
+    return make_row(sent, programs.TASK, sessions, sum(found.values()), provider.refused, **more)
 
 
-def _has_calls(log: Any, call_type: type) -> bool:
-    messages = (getattr(event.payload, "message", None) for event in log)
-    return any(isinstance(part, call_type) for message in messages if message for part in message.parts)
+def _ends_with(log: Any, answer: str) -> bool:
+    """Whether the last answer of a log is this one."""
+    messages = [getattr(event.payload, "message", None) for event in log]
+    answers = [message for message in messages if message is not None and message.role == "assistant"]
+    return bool(answers) and answer in str(answers[-1].parts)
 
 
 def _asks_for_thinking(raw: bytes) -> bool:

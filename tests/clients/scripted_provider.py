@@ -7,7 +7,7 @@ requests above its window in the provider's own words, and judges every edited r
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,6 +25,8 @@ _STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)
 """The call of a step, or its text: Gemini's clients do not send ids back."""
 _SIGNATURE: Final = re.compile(rb'"(?:encrypted_content|thoughtSignature)":"([^"]+)"')
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
+SIDE_ANSWER: Final = '{"isNewTopic": true, "title": "A task"}'
+"""The answer to a request without tools."""
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
 """Rules that newer fields and roles of real clients break in their own requests."""
 
@@ -35,6 +37,8 @@ class SeenRequest(NamedTuple):
     raw: bytes
     is_side: bool
     tokens: int
+    faults: tuple[str, ...] = ()
+    """Rules of the provider that the request breaks, with the places."""
 
 
 class ScriptedProvider:
@@ -79,7 +83,6 @@ class ScriptedProvider:
         """Every body that arrived, also of requests that no model answers."""
         self.seen: list[SeenRequest] = []
         self.refused: list[str] = []
-        self.faults: list[str] = []
         self.steps: list[int] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,6 +97,16 @@ class ScriptedProvider:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def faults(self) -> list[str]:
+        return [fault for seen in self.seen for fault in seen.faults]
+
+    def list_new_faults(self, own: Collection[bytes]) -> list[str]:
+        """The faults of edited requests, by rules that the client's own requests do not break."""
+        known = {fault.partition(":")[0] for seen in self.seen if seen.raw in own for fault in seen.faults}
+        edited = [fault for seen in self.seen if seen.raw not in own for fault in seen.faults]
+        return [fault for fault in edited if fault.partition(":")[0] not in known]
 
     @property
     def url(self) -> str:
@@ -141,15 +154,12 @@ class ScriptedProvider:
         tools = _tool_schemas(body)
         shell = next((name for name in _SHELLS if name in tools), "")
         tokens = self._count(raw.decode())
-        self.seen.append(SeenRequest(path, headers, raw, not shell, tokens))
         if not shell:
-            return (
-                200,
-                ScriptedAnswer(text='{"isNewTopic": true, "title": "A task"}', usage=Usage(tokens, 9, 0, 0)),
-                body,
-            )
-        faults = find_request_faults(wire, raw, str(body.get("model", "")))
-        self.faults += [f"{fault.rule}: {fault.text}" for fault in faults if fault.rule not in _UNKNOWN_TO_VALIDATORS]
+            self.seen.append(SeenRequest(path, headers, raw, True, tokens))
+            return 200, ScriptedAnswer(text=SIDE_ANSWER, usage=Usage(tokens, 9, 0, 0)), body
+        found = find_request_faults(wire, raw, str(body.get("model", "")))
+        faults = tuple(f"{fault.rule}: {fault.text}" for fault in found if fault.rule not in _UNKNOWN_TO_VALIDATORS)
+        self.seen.append(SeenRequest(path, headers, raw, False, tokens, faults))
         step = self._find_step(raw)
         self.steps.append(step)
         if (self._window and tokens > self._window) or step in self._refuse_at:
