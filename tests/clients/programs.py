@@ -31,7 +31,7 @@ async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(1500):
+        async with asyncio.timeout(3000):
             output, _ = await process.communicate()
     finally:
         if process.returncode is None:

@@ -222,7 +222,7 @@ def count_thinking(body: dict[str, Any]) -> int:
 
 
 def check_refused_thinking(run: NewRun) -> None:
-    """The provider refuses the thinking of the first edited request. It gets that one without any, and later new ones."""
+    """The provider refuses the thinking of the first edited request. It gets that one without any."""
     task, refused = LongTask(40, parallel=2, thinking="Let me look."), list[int]()
 
     def script(body: dict[str, Any]) -> Step:
