@@ -6,14 +6,16 @@ requests above its window in the provider's own words, and judges every edited r
 
 import asyncio
 import re
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from tidegate.core.messages import Call
 from tidegate.models.token_counters import create_counter
+from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.splicing.head import find_request_faults
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage
@@ -21,7 +23,10 @@ from tidegate.wire.usage import Usage
 Json = dict[str, Any]
 _STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)\.")
 """The call of a step, or its text: Gemini's clients do not send ids back."""
+_SIGNATURE: Final = re.compile(rb'"(?:encrypted_content|thoughtSignature)":"([^"]+)"')
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
+SIDE_ANSWER: Final = '{"isNewTopic": true, "title": "A task"}'
+"""The answer to a request without tools."""
 _UNKNOWN_TO_VALIDATORS: Final = frozenset({"SHAPE", "AN1", "AN2", "AN6", "AN9", "OR1", "OR9"})
 """Rules that newer fields and roles of real clients break in their own requests."""
 
@@ -32,6 +37,8 @@ class SeenRequest(NamedTuple):
     raw: bytes
     is_side: bool
     tokens: int
+    faults: tuple[str, ...] = ()
+    """Rules of the provider that the request breaks, with the places."""
 
 
 class ScriptedProvider:
@@ -40,7 +47,9 @@ class ScriptedProvider:
     `recalled_word`: in the first of these steps beside its own call, in the others alone. `recalled` has the results.
     `recall_name` is the tool for it; one of the client need not be declared, because Claude Code defers such tools.
     `agents`: Claude Code starts a sub-agent, which starts the next one, so many levels deep. Without `gives_ids`,
-    the calls of Gemini have no ids, as those of its older models.
+    the calls of Gemini have no ids, as those of its older models. `binding`: signed thinking is refused where it is not
+    as it was ("block"), and Anthropic's also where what is before it is not ("prefix"); `dropped` has the places of
+    blocks that were dropped because the request asked for it.
     """
 
     def __init__(
@@ -54,7 +63,12 @@ class ScriptedProvider:
         recall_name: str = "recall",
         agents: int = 0,
         gives_ids: bool = True,
+        binding: Literal["", "block", "prefix"] = "",
     ) -> None:
+        self._binding = binding
+        self._issued = IssuedThinking(binds_prefix=binding == "prefix")
+        self._signatures: set[str] = set()
+        self.dropped: list[str] = []
         self._gives_ids = gives_ids
         self._agents = agents
         self._script = script
@@ -69,7 +83,6 @@ class ScriptedProvider:
         """Every body that arrived, also of requests that no model answers."""
         self.seen: list[SeenRequest] = []
         self.refused: list[str] = []
-        self.faults: list[str] = []
         self.steps: list[int] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,6 +97,16 @@ class ScriptedProvider:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def faults(self) -> list[str]:
+        return [fault for seen in self.seen for fault in seen.faults]
+
+    def list_new_faults(self, own: Collection[bytes]) -> list[str]:
+        """The faults of edited requests, by rules that the client's own requests do not break."""
+        known = {fault.partition(":")[0] for seen in self.seen if seen.raw in own for fault in seen.faults}
+        edited = [fault for seen in self.seen if seen.raw not in own for fault in seen.faults]
+        return [fault for fault in edited if fault.partition(":")[0] not in known]
 
     @property
     def url(self) -> str:
@@ -131,34 +154,54 @@ class ScriptedProvider:
         tools = _tool_schemas(body)
         shell = next((name for name in _SHELLS if name in tools), "")
         tokens = self._count(raw.decode())
-        self.seen.append(SeenRequest(path, headers, raw, not shell, tokens))
         if not shell:
-            return (
-                200,
-                ScriptedAnswer(text='{"isNewTopic": true, "title": "A task"}', usage=Usage(tokens, 9, 0, 0)),
-                body,
-            )
-        faults = find_request_faults(wire, raw, str(body.get("model", "")))
-        self.faults += [f"{fault.rule}: {fault.text}" for fault in faults if fault.rule not in _UNKNOWN_TO_VALIDATORS]
+            self.seen.append(SeenRequest(path, headers, raw, True, tokens))
+            return 200, ScriptedAnswer(text=SIDE_ANSWER, usage=Usage(tokens, 9, 0, 0)), body
+        found = find_request_faults(wire, raw, str(body.get("model", "")))
+        faults = tuple(f"{fault.rule}: {fault.text}" for fault in found if fault.rule not in _UNKNOWN_TO_VALIDATORS)
+        self.seen.append(SeenRequest(path, headers, raw, False, tokens, faults))
         step = self._find_step(raw)
         self.steps.append(step)
         if (self._window and tokens > self._window) or step in self._refuse_at:
             self._refuse_at.discard(step)
             self.refused.append(f"step {step}: {tokens} tokens")
             return 400, _too_long(wire, tokens, self._window or tokens - 1000), body
+        if text := self._judge_thinking(wire, raw, body):
+            self.refused.append(f"step {step}: {text}")
+            return 400, _refuse(wire, text), body
         usage = Usage(tokens, 20, 0, 0)
         if self._agents:
             return 200, _start_agent(body, self._agents), body
         command = self._script(step)
-        if command is None:
-            return 200, ScriptedAnswer(text="All steps are done.", usage=usage), body
-        call = Call(
-            f"{'toolu' if wire == 'anthropic' else 'call'}_step_{step}", shell, _arguments(tools[shell], command)
-        )
         thinks = "thinking" in body or "reasoning" in body or b'"thinkingConfig"' in raw
-        thought: Json = {"thinking": f"Now step {step}.", "signature": f"c2lnbmF0dXJl{step}"} if thinks else {}
-        calls = self._add_recall(step, call, raw, body)
-        return 200, ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought), body
+        signature = b64encode(b"signature %d" % len(self.seen)).decode()
+        thought: Json = {"thinking": f"Now step {step}.", "signature": signature} if thinks else {}
+        thought["model"] = str(body.get("model", ""))  # Claude Code sends back only thinking of the same model
+        if command is None:
+            answer = ScriptedAnswer(text="All steps are done.", usage=usage, **thought)
+        else:
+            ident = f"{'toolu' if wire == 'anthropic' else 'call'}_step_{step}"
+            call = Call(ident, shell, _arguments(tools[shell], command))
+            calls = self._add_recall(step, call, raw, body)
+            answer = ScriptedAnswer(text=f"Step {step}.", calls=calls, usage=usage, **thought)
+        self._signatures.add(signature)
+        if wire == "anthropic" and self._binding:
+            content = encode_response_body(wire, answer)["content"]
+            assert isinstance(content, list)
+            self._issued.issue(body, content)
+        return 200, answer, body
+
+    def _judge_thinking(self, wire: str, raw: bytes, body: Json) -> str:
+        """What is wrong with the signed thinking of a request; empty if nothing is."""
+        if not self._binding:
+            return ""
+        if wire != "anthropic":
+            unknown = {each.decode() for each in _SIGNATURE.findall(raw)} - self._signatures
+            return f"Invalid thought signature: {min(unknown)[:60]}" if unknown else ""
+        if drops_misplaced_thinking(body):
+            self.dropped += self._issued.find_dropped(body)
+            return ""
+        return "".join(fault.text for fault in self._issued.find_faults(body))
 
     def _add_recall(self, step: int, call: Call, raw: bytes, body: Json) -> tuple[Call, ...]:
         self.recalled |= _find_recalled(body)
@@ -246,14 +289,21 @@ def _arguments(schema: Json, command: str) -> str:
 
 def _too_long(wire: str, tokens: int, window: int) -> Json:
     if wire == "anthropic":
-        message = f"prompt is too long: {tokens} tokens > {window} maximum"
-        return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+        return _refuse(wire, f"prompt is too long: {tokens} tokens > {window} maximum")
     if wire == "gemini":
-        message = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
-        return {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
-    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    fault = {"message": message, "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded"}
-    return {"error": fault}
+        return _refuse(
+            wire, f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
+        )
+    text = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    return _refuse(wire, text, "context_length_exceeded")
+
+
+def _refuse(wire: str, text: str, code: str | None = None) -> Json:
+    if wire == "anthropic":
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
+    if wire == "gemini":
+        return {"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}
+    return {"error": {"message": text, "type": "invalid_request_error", "param": "input", "code": code}}
 
 
 async def _send(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:

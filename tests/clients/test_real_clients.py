@@ -13,25 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.programs import CLAUDE_SETTINGS, FAMILY, RUNS, TASK, needs, run_claude, run_client, run_gemini
 from tests.clients.scripted_provider import ScriptedProvider
-from tests.gateway.serving import RecordingGateway, Running, run_gateway
+from tests.gateway.serving import RecordingGateway, run_gateway
 from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.gateway.settings import Upstream
 
-FOLDER = Path(os.environ.get("TIDEGATE_CLIENTS", ".envs/clients")).absolute() / "node_modules" / ".bin"
 STEPS = int(os.environ.get("TIDEGATE_CLIENT_STEPS", "40"))
 NOISE = "for i in $(seq 1 90); do echo line $i of step {n} is some output of a tool; done"
 FACT = "the teapot on shelf 9f3a prefers oolong"
 FACT_AT = 3
-
-
-def needs(client: str) -> Path:
-    if not (FOLDER / client).exists():
-        pytest.skip(f"{client} is not installed: run `make test-clients`")
-    return FOLDER / client
 
 
 def script(steps: int) -> "type[str] | object":
@@ -42,135 +36,6 @@ def script(steps: int) -> "type[str] | object":
     return make_command
 
 
-async def run_client(command: list[str], cwd: Path, **environment: str) -> str:
-    """Run a program with a clean environment, in which `cwd` is the home folder unless HOME is given."""
-    plain = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-    plain["PATH"] = f"{FOLDER}:{os.environ['PATH']}"  # the Node that the clients want is there
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=cwd,
-        env={**plain, "HOME": str(cwd), **environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(1500):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, output.decode()[-2000:]
-    return output.decode()
-
-
-TASK = "Run the steps you are given, one after the other, and say when all are done."
-KEY = "key-of-nobody-0123"
-CLAUDE_SETTINGS = {
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "IS_SANDBOX": "1",
-}
-
-
-async def run_claude(running: Running, home: Path, *options: str, task: str = TASK) -> str:
-    command = [str(needs("claude")), "-p", task, "--dangerously-skip-permissions", "--output-format", "json"]
-    return await run_client(
-        [*command, *options],
-        home,
-        ANTHROPIC_BASE_URL=running.url,
-        ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
-        **CLAUDE_SETTINGS,
-    )
-
-
-async def run_codex(running: Running, home: Path, *options: str, task: str = TASK) -> str:
-    config = home / ".codex"
-    config.mkdir()
-    (config / "config.toml").write_text(
-        f'model = "gpt-5.4"\nmodel_provider = "x"\n[model_providers.x]\nname = "x"\nbase_url = "{running.url}/v1"\n'
-        'env_key = "TEST_KEY"\nwire_api = "responses"\n'
-    )
-    command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
-    return await run_client([*command, "--json", *options, task], home, CODEX_HOME=str(config), TEST_KEY=KEY)
-
-
-async def run_opencode(running: Running, home: Path, *options: str, task: str = TASK) -> str:
-    model = {"name": "m", "limit": {"context": 128_000, "output": 8_000}}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "p",
-        "options": {"baseURL": f"{running.url}/v1", "apiKey": KEY},
-        "models": {"m": model},
-    }
-    settings = {"provider": {"p": provider}, "permission": "allow"}
-    (home / "opencode.json").write_text(json.dumps(settings))
-    command = [str(needs("opencode")), "run", "-m", "p/m", *task.split(), *options]  # one word would be quoted
-    return await run_client(
-        command, home, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_SHARE="1"
-    )
-
-
-async def run_gemini(running: Running, home: Path, *options: str, task: str = TASK, work: Path | None = None) -> str:
-    folder = home / ".gemini"
-    folder.mkdir(exist_ok=True)
-    auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}  # with a base URL it would want another one
-    (folder / "settings.json").write_text(json.dumps(auth))
-    command = [str(needs("gemini")), "-m", "gemini-2.5-pro", "-y", "-p", task, *options]
-    return await run_client(
-        command,
-        work or home,
-        HOME=str(home),
-        GEMINI_API_KEY=KEY,
-        GOOGLE_GEMINI_BASE_URL=running.url,
-        GEMINI_CLI_TRUST_WORKSPACE="true",
-        GEMINI_TELEMETRY_ENABLED="false",
-    )
-
-
-async def run_pi(running: Running, home: Path, *options: str, task: str = TASK) -> str:
-    folder = home / ".pi" / "agent"
-    folder.mkdir(parents=True)
-    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
-    model = {
-        "id": "m",
-        "name": "m",
-        "reasoning": False,
-        "input": ["text"],
-        "contextWindow": 128_000,
-        "maxTokens": 8_000,
-        "cost": cost,
-    }
-    provider = {"baseUrl": f"{running.url}/v1", "api": "openai-completions", "apiKey": KEY, "models": [model]}
-    (folder / "models.json").write_text(json.dumps({"providers": {"p": provider}}))
-    command = [str(needs("pi")), "--provider", "p", "--model", "m", *options, "-p", task]
-    return await run_client(command, home, PI_OFFLINE="1")
-
-
-async def run_qwen(running: Running, home: Path, *options: str, task: str = TASK) -> str:
-    command = [str(needs("qwen")), "--auth-type", "openai", "-y", "-p", task, *options]
-    return await run_client(
-        command, home, OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{running.url}/v1", OPENAI_MODEL="qwen3-coder-plus"
-    )
-
-
-RUNS = {
-    "claude": run_claude,
-    "codex": run_codex,
-    "opencode": run_opencode,
-    "gemini": run_gemini,
-    "pi": run_pi,
-    "qwen": run_qwen,
-}
-FAMILY = {
-    "claude": "anthropic",
-    "codex": "openai",
-    "opencode": "openai",
-    "gemini": "gemini",
-    "pi": "openai",
-    "qwen": "openai",
-}
 each_client = pytest.mark.parametrize("client", RUNS)
 with_window = pytest.mark.parametrize("client", ["claude", "codex"])
 

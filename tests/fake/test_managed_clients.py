@@ -16,8 +16,10 @@ import pytest
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
 from tests.fake.words import busy, refusal
+from tests.gateway.scripted_client import step_answer
 from tests.gateway.serving import DEADLINE
 from tests.integrations.examples import EXAMPLES, check_example
+from tests.integrations.shared_checks import MISPLACED, count_thinking
 from tests.scale import mark_all_but, scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
@@ -454,6 +456,42 @@ def test_a_custom_http_client_is_used(library: str, tmp_path: Path) -> None:
     assert [seen.headers["x-own"] for seen in server.seen] == ["1", "1"]
     assert statuses == [200, 200]
     assert "Two." in [text_of(each) for each in logged_messages(read_events(tmp_path))]
+
+
+@pytest.mark.parametrize(("thinking", "refusals"), [("adaptive", 1), ("enabled", 2)])
+def test_thinking_that_is_refused_after_an_edit_is_left_out(thinking: str, refusals: int, tmp_path: Path) -> None:
+    """The model's name says that its thinking is not bound to what is before it; the provider knows better."""
+    answers = [step_answer(number, thinking=True) for number in range(12)]
+    left, refused = refusals, list[int]()
+
+    def script(body: Json) -> Step:
+        nonlocal left
+        if left and str(body).count("of a result that is long") < 60 * (12 - len(answers)):
+            left -= 1
+            refused.append(len(server.seen))
+            return refusal("anthropic", 400, MISPLACED)
+        return answers.pop(0)
+
+    def use(url: str) -> None:
+        messages: list[Any] = list(HELLO)
+        more: Json = {"model": "claude-sonnet-4-6", "max_tokens": 2_000, "thinking": {"type": thinking}}
+        more["thinking"] |= {"budget_tokens": 1_024} if thinking == "enabled" else {}
+        with managed(make_client("anthropic", url), tmp_path, window=5_000) as client:
+            for number in range(12):
+                reply = client.messages.create(messages=messages, tools=CLAUDE_TOOLS, **more)
+                text = f"line {number} of a result that is long\n" * 60
+                take_results("anthropic", take_reply("anthropic", reply, messages), text, messages)
+
+    server = Fake("anthropic", script)
+    run_sync(server, use)
+    assert len(server.refused) == refusals
+    again = server.seen[refused[-1]].body
+    assert count_thinking(server.seen[refused[0] - 1].body) > 0
+    assert count_thinking(again) == 0
+    assert ("thinking" in again) == (thinking == "adaptive")
+    last = server.seen[-1].body
+    assert count_thinking(last) > 0
+    assert ("thinking" in last) == (thinking == "adaptive"), "a loop that does not begin with thinking goes on without"
 
 
 def test_other_clients_are_refused() -> None:

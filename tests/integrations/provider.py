@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,7 +47,7 @@ class LongTask:
             calls=calls,
             number=self._requests,
             thinking=thinking,
-            signature="c2lnbmVk" if thinking else "",
+            signature=b64encode(b"signature %d" % self._requests).decode() if thinking else "",
         )
 
 

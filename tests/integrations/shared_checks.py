@@ -210,4 +210,36 @@ def check_many_refusals(run: NewRun, wire: str) -> None:
     assert not left
 
 
+MISPLACED = (
+    "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+)
+
+
+def count_thinking(body: dict[str, Any]) -> int:
+    """Blocks of thinking in a request to Anthropic."""
+    contents = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    return sum(block["type"] == "thinking" for blocks in contents for block in blocks if isinstance(block, dict))
+
+
+def check_refused_thinking(run: NewRun) -> None:
+    """The provider refuses the thinking of the first edited request. It gets that one without any."""
+    task, refused = LongTask(40, parallel=2, thinking="Let me look."), list[int]()
+
+    def script(body: dict[str, Any]) -> Step:
+        is_edited = str(body).count("The harbor log has nothing new") < 60 * (40 - len(task.left))
+        if is_edited and not refused:
+            refused.append(len(fake.seen))
+            return refusal("anthropic", 400, MISPLACED)
+        return task(body)
+
+    with run_provider("anthropic", script, WINDOW) as fake:
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        bodies = [seen.body for seen in fake.seen]
+    assert len(bodies) == 22
+    assert count_thinking(bodies[refused[0] - 1]) > 0
+    assert count_thinking(bodies[refused[0]]) == 0
+    assert count_thinking(bodies[refused[0] + 1]) == 1
+    assert all("thinking" in body for body in bodies)
+
+
 REFUSAL_CHECKS = [check_output_limit, check_learned_window, check_many_refusals]

@@ -29,6 +29,7 @@ from tests.integrations.shared_checks import (
     WINDOW,
     answer_and_recall,
     check_killed_run,
+    check_refused_thinking,
     check_secret_stays,
     check_summaries,
     check_users_stay_apart,
@@ -258,6 +259,19 @@ def test_other_errors_of_a_provider_are_raised_as_they_are(tmp_path: Path) -> No
             with pytest.raises(expected):
                 agent.invoke(ask("Read all pages."))
         assert len(fake.seen) == 2, "5000 tokens are far more than this request has: that is not why it was refused"
+    middleware.threads.close()
+
+
+def test_thinking_that_is_refused_after_an_edit_is_left_out(tmp_path: Path) -> None:
+    """The model's name says that its thinking is not bound to what is before it; the provider knows better."""
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        model = make_model(fake, thinking={"type": "adaptive"})
+        agent = create_agent(model, [read], middleware=[middleware], checkpointer=InMemorySaver())
+        return str(agent.invoke(ask("Read all pages."), config("t"))["messages"][-1].text)
+
+    check_refused_thinking(run)
     middleware.threads.close()
 
 

@@ -38,6 +38,7 @@ from tests.integrations.shared_checks import (
     WINDOW,
     answer_and_recall,
     check_killed_run,
+    check_refused_thinking,
     check_secret_stays,
     check_summaries,
 )
@@ -338,4 +339,21 @@ def test_users_whose_runs_begin_with_the_same_history_stay_apart(conversation: s
     names = sorted(info.name for info in tidegate.threads.data.store.sessions())
     assert len(names) == 2
     assert names[1].startswith(f"{names[0]}.")
+    tidegate.threads.close()
+
+
+def test_thinking_that_is_refused_after_an_edit_is_left_out(tmp_path: Path) -> None:
+    """The model's name says that its thinking is not bound to what is before it; the provider knows better."""
+    tidegate = TidegateCapability(tmp_path, window=WINDOW)
+
+    def run(fake: Fake, window: int, max_output: int) -> str:
+        settings: Any = {"anthropic_thinking": {"type": "adaptive"}, "max_tokens": 2000}
+
+        async def act(model: Any) -> str:
+            agent = Agent(model, tools=[read], capabilities=[tidegate], model_settings=settings)
+            return str((await agent.run("Read all pages.", conversation_id="t", usage_limits=NO_LIMIT)).output)
+
+        return str(run_agent("anthropic", fake.url, act))
+
+    check_refused_thinking(run)
     tidegate.threads.close()

@@ -36,13 +36,13 @@ class Host:
         return self.following.session.window
 
     def prepare(self, max_output: int = 0) -> FollowedRequest[str]:
-        self.memory.limit(self.following.session, KEY)
+        self.memory.apply(self.following, KEY)
         return self.following.prepare(self.items, max_output=max_output)
 
     def shorten(
         self, refused: FollowedRequest[str], error: ProviderError, max_output: int = 0
     ) -> FollowedRequest[str] | None:
-        return self.memory.shorten(self.following, refused, error, KEY, max_output)
+        return self.memory.answer(self.following, refused, error, KEY, max_output)
 
     def answer(self, request: FollowedRequest[str], text: str = "The tide is low.") -> None:
         self.following.record_reply(request, Message("assistant", (Text(text),)))

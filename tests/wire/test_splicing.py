@@ -122,6 +122,19 @@ def test_items_that_an_edit_brings_together_are_joined() -> None:
     assert [block["text"] for block in now[0]["content"]] == ["start", "and now?"]
 
 
+def test_a_system_message_stays_the_end_of_the_users_turn() -> None:
+    """Anthropic's models accept one only there. Here a note stands for all that was between it and the next turn."""
+    said = [("user", "start"), ("system", "Mind the tide."), ("assistant", "fine"), ("user", "last")]
+    listed = [{"role": role, "content": text} for role, text in said]
+    body = json.dumps({"model": "claude-opus-5-5", "messages": listed})
+    units = READERS["anthropic"](json.loads(body)).units
+    note = show_unit(None, Message("user", (Text("NOTE of the engine"),)))
+    start, system, _, last = (show_unit(unit, None) for unit in units)
+    now = json.loads(write_messages("anthropic", body.encode(), [start, system, note, last]))["messages"]
+    assert now == [{"role": "user", "content": now[0]["content"]}, listed[1]]
+    assert [block["text"] for block in now[0]["content"]] == ["start", "NOTE of the engine", "last"]
+
+
 def test_thinking_is_left_out_after_a_changed_prefix() -> None:
     shown = [show_unit(each.unit, None, signed=False) for each in keep_all("anthropic")]
     text = write("anthropic", shown)

@@ -15,6 +15,7 @@ from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
+from tidegate.session.refused_thinking import RefusedThinking
 from tidegate.wire.anthropic.models import accepts_block_binding
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.head import ask_to_drop_thinking, is_thinking_demanded
@@ -27,11 +28,10 @@ class BoundThinking:
     def __init__(self, metrics: Metrics, log_line: Callable[[str], None]) -> None:
         self._metrics = metrics
         self._log_line = log_line
-        self._refusing: set[tuple[str, str]] = set()
-        """Upstreams and models that refused thinking after an edit."""
+        self._refused = RefusedThinking()
 
     def apply_known(self, conversation: Conversation, upstream: str, model: str) -> None:
-        conversation.following.refuses_edited_thinking = (upstream, model) in self._refusing
+        self._refused.apply(conversation.following, upstream, model)
 
     def take_refusal(self, exchange: Exchange) -> bool:
         """Whether a request that was refused for its thinking can be sent again without it.
@@ -43,8 +43,7 @@ class BoundThinking:
             return False
         exchange.thinking_refusals += 1
         upstream, model = exchange.window_key.upstream, exchange.window_key.model
-        self._refusing.add((upstream, model))
-        exchange.conversation.following.refuses_edited_thinking = True
+        self._refused.note(exchange.conversation.following, upstream, model)
         self._metrics.count("refused_thinking")
         self._log_line(
             f"the upstream {upstream} refused the thinking of {clean_line(model)[:100]} after an edit;"

@@ -175,7 +175,7 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         )
         if call.request.is_unchanged or len(known) == before:
             # The framework counts more tokens than we do, or the provider refused the view.
-            shorter = await asyncio.to_thread(call.shorten, _TOO_LONG)
+            shorter = await asyncio.to_thread(call.change, _TOO_LONG)
             if shorter is None:
                 raise GiveUp(_TOO_LONG.args[0], "Set the model's true window, or a lower threshold.")
             call = shorter

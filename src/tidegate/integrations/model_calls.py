@@ -2,7 +2,7 @@
 
 preparer = CallPreparer(format, "data", window=32_000)
 call = preparer.prepare(preparer.threads.name("langchain", "thread-1"), messages)
-call, answer = call.send(ask_model)   # with call.messages; again with fewer, if the provider finds them too long
+call, answer = call.send(ask_model)   # with call.messages; again with fewer, if the provider refuses them
 call.record(answer, usage)
 """
 
@@ -95,16 +95,16 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
 
     def answer_refusal(self, error: BaseException) -> "PreparedCall[HostObject] | None":
-        """The call with fewer messages, if the provider refused it for its length; None for every other error."""
-        return self.shorten(classify_exception(error, self.request))
+        """The call to make instead, if the provider refused this one for its length or its thinking; else None."""
+        return self.change(classify_exception(error, self.request))
 
-    def shorten(self, refusal: ProviderError) -> "PreparedCall[HostObject] | None":
+    def change(self, refusal: ProviderError) -> "PreparedCall[HostObject] | None":
         """The same for an error that is classified already."""
-        request = self.refusals.shorten(self.following, self.request, refusal, self.window_key, self.max_output)
+        request = self.refusals.answer(self.following, self.request, refusal, self.window_key, self.max_output)
         return self._write(request) if request else None
 
     def send(self, ask: Callable[[list[HostObject]], _T]) -> "tuple[PreparedCall[HostObject], _T]":
-        """Call `ask` with the messages; again with fewer, as long as it fails because they are too long.
+        """Call `ask` with the messages; again with others, as long as it fails for their length or their thinking.
 
         Return the call that was answered, and the answer. The error of the last attempt is raised as it is.
         """
@@ -113,10 +113,10 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
             try:
                 return call, ask(call.messages)
             except Exception as error:
-                shorter = call.answer_refusal(error)
-                if shorter is None:
+                changed = call.answer_refusal(error)
+                if changed is None:
                     raise
-                call = shorter
+                call = changed
 
     async def send_async(
         self, ask: Callable[[list[HostObject]], Awaitable[_T]]
@@ -127,10 +127,10 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
             try:
                 return call, await ask(call.messages)
             except Exception as error:
-                shorter = await asyncio.to_thread(call.answer_refusal, error)
-                if shorter is None:
+                changed = await asyncio.to_thread(call.answer_refusal, error)
+                if changed is None:
                     raise
-                call = shorter
+                call = changed
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
@@ -203,7 +203,7 @@ class CallPreparer(Generic[HostObject]):
             else:
                 session, following = self.threads.follow_list(name, items, model)
             key = WindowKey("", context.get("upstream", ""), model or following.session.model)
-            self._refusals.limit(following.session, key)
+            self._refusals.apply(following, key)
             max_output = context.get("max_output", 0)
             request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"), max_output=max_output)
             if copies is not None:

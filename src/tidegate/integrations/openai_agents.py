@@ -143,7 +143,7 @@ class TidegateFilter(SessionAccess):
 
     def _shorten(self, call: _Call, error: Exception) -> list[_Item] | None:
         refusal = classify_exception(error, call.request)
-        request = self._refusals.shorten(call.following, call.request, refusal, call.window_key, call.max_output)
+        request = self._refusals.answer(call.following, call.request, refusal, call.window_key, call.max_output)
         if request is None:
             return None
         call.request = request
@@ -201,7 +201,7 @@ class TidegateFilter(SessionAccess):
         run = run and run._replace(keys=[item.key for item in hosts])
         key, max_output = asked
         session, following = self.threads.follow_list(name, hosts, key.model)
-        self._refusals.limit(following.session, key)
+        self._refusals.apply(following, key)
         request = following.prepare(hosts, summarizer, fixed_part=fixed_part, max_output=max_output)
 
         def write(request: FollowedRequest[HostUnit]) -> list[_Item]:

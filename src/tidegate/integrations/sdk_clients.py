@@ -28,7 +28,7 @@ from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.refusals import RefusalMemory
-from tidegate.wire.splicing.head import read_requested_output
+from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -57,8 +57,9 @@ def managed(
     """A copy of an OpenAI or Anthropic client (sync or async) whose model calls go through a session.
 
     Pass the whole list of messages with every call, as before. Everything is logged; what is sent fits the window. A
-    request that the provider refuses as too long is shortened and sent again. The client that was given is not changed,
-    but shares its connections: closing the copy closes them, and the session.
+    request that the provider refuses as too long is shortened and sent again; one whose signed thinking it refuses
+    after an edit is sent again without it. The client that was given is not changed, but shares its connections:
+    closing the copy closes them, and the session.
 
     Parameters:
 
@@ -158,8 +159,10 @@ class _Exchange:
         self._refusals = refusals
         self._window_key = key
         self._sent = b""
+        self._demands_thinking = is_thinking_demanded(client.body)
+        self._thinking_refusals = 0
         self.fail = fail
-        refusals.limit(following.session, key)
+        refusals.apply(following, key)
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
@@ -172,6 +175,8 @@ class _Exchange:
         except BadRequest as defect:
             _LOG.warning("A request is sent unmanaged: %s", defect)
             body = self._client.text
+        if self._thinking_refusals > 1:
+            body = leave_out_thinking(body)
         self._sent = body
         headers = request.headers.copy()
         headers["content-length"] = str(len(body))
@@ -188,12 +193,12 @@ class _Exchange:
         return bool(is_stream)
 
     def take_whole(self, response: Any) -> bool:
-        """Record an answer that is no stream. False: the request was too long, send it again."""
+        """Record an answer that is no stream. False: the request was refused, and another one may be accepted."""
         if not response.is_success:
             error = classify_response(
                 response.status_code, response.content, dict(response.headers), request=self._sent
             )
-            is_final = not self._shrink(error)
+            is_final = not self._answer_refusal(error)
             if is_final:
                 self.fail()
             return is_final
@@ -209,14 +214,18 @@ class _Exchange:
         return self._copy.has_begun or self._copy.error is not None
 
     def must_repeat(self) -> bool:
-        """Whether the stream began with the error that the request is too long; then send it again."""
-        return self._copy.error is not None and self._shrink(self._copy.error)
+        """Whether the stream began with an error after which another request may be accepted."""
+        return self._copy.error is not None and self._answer_refusal(self._copy.error)
 
-    def _shrink(self, error: ProviderError) -> bool:
+    def _answer_refusal(self, error: ProviderError) -> bool:
+        if error.kind == "reasoning_state":
+            self._thinking_refusals += 1
+            if self._thinking_refusals == 2 and self._demands_thinking:
+                return True
         output = read_requested_output(self._client.dialect, self._client.body)
-        shorter = self._refusals.shorten(self._following, self._followed, error, self._window_key, output)
-        self._followed = shorter or self._followed
-        return shorter is not None
+        changed = self._refusals.answer(self._following, self._followed, error, self._window_key, output)
+        self._followed = changed or self._followed
+        return changed is not None
 
     def _record_if_whole(self) -> None:
         if self._is_recorded or not self._copy.is_whole:

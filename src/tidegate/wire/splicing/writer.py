@@ -88,10 +88,13 @@ def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
 
 
 def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
-    """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end."""
+    """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end.
+
+    A system message is in no run: an item of the user before it may be joined with one after it.
+    """
     start, following = 0, -1
     for number, each in enumerate(shown):
-        place = each.kept_place
+        place = -1 if each.unit is not None and each.unit.message.role == "system" else each.kept_place
         if place < 0 or place != following:
             if number - start > 2 and following >= 0:
                 yield start, number
@@ -156,7 +159,7 @@ class _Form:
     def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
         """Join items of one side that an edit brought together: some servers want the sides to alternate."""
         found: list[_OutputItem] = []
-        for item in items:
+        for item in self._move_system_items(items):
             last = found[-1] if found else None
             by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
             if last is not None and last.role == item.role and item.role in ("user", self.assistant_role) and by_us:
@@ -164,6 +167,10 @@ class _Form:
             else:
                 found.append(item)
         return found
+
+    def _move_system_items(self, items: list[_OutputItem]) -> list[_OutputItem]:
+        """The items in an order that the dialect accepts. OpenAI's takes system messages anywhere."""
+        return items
 
     def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
         """Both items as one. An answer with calls or with other fields than its text stays as it is."""
@@ -357,6 +364,20 @@ class _BlockForm(_Form):
     def __init__(self, rules: BlockRules) -> None:
         self._rules = rules
         self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
+
+    def _move_system_items(self, items: list[_OutputItem]) -> list[_OutputItem]:
+        """A system message is the last item of the user's turn. One that an edit brought into it is moved behind it."""
+        found, held = list[_OutputItem](), list[_OutputItem]()
+        for item in items:
+            is_between = item.role == "system" and bool(found) and found[-1].role == "user"
+            if is_between:
+                held.append(item)
+                continue
+            if item.role != "user" or (held and item.place == held[-1].place + 1):
+                found += held
+                held = []
+            found.append(item)
+        return found + held
 
     def encode_text_block(self, text: str) -> bytes:
         return self._rules.encode_text(text)

@@ -1,0 +1,169 @@
+"""Long runs of real clients and frameworks against the strict fake provider: one row of the table in docs/gateway.md.
+
+    make client-rows ROWS="claude:prefix codex" STEPS=300       # all of them, without ROWS
+    python bench/client_rows.py claude:prefix --steps 300
+    .envs/integrations/langchain/bin/python bench/client_rows.py langchain:prefix --steps 300
+
+A run has two turns, in a window of 40,000 tokens. The first message has a task and a rule. Each step is a tool call
+with about 1,000 tokens of output. A client runs as its own program behind the gateway, with the gateway's defaults; its
+second turn is another process that continues the first. A framework has the adapter. The provider refuses requests
+above the window, requests that are not valid, and signed thinking in a wrong place. `MODES` says what it knows of
+thinking: nothing, each block ("block"), or also what is before each block ("prefix", Anthropic only).
+
+The columns: requests; those with the task (in the second turn: with both); those with the typed rule; those over the
+window; sessions; requests that the guard shortened, or that were sent unmanaged; requests without the option for
+thinking (- if the client has none); refusals of the provider; blocks of thinking that it dropped.
+"""
+
+import argparse
+import asyncio
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+WINDOW = 40_000
+RULE = "Never push to main."
+SECOND = "Now do the other half of the steps."
+MODES = ("none", "block", "prefix")
+CLAUDE_MODELS = {"none": "claude-opus-4-6", "block": "claude-sonnet-4-5", "prefix": "claude-opus-5-5"}
+"""By what the provider checks. What a model's name says is checked is no more than that."""
+
+
+class Row(NamedTuple):
+    requests: int
+    with_task: int
+    with_rule: int
+    over: int
+    sessions: int
+    guarded: int
+    without_thinking: int | None
+    refusals: int
+    dropped: int
+    faults: int
+
+
+class SentRequest(NamedTuple):
+    text: str
+    tokens: int
+    thinks: bool
+
+
+def make_row(sent: list[SentRequest], task: str, sessions: int, guarded: int, refused: list[str], **more: int) -> Row:
+    """`thinks`: whether a request has the option for thinking."""
+    second = next((at for at, each in enumerate(sent) if SECOND in each.text), len(sent))
+    with_task = sum(task in each.text and (at < second or SECOND in each.text) for at, each in enumerate(sent))
+    thinking = sum(not each.thinks for each in sent)
+    return Row(
+        len(sent),
+        with_task,
+        sum(RULE in each.text for each in sent),
+        sum(each.tokens > WINDOW for each in sent),
+        sessions,
+        guarded,
+        thinking if thinking < len(sent) else None,
+        len(refused),
+        more.get("dropped", 0),
+        more.get("faults", 0),
+    )
+
+
+# --- clients ------------------------------------------------------------------------------------------------------
+
+
+async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Row:
+    programs = importlib.import_module("tests.clients.programs")
+    scripted = importlib.import_module("tests.clients.scripted_provider")
+    serving = importlib.import_module("tests.gateway.serving")
+    upstream = importlib.import_module("tidegate.gateway.settings").Upstream
+    home, work, last = folder / "home", folder / "work", steps // 2
+    home.mkdir()
+    work.mkdir()
+
+    def script(step: int) -> str | None:
+        return f"seq -f 'line %g of step {step} is some output of a tool' 1 90" if step < last else None
+
+    options: dict[str, Any] = {"work": work} if client == "gemini" else {}
+    before: tuple[str, ...] = ()
+    if client in ("opencode", "pi"):
+        options["model"] = CLAUDE_MODELS[mode]
+    elif client == "claude":
+        before = ("--model", CLAUDE_MODELS[mode])
+    provider = scripted.ScriptedProvider(
+        script, window=WINDOW, binding="" if mode == "none" else mode, gives_ids=client != "gemini"
+    )
+    async with provider:
+        family = "anthropic" if options.get("model") else programs.FAMILY[client]
+        settings = upstream(family, family, provider.url)
+        options_of_gateway: dict[str, Any] = {"window": WINDOW, "recall": True, "make": serving.RecordingGateway}
+        async with serving.run_gateway(folder / "data", settings, **options_of_gateway) as running:
+            run = partial(programs.RUNS[client], running, home, *before, **options)
+            first = await run(task=f"{programs.TASK} {RULE}")
+            last = steps
+            second = await run(*programs.CONTINUE[client], task=SECOND)
+            metrics = running.gateway.metrics
+            names = ("guarded_requests", "guarded_own_requests", "unmanaged_requests", "unlogged_requests", "defects")
+            found = {name: metrics.read(name) for name in names if metrics.read(name)}
+            # Some clients ask for a title without tools, which is no part of their conversation.
+            found["unmanaged_requests"] = max(0, found.get("unmanaged_requests", 0) - _count_sides(provider))
+            faults = provider.list_new_faults(set(running.gateway.bodies))
+            logs = [running.data.open_log(info.name).read() for info in running.data.store.sessions()]
+            sessions = sum(not _ends_with(log, scripted.SIDE_ANSWER) for log in logs)
+            lines = {line for line in running.lines if "POST" not in line}
+    for output in (first, second):
+        if "All steps are done." not in output:
+            print(f"  not finished: {output[-500:]}", file=sys.stderr)
+    _print_findings([str(found), *provider.refused, *faults, *sorted(lines)])
+    asked = [seen for seen in provider.seen if not seen.is_side]
+    sent = [SentRequest(seen.raw.decode(), seen.tokens, _asks_for_thinking(seen.raw)) for seen in asked]
+    more = {"dropped": len(provider.dropped), "faults": len(faults)}
+    return make_row(sent, programs.TASK, sessions, sum(found.values()), provider.refused, **more)
+
+
+def _ends_with(log: Any, answer: str) -> bool:
+    """Whether the last answer of a log is this one."""
+    messages = [getattr(event.payload, "message", None) for event in log]
+    answers = [message for message in messages if message is not None and message.role == "assistant"]
+    return bool(answers) and answer in str(answers[-1].parts)
+
+
+def _count_sides(provider: Any) -> int:
+    return sum(seen.is_side for seen in provider.seen)
+
+
+def _asks_for_thinking(raw: bytes) -> bool:
+    has_option = any(name in raw for name in (b'"thinking":{', b'"reasoning":{', b'"thinkingConfig":{'))
+    return has_option and b'"thinking":{"type":"disabled"}' not in raw
+
+
+def _print_findings(found: list[str]) -> None:
+    for each in found[:12]:
+        print(f"  {each[:300]}", file=sys.stderr)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+CLIENTS = ("claude", "codex", "opencode", "gemini", "pi", "qwen")
+MakeRow = Callable[[str, int, Path], Row]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="a client or framework, with :block or :prefix for what the provider checks")
+    parser.add_argument("--steps", type=int, default=300)
+    chosen = parser.parse_args()
+    name, _, mode = chosen.name.partition(":")
+    with tempfile.TemporaryDirectory() as folder:
+        row = asyncio.run(run_client_row(name, mode or "none", chosen.steps, Path(folder)))
+    cells = ["-" if value is None else str(value) for value in row]
+    print(f"| {name} | {mode or 'none'} | {chosen.steps} | {' | '.join(cells)} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
