@@ -50,6 +50,8 @@ def run_rows(mutant: Mutant, tests_by_row: dict[str, list[str]]) -> list[Verdict
             row: [test for test in tests_by_row[row] if not test.startswith("tests/seeds/")] for row in rows
         }
     tests = sorted({test for row in rows for test in tests_by_row[row]})
+    if not tests:
+        raise LookupError(f"{mutant.name}: no test of {mutant.rows} goes through an agent")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_copy(folder, mutant)
