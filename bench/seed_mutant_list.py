@@ -435,13 +435,6 @@ MUTANTS = [
         "JUT-10",
     ),
     Mutant(
-        "results of exactly 20,000 characters are cut",
-        "core/stages/results.py",
-        "if len(text) <= chars:",
-        "if len(text) < chars:",
-        "COW-04",
-    ),
-    Mutant(
         "results are cut to their beginning",
         "core/stages/results.py",
         'clip_chars(text, chars, mode="head_tail", notice=notice)',

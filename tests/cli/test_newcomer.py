@@ -2,8 +2,8 @@
 
 import json
 import os
-import shutil
 import pty
+import shutil
 import sqlite3
 import subprocess
 import sys
