@@ -1,19 +1,26 @@
 """Measure for each preset which share of what leaves the view its own rules remove, and which the guard.
 
-    python bench/guard_share.py [--turns N] [PRESET ...]
+    python bench/guard_share.py [--turns N] [--recordings FILE_OR_FOLDER ...] [PRESET ...]
 
 The guard is the last step under every policy. A preset whose work it does is not at work. Sessions of several texts and
-windows are played without a provider; a short text stands for every summary. Each line has the share of the removed
-tokens that the guard removed, how often it acted, and how often the preset's own rules did.
+windows are played without a provider, or recordings; a short text stands for every summary. Each line has the share of
+the removed tokens that the guard removed, how often it acted, and how often the preset's own rules did. `large` counts
+the acts of the guard when the newest request and the newest group of messages, which no rule may drop, were larger than
+the room: only it shortens these.
 """
 
 import argparse
+import warnings
 from collections import Counter
 from itertools import count, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate import Session, SummaryRequest, load
+from tidegate.core.errors import UnknownWindowWarning
 from tidegate.core.events import ViewEdited
+from tidegate.core.turns import split_groups
+from tidegate.lab.replay.recording_file import find_chat_recordings, read_chat_recording
 from tidegate.presets import preset_names
 
 TEXTS = {
@@ -32,6 +39,7 @@ class GuardShare(NamedTuple):
     own_tokens: int
     guard_tokens: int
     acts: Counter[str]
+    large: int = 0
 
     @property
     def share(self) -> float:
@@ -83,16 +91,64 @@ def add_up(session: Session) -> GuardShare:
     return GuardShare(freed[False], freed[True], acts)
 
 
+def play_recording(preset: str, path: Path, window: int) -> GuardShare:
+    """Play a recording under a preset and add up what left the view."""
+    messages = [line.message for line in read_chat_recording(path)]
+    system = [each for each in messages if each["role"] == "system"][:1]
+    times = count(0.0, 10.0)
+    session = Session(
+        system=str(system[0]["content"])[: window // 2] if system else "",
+        policy=load(preset),
+        window=window,
+        count="estimate",
+        clock=lambda: next(times),
+    )
+    large = 0
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        if message["role"] == "assistant":
+            large += int(prepare_request(session))
+        session.add(message)
+    return add_up(session)._replace(large=large)
+
+
+def prepare_request(session: Session) -> bool:
+    """Prepare a request. Return whether the guard acted because what has to stay is larger than the room."""
+    groups = split_groups(session.view)
+    least = {id(each): each for each in groups[-1:]}
+    least |= {id(each): each for each in groups if session.view.newest_request in each.ids}
+    is_large = sum(each.tokens for each in least.values()) > session.budget.room
+    head = session.log.head
+    session.prepare(_summarize)
+    later = [event.payload for event in session.log.read(head + 1)]
+    return is_large and any(isinstance(each, ViewEdited) and each.stage == "guard" for each in later)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", default=preset_names(), metavar="PRESET")
     parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--recordings", nargs="+", type=Path, default=[], metavar="FILE_OR_FOLDER")
     options = parser.parse_args()
-    for preset in options.presets:
+    warnings.simplefilter("ignore", UnknownWindowWarning)
+    recordings = find_chat_recordings(options.recordings) if options.recordings else []
+    for preset in options.presets if recordings else ():
+        for size in (128_000, 32_768, 8_192):
+            parts = [play_recording(preset, path, size) for path in recordings]
+            acts = sum((each.acts for each in parts), Counter[str]())
+            total = GuardShare(sum(each.own_tokens for each in parts), sum(each.guard_tokens for each in parts), acts)
+            large = sum(each.large for each in parts)
+            print(describe(preset, f"{len(parts)} recordings, a window of {size:,}", total, f", {large} of them large"))
+    for preset in options.presets if not recordings else ():
         for (text, words), (window, size), shape in product(TEXTS.items(), WINDOWS.items(), SHAPES):
             found = play_session(preset, words, size, shape, options.turns)
-            acts = ", ".join(f"{name} {number}" for name, number in found.acts.most_common())
-            print(f"{preset:9} {text:8} {window:18} {shape:10} guard {found.share:4.0%} of the tokens; {acts or '-'}")
+            print(describe(preset, f"{text:8} {window:18} {shape:10}", found))
+
+
+def describe(preset: str, case: str, found: GuardShare, large: str = "") -> str:
+    acts = ", ".join(f"{name} {number}{large if name == 'guard' else ''}" for name, number in found.acts.most_common())
+    return f"{preset:9} {case} guard {found.share:4.0%} of the tokens; {acts or '-'}"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tidegate import DataFolder
+
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 LOADED = "import sys; known = set(sys.modules); exec(sys.argv[1]); print(*sorted(set(sys.modules) - known))"
 
@@ -30,6 +32,21 @@ def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
     """Until `tidegate chat` can show that it is loading, every import is time in which nothing is on the screen."""
     slow = {"asyncio", "msgspec", "ssl", "logging", "subprocess", "shutil", "tempfile", "textual", "rich", "httpx"}
     assert not slow & loaded_modules("import tidegate.cli.main")
+
+
+def test_listing_sessions_loads_no_event_loop(tmp_path: Path) -> None:
+    """`tidegate sessions` is typed often, and most of its time is imports."""
+    with DataFolder(tmp_path) as folder, folder.open("one", window=32_000) as session:
+        session.add({"role": "user", "content": "hello"})
+    listing = f"""
+import contextlib, io
+from tidegate.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()) as shown:
+    main(["sessions", "--data", {str(tmp_path)!r}])
+assert "hello" in shown.getvalue()
+"""
+    slow = {"asyncio", "ssl", "logging", "concurrent.futures", "httpx", "tidegate.core.text.clip"}
+    assert not slow & loaded_modules(listing)
 
 
 def test_few_dependencies() -> None:

@@ -71,6 +71,7 @@ def test_thresholds_are_strict() -> None:
         assert bool(fired(HookRunner([Hook("h", condition, LOG, "turn_start")]), session)) is fires, condition
 
 
+@pytest.mark.seed("DIG-12", fixed="conditions are those of the hooks, whatever the preset")
 def test_pressure_is_that_of_the_policy() -> None:
     session = opened(window=5_000, system="")
     session.add({"role": "user", "content": "x" * 8_000})

@@ -46,7 +46,7 @@ class CommandServer:
     def __init__(self, modules: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            names = ("PATH", "HOME", *(name for name in os.environ if name.startswith("COVERAGE")))
+            names = ("PATH", "HOME", "PYTHONPATH", *(name for name in os.environ if name.startswith("COVERAGE")))
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *MODULES, *modules],
                 pass_fds=[theirs.fileno()],

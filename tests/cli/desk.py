@@ -46,6 +46,7 @@ class Desk:
             "TIDEGATE_DATA": str(folder / "data"),
             "OPENAI_API_KEY": KEY,
             "NO_PROXY": "127.0.0.1",
+            **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},  # the copy of a mutant
         }
         self.configure(CONFIG)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -73,6 +74,7 @@ def test_a_mistyped_word_is_suggested(words: list[str], meant: str) -> None:
         (["chat", "--session", ""], ["s001", "s000"]),
         (["run", "--policy", "pi"], ["picoclaw"]),
         (["sessions", "--p"], ["--page"]),
+        (["seeds", "--"], ["--help", "--json", "--run"]),
         (["completion", "z"], ["zsh"]),
         (["nothing", ""], []),
     ],
@@ -84,13 +86,24 @@ def test_words_are_completed(
     assert called("completion", "words", "--", *words).stdout.split() == found
 
 
-def test_bash_completes(tmp_path: Path) -> None:
-    """The script that is printed works in a real bash, whose command `tidegate` is this one."""
+COMPLETING = {
+    "bash": 'eval "$(tidegate completion bash)"; COMP_WORDS=(tidegate sess) COMP_CWORD=1; _tidegate; echo "$COMPREPLY"',
+    "zsh": """compdef() {}; compadd() { print -- ${(P)2} }
+        eval "$(tidegate completion zsh)"; words=(tidegate sess) CURRENT=2; _tidegate""",
+    "fish": 'tidegate completion fish | source; complete -C "tidegate sess"',
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETING)
+def test_a_shell_completes(tmp_path: Path, shell: str) -> None:
+    """The script that is printed works in the real shell, whose command `tidegate` is this one."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     (tmp_path / "tidegate").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tidegate.cli.main "$@"\n')
     (tmp_path / "tidegate").chmod(0o755)
-    script = 'eval "$(tidegate completion bash)"; COMP_WORDS=(tidegate sess) COMP_CWORD=1; _tidegate; echo "$COMPREPLY"'
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    command = [shell, "-c", COMPLETING[shell]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "sessions\n"
 
 

@@ -2,6 +2,9 @@
 """What upstreams do with a connection: answers of any framing, answers that break a rule, connections that are kept."""
 
 import asyncio
+import shutil
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,18 +50,24 @@ class RawUpstream:
 
 
 @asynccontextmanager
-async def serve_raw(upstream: RawUpstream) -> AsyncIterator[Upstream]:
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+async def serve_raw(upstream: RawUpstream, tls: ssl.SSLContext | None = None) -> AsyncIterator[Upstream]:
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, ssl=tls)
+    scheme = "https" if tls else "http"
     async with server:
-        yield Upstream("anthropic", "anthropic", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base")
+        yield Upstream("anthropic", "anthropic", f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/base")
 
 
 def ask(
-    folder: Path, upstream: RawUpstream, times: int = 1, path: str = "/v1/messages", timeout: float = 60.0
+    folder: Path,
+    upstream: RawUpstream,
+    times: int = 1,
+    path: str = "/v1/messages",
+    timeout: float = 60.0,
+    tls: ssl.SSLContext | None = None,
 ) -> list[httpx.Response]:
     async def run() -> list[httpx.Response]:
         async with (
-            serve_raw(upstream) as at,
+            serve_raw(upstream, tls) as at,
             run_gateway(folder, at, answer_timeout=timeout) as running,
             open_http() as http,
         ):
@@ -188,3 +197,18 @@ def test_an_upstream_is_asked_through_the_proxy_of_the_environment(
     response = asyncio.run(run())
     assert (response.status_code, response.content) == (200, ANSWER)
     assert proxy.heads[0].startswith(b"POST http://upstream.test/v1/messages HTTP/1.1\r\n")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_the_certificates_of_node_clients_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    making = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=test -days 2"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*making.split(), *names], check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    answer = JSON_TYPE + LENGTH + b"\r\n" + ANSWER
+    for file, status in ((certificate, 200), (tmp_path / "missing.pem", 502)):
+        monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(file))
+        upstream = RawUpstream(answer, close_after=True)
+        assert [each.status_code for each in ask(tmp_path, upstream, tls=tls)] == [status]

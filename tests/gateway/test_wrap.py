@@ -15,6 +15,7 @@ import pytest
 from tests.cli.calling import called
 from tests.fake.server import KEY, Fake
 from tests.gateway.scripted_client import step_answer
+from tidegate.cli.client_bypasses import ClientSituation, find_bypasses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
@@ -34,6 +35,10 @@ def ask(messages):
     with urllib.request.urlopen(sent) as answer:
         return json.load(answer)["content"]
 
+settings = {{}}
+if sys.argv[1] == "--settings":
+    settings = json.load(open(sys.argv[2]))["env"]
+    del sys.argv[1:3]
 if sys.argv[1] == "wait":
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(40 + number))
@@ -42,7 +47,7 @@ if sys.argv[1] == "wait":
 elif sys.argv[1] == "die":
     os.kill(os.getpid(), signal.SIGKILL)
 elif sys.argv[1] == "say":
-    print(json.dumps({{"argv": sys.argv[2:], "env": dict(os.environ), "cwd": os.getcwd()}}))
+    print(json.dumps({{"argv": sys.argv[2:], "env": dict(os.environ), "settings": settings}}))
 else:
     messages = [{{"role": "user", "content": "Run the steps."}}]
     for step in range(int(sys.argv[1])):
@@ -133,6 +138,76 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
     with DataFolder(machine.data) as data:
         assert find_workspace(data, "claude-abc") == str(machine.work)
+
+
+CLAUDE_SETTINGS = {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue"}}
+
+
+def test_settings_of_the_client_that_would_win_are_replaced_for_the_run(tmp_path: Path) -> None:
+    """Claude Code sets the variables of its settings over those of its environment, but under `--settings`."""
+    machine = Machine(tmp_path)
+    (machine.home / ".claude" / "settings.json").write_text(json.dumps(CLAUDE_SETTINGS))
+    home = machine.list_home()
+    ran = asyncio.run(machine.wrap("claude", "--quiet", "--", "say"))
+    assert (ran.status, ran.errors) == (0, "")
+    said = json.loads(ran.printed)
+    assert said["settings"]["ANTHROPIC_BASE_URL"] == said["env"]["ANTHROPIC_BASE_URL"] != "http://127.0.0.1:9"
+    assert re.fullmatch(r"x-team: blue\nx-tidegate-token: \S{20,}", said["settings"]["ANTHROPIC_CUSTOM_HEADERS"])
+    assert machine.list_home() == home
+
+
+@pytest.mark.parametrize(
+    ("client", "files", "environment", "arguments", "cause"),
+    [
+        ("claude", {}, {"CLAUDE_CODE_USE_BEDROCK": "1"}, [], "makes Claude Code use Amazon Bedrock"),
+        ("claude", {}, {"CLAUDE_CODE_USE_BEDROCK": "0"}, [], ""),
+        ("claude", {".claude/settings.json": {"env": {"CLAUDE_CODE_USE_VERTEX": "1"}}}, {}, [], "Google Vertex AI"),
+        ("claude", {".claude/settings.json": CLAUDE_SETTINGS}, {}, [], ""),
+        ("claude", {".claude/settings.json": CLAUDE_SETTINGS}, {}, ["--settings", "x"], "wins over the gateway's"),
+        ("opencode", {".config/opencode/opencode.jsonc": {"model": "openrouter/x"}}, {}, [], "provider openrouter"),
+        ("opencode", {".config/opencode/opencode.json": {"model": "openai/x"}}, {}, [], ""),
+        ("opencode", {}, {}, ["run", "--model=groq/x", "hello"], "provider groq"),
+        ("pi", {".pi/agent/settings.json": {"defaultProvider": "xai"}}, {}, [], "provider xai"),
+        ("pi", {".pi/agent/settings.json": {"defaultProvider": "xai"}}, {}, ["--provider", "openai"], ""),
+        (
+            "gemini",
+            {".gemini/settings.json": {"security": {"auth": {"selectedType": "oauth-personal"}}}},
+            {},
+            [],
+            "login",
+        ),
+        ("gemini", {}, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, [], "Google Vertex AI"),
+        (
+            "qwen",
+            {".qwen/settings.json": {"security": {"auth": {"selectedType": "qwen-oauth"}}}},
+            {},
+            [],
+            "login with Qwen",
+        ),
+        ("aider", {}, {}, ["--model", "bedrock/x"], "provider bedrock"),
+        ("codex", {}, {}, [], ""),
+    ],
+)
+def test_what_bypasses_the_gateway_is_found(
+    client: str,
+    files: dict[str, object],
+    environment: dict[str, str],
+    arguments: list[str],
+    cause: str,
+    tmp_path: Path,
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"// settings\n{json.dumps(content)}")
+    situation = ClientSituation({"HOME": str(tmp_path), **environment}, tmp_path / "work", arguments)
+    found = find_bypasses(client, situation)
+    assert [cause in str(each) for each in found] == ([True] if cause else [])
+
+
+def test_a_bypass_is_said_before_the_start(tmp_path: Path) -> None:
+    ran = asyncio.run(Machine(tmp_path).wrap("claude", "--quiet", "--", "say", CLAUDE_CODE_USE_BEDROCK="1"))
+    assert ran.errors.startswith("tidegate: warning: CLAUDE_CODE_USE_BEDROCK in the environment makes Claude Code use")
+    assert "do not go through tidegate" in ran.errors
 
 
 @pytest.mark.exhaustive

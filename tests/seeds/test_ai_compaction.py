@@ -236,6 +236,7 @@ def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> 
     assert results(request)["call-12.1.1"] == passage("call-12.1.1", 1_200)
     digest = only(kinds(session, "tool_summary"))
     assert text_of(digest).startswith(DIGEST)
+    assert text_of(digest).count("\n- read_file (") == 5, "a line for each result, with its tool"
     assert [int(name[5:-4]) for name in names([{"content": text_of(digest)}])] == [7, 8, 9, 10, 11]
     assert (digest.role, digest.agent_visible, digest.user_visible) == ("user", True, False)
 

@@ -32,6 +32,8 @@ from tests.seeds.talk import (
 )
 from tidegate import GiveUp, Session, SessionStorage
 
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400}}
+
 
 @pytest.mark.seed("COW-06", change={"memory_tokens": 0})
 @pytest.mark.seed("COW-06", without=("turn_limit",))
@@ -85,7 +87,10 @@ def test_nothing_leaves_if_it_cannot_be_saved(preset: Preset) -> None:
 def test_few_turns_over_the_budget_keep_request_and_reply(preset: Preset) -> None:
     session = opened(preset("cowagent"), system="")
     for number in (1, 2, 3):
-        session.add(asks(f"ask-{number}"), calls(f"{number}a", f"{number}b", says=passage(f"plan-{number}")))
+        ask = asks(f"ask-{number}")
+        if number == 2:
+            ask["content"] = [{"type": "text", "text": ask["content"]}, PICTURE]
+        session.add(ask, calls(f"{number}a", f"{number}b", says=passage(f"plan-{number}")))
         session.add(
             result(f"{number}a", passage(f"r-{number}a", 19_000)), result(f"{number}b", passage(f"r-{number}b"))
         )

@@ -125,7 +125,7 @@ def crowded(preset: Preset, clock: Clock, **settings: Any) -> Session:
 def test_auto_compact_rests_thirty_seconds(preset: Preset) -> None:
     clock = Clock()
     session = crowded(preset, clock, cooldown_turns=0)
-    for seconds, acts in ((10.0, 1), (19.9, 1), (0.2, 2)):
+    for seconds, acts in ((10.0, 1), (19.75, 1), (0.25, 2)):
         clock.now += seconds
         session.add(*batch(f"at-{int(clock.now)}", 400))
         session.prepare(Scribe())

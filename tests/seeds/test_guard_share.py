@@ -29,3 +29,16 @@ def test_the_guard_has_nothing_to_do(preset: str, text: str, loops: int) -> None
     acted = stages(session)
     assert "guard" not in acted
     assert acted or not loops
+
+
+def test_what_a_rule_shrinks_leaves_room_for_the_rules_of_the_user() -> None:
+    """These are kept word for word beside what the stage sees, in the same room."""
+    session: Session = opened(load("cowagent"), window=8_192)
+    typed = "".join(f"Never touch the file src/plant/unit_{number}/valve_{number}.py.\n" for number in range(12))
+    session.add(asks("earlier"), replies("earlier reply"), {"role": "user", "content": typed})
+    for step in range(40):
+        session.prepare(summarize)
+        session.add(calls(f"c{step}"), result(f"c{step}", passage(f"r{step}", 1_200)))
+    acted = stages(session)
+    assert "guard" not in acted
+    assert "shrink_to" in acted

@@ -153,6 +153,19 @@ def test_a_request_over_the_limit_is_summarised_before_the_call(preset: Preset) 
     assert set(stages(session)) == {"summarise"}
 
 
+@pytest.mark.seed("PIC-03", without=("before_call/summarise",))
+def test_the_whole_request_is_measured(preset: Preset) -> None:
+    """A longer system prompt takes the room of two results."""
+    for prompt, steps in ((4_000, 6), (24_000, 4)):
+        policy, system = preset("picoclaw", max_tokens=5_000), passage("system", prompt)
+        session, scribe = opened(policy, window=20_000, system=system), Scribe()
+        session.add(asks("ask-1"))
+        for step in range(1, steps + 3):
+            session.add(*batch(f"step-{step}", 8_000))
+            session.prepare(scribe)
+            assert bool(scribe.asked) == (step > steps)
+
+
 @pytest.mark.seed("PIC-04", without=("overflow/drop_oldest",))
 @pytest.mark.seed("PIC-04", fields={"recoveries": 2})
 def test_the_emergency_drops_the_older_half_once(preset: Preset) -> None:

@@ -36,7 +36,15 @@ _tidegate() {
 compdef _tidegate tidegate
 """,
     "fish": """\
-complete -c tidegate -a '(tidegate completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __tidegate_complete
+  set -l found (tidegate completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+  if test -n "$found"
+    printf '%s\\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c tidegate -f -a '(__tidegate_complete)'
 """,
 }
 
@@ -59,14 +67,15 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("shell", choices=(*_SCRIPTS, "words"), help="the shell; words is for the script itself")
-    parser.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.shell in _SCRIPTS:
         print(_SCRIPTS[options.shell], end="")
     else:
-        for word in list_completions(options.parser.commands, options.words or [""]):
+        words = options.words[1:] if options.words[:1] == ["--"] else options.words  # the last one may be "--", too
+        for word in list_completions(options.parser.commands, words or [""]):
             print(word)
     return EXIT_OK
 

@@ -38,7 +38,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Sequence[str]) -> None:
     """Print all columns, or in a narrow terminal those that tell the sessions apart. Titles are cut to fit."""
-    from tidegate.core.text.clip import clip_chars
     from tidegate.terminal.output import find_terminal_width
 
     heads = ("session", "records", "on disk", "last used", "begun")
@@ -56,7 +55,8 @@ def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Se
 
     print_row(heads, "title"[:room])
     for cells, title, mark in zip(rows, titles, marks, strict=True):
-        print_row(cells, f"{clip_chars(title, max(0, room - len(mark)), mode='head', notice='…').text}{mark[:room]}")
+        most = max(0, room - len(mark))
+        print_row(cells, f"{title if len(title) <= most else title[: most - 1] + '…' if most else ''}{mark[:room]}")
 
 
 def run(options: argparse.Namespace) -> int:

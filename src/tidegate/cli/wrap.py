@@ -128,6 +128,7 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from tidegate.agent.provider_connection import build_model_overrides
+    from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
     from tidegate.core.text.secrets import keys_of
@@ -138,13 +139,19 @@ def run(options: argparse.Namespace) -> int:
     client = CLIENTS[options.client]
     program = shutil.which(client.program) or _refuse_missing(client)
     config = load_gateway_config(options)
-    settings = make_gateway_settings(options, config.settings.gateway, find_user_upstreams(client, os.environ))
+    situation = ClientSituation(os.environ, Path.cwd(), options.arguments)
+    own_variables = read_settings_variables(client.program, situation)
+    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
+    settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
     # waits for a page that is still open.
     settings = msgspec.structs.replace(
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
     check_policies(settings)
+    bypasses = find_bypasses(client.program, situation)
+    for bypass in bypasses:
+        sys.stderr.write(f"tidegate: warning: {bypass}\n")
     keys = [*keys_of(os.environ), settings.client_token, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=keys) as data:
         session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")
@@ -154,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)
             gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
             run_client = _run_client(
-                gateway, settings, client, [program, *arguments], session, data.root, options.quiet
+                gateway, settings, client, [program, *arguments], session, data.root, options.quiet, own_variables
             )
             status = asyncio.run(run_client)
         if not options.quiet:
@@ -202,6 +209,7 @@ async def _run_client(
     session: str,
     root: Path,
     quiet: bool,
+    own_variables: Mapping[str, str],
 ) -> int:
     """Run the client until it ends, with the gateway beside it. Return its exit status."""
     import asyncio
@@ -219,7 +227,13 @@ async def _run_client(
                 sys.stderr.write(f"tidegate: watch this run at {link} (`tidegate ui` opens it, too)\n")
             running = RunningGateway(url, settings.page_token, time.time(), client.program, str(Path.cwd()))
             setup = make_client_setup(
-                client, url, os.environ, Path(folder), token=settings.client_token, session=session
+                client,
+                url,
+                {**os.environ, **own_variables},
+                Path(folder),
+                token=settings.client_token,
+                session=session,
+                overrides_settings=bool(own_variables),
             )
             for path, text in setup.files.items():
                 path.parent.mkdir(exist_ok=True)

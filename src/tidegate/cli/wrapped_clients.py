@@ -22,7 +22,8 @@ class WrappedClient(NamedTuple):
     `arguments` are put before the user's own. `file_name`: a temporary file that the arguments name.
     `upstream_variables`: variables with the address that the user's client would use; the gateway forwards to it.
     `session_prefix`: how the gateway names the client's sessions, if the client sends ids; `resume` makes the client
-    continue the session `{id}`. `by_hand` is what to do without `wrap` where variables are not enough.
+    continue the session `{id}`. `settings_option`: the option that names a file with settings, which win over the
+    user's. `by_hand` is what to do without `wrap` where variables are not enough.
     """
 
     program: str
@@ -38,6 +39,7 @@ class WrappedClient(NamedTuple):
     upstream_variables: Mapping[str, "Family"] = {}
     session_prefix: str = ""
     resume: Sequence[str] = ()
+    settings_option: str = ""
     by_hand: str = ""
 
 
@@ -88,6 +90,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             upstream_variables={"ANTHROPIC_BASE_URL": "anthropic"},
             session_prefix="claude-",
             resume=("--resume", "{id}"),
+            settings_option="--settings",
         ),
         "codex": WrappedClient(
             program="codex",
@@ -163,8 +166,12 @@ def make_client_setup(
     *,
     token: str = "",
     session: str = "",
+    overrides_settings: bool = False,
 ) -> ClientSetup:
-    """What points the client at the gateway with this address and token. `folder` is for temporary files."""
+    """What points the client at the gateway with this address and token. `folder` is for temporary files.
+
+    `overrides_settings`: the user's settings for the client have these variables, too, and would win.
+    """
     file = folder / client.file_name
     if token and not client.sends_token:
         url = f"{url}/k/{token}"
@@ -190,6 +197,10 @@ def make_client_setup(
         own = json.loads(environment.get(name) or "{}")
         filled = json.loads(fill(json.dumps(settings)))
         changed[name] = json.dumps(_merge(own, filled if token else _without_headers(filled)))
+    if overrides_settings and client.settings_option:
+        settings_file = folder / "settings.json"
+        arguments = [client.settings_option, str(settings_file)]
+        return ClientSetup(changed, arguments, {settings_file: json.dumps({"env": changed})})
     setup = ClientSetup(
         changed, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
     )

@@ -5,6 +5,8 @@ The client is aiohttp, because httpx takes longer for a request.
 
 import asyncio
 import io
+import os
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final, NamedTuple
@@ -32,6 +34,7 @@ _PIECE_BYTES: Final = 32_768
 """Of an answer: reading the events of a larger one would keep other requests waiting."""
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """aiohttp adds these if the client did not send them, unless it is told not to."""
+_EXTRA_CERTIFICATES_VARIABLE: Final = "NODE_EXTRA_CA_CERTS"
 
 
 class IncomingRequest(NamedTuple):
@@ -107,7 +110,7 @@ class UpstreamClients:
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     keepalive_timeout=_KEEP_ALIVE_SECONDS,
-                    ssl=httpx.create_ssl_context() if upstream.url.startswith("https:") else True,
+                    ssl=_make_tls_context(self._log_line) if upstream.url.startswith("https:") else True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -168,6 +171,17 @@ def _decode_header(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def _make_tls_context(log_line: Callable[[str], None]) -> ssl.SSLContext:
+    """The certificates that a client on Node.js would trust: the usual ones, and those of `NODE_EXTRA_CA_CERTS`."""
+    context = httpx.create_ssl_context()
+    if extra := os.environ.get(_EXTRA_CERTIFICATES_VARIABLE):
+        try:
+            context.load_verify_locations(extra)
+        except OSError as failure:  # a client on Node.js ignores it, too
+            log_line(f"the certificates in ${_EXTRA_CERTIFICATES_VARIABLE} are ignored: {failure}")
+    return context
 
 
 def _find_proxy(url: str) -> str | None:

@@ -8,18 +8,21 @@ commit alone, and the others would wait for a second fsync.
 The queue is bounded: a thread has at most one append in it, and an event loop at most MAX_QUEUED; further tasks wait.
 """
 
-import asyncio
 from _thread import LockType
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock, RLock, get_ident
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidegate.core.errors import NotKept
+
+if TYPE_CHECKING:  # loaded by the first append that needs them: commands that only read are quicker without
+    import asyncio
+    from concurrent.futures import Executor
 
 MAX_QUEUED = 1024
 MAX_WAIT = 0.01
@@ -36,7 +39,7 @@ class Append(msgspec.Struct):
     records: list[bytes]
     time: float
     outcome: int | BaseException | None = None
-    wake: LockType | asyncio.Future[None] | None = None
+    wake: "LockType | asyncio.Future[None] | None" = None
     abandoned: bool = False
     """Whether its caller was interrupted or canceled: then it must not be written any more."""
 
@@ -54,7 +57,8 @@ class GroupCommit:
         self._write = write
         self._queue: deque[Append] = deque()
         self._slots: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
-        self._worker = ThreadPoolExecutor(1, "tidegate-store")  # starts its thread when it is first needed
+        self._workers: list[Executor] = []  # the first commits; it is made when it is first needed
+        self._closed = False
         self._working = False  # whether the worker will look into the queue again
         self._committer = 0  # the thread that commits its own append
 
@@ -90,6 +94,8 @@ class GroupCommit:
 
     async def commit_async(self, append: Append) -> int:
         """The same for an asyncio task. If it is canceled during its commit, the append may still be written."""
+        import asyncio  # noqa: PLC0415
+
         loop = asyncio.get_running_loop()
         slots = self._slots.get(loop) or self._add_slots(loop)
         await slots.acquire()
@@ -105,9 +111,13 @@ class GroupCommit:
         return append.result()
 
     def close(self) -> None:
-        self._worker.shutdown()
+        self._closed = True
+        for worker in self._workers:
+            worker.shutdown()
 
-    def _add_slots(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+    def _add_slots(self, loop: "asyncio.AbstractEventLoop") -> "asyncio.Semaphore":
+        import asyncio  # noqa: PLC0415
+
         for other in [known for known in list(self._slots) if known.is_closed()]:
             self._slots.pop(other, None)
         return self._slots.setdefault(loop, asyncio.Semaphore(MAX_QUEUED))
@@ -115,9 +125,18 @@ class GroupCommit:
     def _start_worker(self) -> None:
         if self._queue and not self._working:
             try:
-                self._worker.submit(self._work)
+                self._get_worker().submit(self._work)
             except RuntimeError:  # the store is closed, and says so to each of them
                 self._work()
+
+    def _get_worker(self) -> "Executor":
+        if not self._workers:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+            if self._closed:
+                raise RuntimeError("closed")
+            self._workers.append(ThreadPoolExecutor(1, "tidegate-store"))  # of two threads, the first one's is used
+        return self._workers[0]
 
     def _work(self) -> None:
         """Commit until the queue is empty. Appends that enter it while `_working` is set are committed, too."""
@@ -145,10 +164,10 @@ class GroupCommit:
                     append.outcome = fault if append.outcome is None else append.outcome
         loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         for append in waiting:
-            if isinstance(append.wake, asyncio.Future):
-                loops.setdefault(append.wake.get_loop(), []).append(append.wake)
-            elif append.wake is not None:
+            if isinstance(append.wake, LockType):
                 append.wake.release()
+            elif append.wake is not None:
+                loops.setdefault(append.wake.get_loop(), []).append(append.wake)
         for loop, futures in loops.items():
             with suppress(RuntimeError):  # the loop is closed, so no task waits any more
                 loop.call_soon_threadsafe(_resolve, loop, futures)
@@ -156,10 +175,10 @@ class GroupCommit:
 
 
 def _is_cancelled(append: Append) -> bool:
-    return isinstance(append.wake, asyncio.Future) and append.wake.cancelled()
+    return append.wake is not None and not isinstance(append.wake, LockType) and append.wake.cancelled()
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
+def _resolve(loop: "asyncio.AbstractEventLoop", futures: "list[asyncio.Future[None]]") -> None:
     for future in futures[:MAX_WOKEN]:
         if not future.done():
             future.set_result(None)

@@ -1,6 +1,5 @@
 """The log of one session in a store. A large record is stored in a blob, and the log has a reference to it."""
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -50,6 +49,8 @@ def _get_append_async(store: Store) -> _AppendAsync:
         return store.append_async
 
     async def append(session: str, after: int, records: Sequence[bytes]) -> int:
+        import asyncio  # noqa: PLC0415 - commands that only read need no event loop
+
         return await asyncio.to_thread(store.append, session, after, records)
 
     return append
@@ -94,6 +95,8 @@ class KeptLog:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
         records = self._encode_records(events)
         if self._blobs is not None and any(len(record) > MAX_INLINE_BYTES for record in records):
+            import asyncio  # noqa: PLC0415
+
             records = await asyncio.to_thread(self._move_large_records, records)  # it writes a blob
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, records)

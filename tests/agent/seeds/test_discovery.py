@@ -76,6 +76,7 @@ def test_a_tool_is_found_described_and_called_with_the_usual_approval(tmp_path: 
         call("call_tool", '{"name": "w__order_report_5"}', "c7"),
         call("call_tool", '{"name": "list", "arguments": {}}', "c8"),
         call("call_tool", "{}", "c9"),
+        call("search_tools", '{"words": "zeppelin"}', "c10"),
         "Done.",
     ]
     talk = run_agent(tmp_path, with_tools(60), steps, "Orders, please.", ask=answer)
@@ -89,10 +90,11 @@ def test_a_tool_is_found_described_and_called_with_the_usual_approval(tmp_path: 
     assert "Did you mean w__orders_report_5" in found[6]
     assert "mcp" not in found[7]
     assert "'name' is missing" in found[8]
+    assert found[9].startswith("No tool matches these words.")
     assert asked == [f"{report} {{'item': 'bolts'}}", f"{report} {{'item': 'nuts'}}"], "list needs no approval"
     started = [each.call.name for each in talk.events(ToolStarted)]
     assert started[4:8] == [report, report, "w__order_report_5", "list"], "the app shows the tool itself"
-    assert [each.result.is_error for each in talk.events(ToolFinished)][4:] == [False, True, True, False, True]
+    assert [each.result.is_error for each in talk.events(ToolFinished)][4:9] == [False, True, True, False, True]
 
 
 @pytest.mark.seed("DIG-17")

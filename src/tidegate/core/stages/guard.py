@@ -56,7 +56,8 @@ def shrink_to(view: View, budget: Budget, *, share: Share = 1.0, tokens: int = 0
     target = int(budget.room * share)
     if tokens:
         target = min(target, max(int(tokens / budget.scale) - budget.fixed, MIN_ROOM))
-    return guard_history(view, budget, target=target, whole_request=True)
+    ledger = sum(item.tokens for item in view.ledger_items)  # it stays, beside what the stage sees
+    return guard_history(view, budget, target=target - min(ledger, target // 2), whole_request=True)
 
 
 def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
