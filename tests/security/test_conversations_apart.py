@@ -22,8 +22,10 @@ from tidegate.core.messages import Message, Text
 from tidegate.integrations.model_calls import CallPreparer
 from tidegate.integrations.session_names import SessionName, name_session
 from tidegate.integrations.threads import ThreadSessions
+from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.following import FollowedRequest, FollowingSession, HostItem, make_host_item
-from tidegate.session.recall import ConversationLog, make_log_search, recall_text
+from tidegate.session.recall import recall_text
+from tidegate.session.recall_index import RecallIndex
 from tidegate.store.log import LogReader, MemoryLog
 
 SECRET = "heliotrope-7731"
@@ -117,9 +119,8 @@ def items_of(turns: list[Turn]) -> list[HostItem[Turn]]:
 def recall_everything(log: LogReader) -> str:
     """All that can be read of a log, in every way in which it can be asked for."""
     answers = [recall_text(log, query).text for query in QUERIES]
-    answers += [recall_text(log, query, search=make_log_search(log, {"recall"})).text for query in QUERIES]
-    stale_index = list(range(1, 30))
-    return "\n".join([*answers, recall_text(log, "x", search=lambda words, most: stale_index).text])
+    index = RecallIndex(log.whole if isinstance(log, ConversationLog) else log)
+    return "\n".join([*answers, *(recall_text(log, query, index=index).text for query in QUERIES)])
 
 
 def follow_both() -> tuple[FollowingSession[Turn], FollowedRequest[Turn], FollowedRequest[Turn]]:

@@ -1,8 +1,8 @@
 """What left the view is read back from the log: by id, by range, by words, a bounded piece at a time."""
 
+import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 
 from tests.laws.conversations import law
 from tidegate import MemoryLog, Session
+from tidegate.core.edits import Drop, Replace
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event
+from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import Image, Message, Result, Text
-from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.search import Search
 from tidegate.proof.session_generator import generate_session
 from tidegate.session.recall import MIN_RECALL_CHARS, RECALL_USAGE, Recalled, recall_message, recall_text
+from tidegate.session.recall_index import RecallIndex
 from tidegate.store.log import Log
-from tidegate.store.session_log import KeptLog
-from tidegate.store.sqlite import SqliteStore
 
 
 class Counted:
@@ -172,6 +170,22 @@ def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
     assert "".join(map(body, pages)) == recall_text(long_log(), "m5..m60, m5", max_chars=10**9).text
 
 
+def test_a_range_of_edits_names_the_messages_they_cover() -> None:
+    log = long_log()
+    edited = ((event.seq, event.payload.edits) for event in log.read() if isinstance(event.payload, ViewEdited))
+    seq, edits = next((seq, some) for seq, some in edited if any(isinstance(each, Drop | Replace) for each in some))
+    found = recall_text(log, f"m{seq}..m{seq}")
+    assert found.ids == ()
+    said_first = f"No messages are in this range, only edits of the view:\n{seq}: an edit that covers m"
+    assert found.text.startswith(said_first)
+    assert found.text.endswith(RECALL_USAGE)
+    spans = found.text.split("covers ", 1)[1].split("\n", 1)[0]
+    spans = spans.rpartition(",")[0] if spans.endswith("…") else spans
+    covered = {edit.id for edit in edits if isinstance(edit, Replace)}
+    covered |= {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    assert set(recall_text(log, spans, max_chars=10**9).ids) <= covered
+
+
 def test_a_range_without_messages_says_so() -> None:
     assert recall_text(said("one"), "m5..m9").ids == ()
     assert RECALL_USAGE in recall_text(said("one"), "m5..m9").text
@@ -203,26 +217,57 @@ TALK = (
 @pytest.mark.parametrize(
     ("words", "ids"),
     [
-        ("port", ("m5", "m3", "m1")),
-        ("port configured", ("m5", "m1", "m3")),
-        ("port?", ("m5", "m3", "m1")),
-        ("SERVER.TOML", ("m5", "m1")),
-        ("配置", ("m4",)),
+        ("port", ("m3", "m1", "m5")),
+        ("port configured", ("m1", "m5", "m3")),
+        ("configures ports?", ("m1", "m5", "m3")),
+        ("SERVER.TOML", ("m1", "m5")),
         ("gesla JAZN", ("m6",)),
-        ("port configured nowhere else at all whatsoever", ()),
+        ("配置", ("m4",)),
+        ("置", ("m4",)),
+        ("confgured", ("m1", "m5")),
+        ("serv", ("m1", "m5")),
+        ("port nowhere else at all whatsoever", ("m3", "m1", "m5")),
+        ('"the port is"', ("m5", "m1")),
+        ('the "port is 8080" configured', ("m5",)),
     ],
 )
 def test_words_are_found_the_best_first(words: str, ids: tuple[str, ...]) -> None:
-    assert recall_text(said(*TALK), words).ids == ids
+    """Messages beside them follow: they often have the answer, but none of the words."""
+    found = recall_text(said(*TALK), words).ids
+    assert tuple(ident for ident in found if ident in ids)[: len(ids)] == ids
+    assert found[0] == ids[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("getUserById", "def get_user_by_id(ident):"),
+        ("user id", "we call getUserById here"),
+        ("src/core/view.py", "error in /home/me/src/core/view.py:12"),
+        ("=>", "a => b"),
+        ("what was it", "What was it?"),
+        ("connections", "It connected twice."),
+    ],
+)
+def test_other_forms_of_a_word_are_found(words: str, text: str) -> None:
+    log = said("Good morning", "Nothing here", text, "Nothing there", "Good night")
+    assert recall_text(log, words).ids[0] == "m3"
 
 
 def test_a_hit_shows_where_the_words_stand() -> None:
     text = "x " * 3_000 + "the needle is here" + " y" * 3_000
     found = recall_text(said("hay", text), "needle")
-    assert found.ids == ("m2",)
+    assert found.ids[0] == "m2"
     assert found.text.startswith("m2 user: ")
     assert "the needle is here" in found.text
-    assert len(found.text) < 400
+    assert len(found.text) < 700
+
+
+def test_a_hit_shows_the_lines_around_the_match() -> None:
+    code = "\n".join(f"    value_{number} = compute({number})" for number in range(200))
+    shown = recall_text(said(code, "Thanks."), "value_120").text
+    assert "\n      value_119 = compute(119)\n      value_120 = compute(120)\n" in shown
+    assert "value_199" not in shown
 
 
 def test_many_hits_come_in_pages() -> None:
@@ -230,30 +275,106 @@ def test_many_hits_come_in_pages() -> None:
     pages = all_of(log, "needle", 500)
     assert len(pages) > 10
     assert all(len(page.text) <= 500 for page in pages)
-    assert [ident for page in pages for ident in page.ids] == [f"m{seq}" for seq in range(150, 0, -1)]
+    assert sorted(int(ident[1:]) for page in pages for ident in page.ids) == list(range(1, 151))
     assert "the same words, offset" in pages[0].text
 
 
+def test_the_newest_come_first_among_equals() -> None:
+    log = said(*(text for number in range(5) for text in ("the needle", *["hay"] * 5)))
+    assert recall_text(log, "needle").ids[:5] == ("m25", "m19", "m13", "m7", "m1")
+
+
 def test_words_that_are_nowhere() -> None:
-    found = recall_text(said(*TALK), "nowhere")
+    found = recall_text(said(*TALK), "zeppelin")
     assert (found.ids, found.next_query) == ((), "")
     assert "Nothing in this log" in found.text
-    assert "Nothing more" in recall_text(said(*TALK), "port", offset=3).text
+    assert "Nothing more" in recall_text(said(*TALK), "port", offset=6).text
 
 
-def test_the_search_index_may_do_the_finding(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
-    log = KeptLog(store, "s")
-    Session(log=log, clock=lambda: 1.0).add(*({"role": "user", "content": text} for text in TALK))
-    search = Search(None, lambda read_to: extract_log_lines("s", log.read(read_to("s") + 1)))
+def test_a_search_reads_only_what_is_new() -> None:
+    memory = said(*TALK * 50)
+    log = Counted(memory)
+    index = RecallIndex(log)
+    recall_text(log, "port", index=index, max_chars=400)
+    log.read_so_far = 0
+    Session(log=memory, clock=lambda: 2.0).add({"role": "user", "content": "The zeppelin has landed."})
+    assert recall_text(log, "zeppelin", index=index, max_chars=400).ids[0] == f"m{memory.head}"
+    assert log.read_so_far < 20
 
-    def find(words: str, most: int) -> list[int]:
-        return [hit.place for hit in search.search(words, most, kind="session", name="s")]
 
-    assert set(recall_text(log, "server toml", search=find).ids) == {"m1", "m5"}
-    assert recall_text(log, "port", search=lambda words, most: [99, 2, 3]).ids == ("m2", "m3"), "a stale index"
-    search.close()
-    store.close()
+def test_a_session_searches_with_its_own_index() -> None:
+    session = Session(log=MemoryLog(), clock=lambda: 1.0)
+    for text in TALK:
+        session.add({"role": "user", "content": text})
+        assert session.history.search(text).ids[0] == f"m{session.log.head}"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def call(name: str, ident: str, **arguments: object) -> dict[str, object]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": ident, "type": "function", "function": function}],
+    }
+
+
+def result(ident: str, text: str) -> dict[str, object]:
+    return {"role": "tool", "tool_call_id": ident, "content": text}
+
+
+def edited_files() -> MemoryLog:
+    log = MemoryLog()
+    Session(log=log, clock=lambda: 1.0).add(
+        {"role": "user", "content": "Fix the retry in src/net/client.py"},
+        call("read", "1", path="/repo/src/net/client.py"),
+        result("1", "RETRIES = 3\ndef send(): ..."),
+        call("read", "2", path="/repo/src/other/client.py"),
+        result("2", "class Other: ..."),
+        call("edit", "3", path="/repo/src/net/client.py", old_string="RETRIES = 3", new_string="RETRIES = 5"),
+        result("3", "done"),
+        call("read", "4", path="/repo/src/net/client.py", offset=1, limit=1),
+        result("4", "RETRIES = 5"),
+        call("recall", "5", what="RETRIES"),
+        result("5", "m3 tool: RETRIES = 3"),
+    )
+    return log
+
+
+@pytest.mark.parametrize(
+    "path", ["src/net/client.py", "/repo/src/net/client.py", "`src/net/client.py`", "net/client.py:7"]
+)
+def test_a_path_returns_the_newest_text_of_the_file_and_lists_later_changes(path: str) -> None:
+    found = recall_text(edited_files(), path)
+    assert found.ids == ("m3",)
+    head, _, body = found.text.partition("\n")
+    assert head == (
+        "[/repo/src/net/client.py, as it was read in m3, the newest whole text in this log. Changed later: m6. Read in"
+        " part later: m9. The file on disk may differ.]"
+    )
+    assert "RETRIES = 3\ndef send(): ..." in body
+
+
+def test_a_file_that_no_call_named_is_searched_by_words() -> None:
+    assert recall_text(edited_files(), "net/server.py").ids
+    assert recall_text(said("Look at main.py", "Yes"), "main.py").ids[0] == "m1"
+
+
+def test_a_hit_names_the_tool_and_the_file_and_leaves_searches_out() -> None:
+    found = recall_text(edited_files(), "RETRIES")
+    assert "m3 tool read /repo/src/net/client.py:\n  RETRIES = 3\n" in found.text
+    assert "m6 assistant edit /repo/src/net/client.py: " in found.text
+    assert not {"m10", "m11"} & set(found.ids)
+
+
+def test_a_whole_message_may_be_larger_than_a_page() -> None:
+    log = said("word " * 4_000, "short")
+    assert recall_text(log, "m1", whole_chars=30_000).text == recall_text(log, "m1", max_chars=30_000).text
+    page = recall_text(log, "m1", max_chars=1_000, whole_chars=5_000)
+    assert 4_000 < len(page.text) <= 5_000
+    assert len(recall_text(log, "word", max_chars=1_000, whole_chars=30_000).text) <= 1_000
 
 
 # --- odd input --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tidegate.datafolder.workspaces import find_last_session
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import SearchHit
 from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
-from tidegate.session.recall import EXCERPT_CHARS, MAX_QUERY_WORDS, recall_text
+from tidegate.session.recall import recall_text
 from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
@@ -34,6 +34,8 @@ from tidegate.store.store import SessionInfo
 
 _TRACE_LINES: Final = 30
 _MAX_HITS: Final = 10
+_MAX_QUERY_WORDS: Final = 16
+_EXCERPT_CHARS: Final = 240
 _MAX_NOTES: Final = 100
 _MAX_SESSIONS: Final = 50
 _MAX_TITLE_CHARS: Final = 60
@@ -73,7 +75,14 @@ async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
     what, _, offset = arguments.rpartition(" offset ")
     if not what or not offset.isdecimal():
         what, offset = arguments, "0"
-    found = await asyncio.to_thread(recall_text, _MaskedLog(context.session.log, context), what, offset=int(offset[:9]))
+    session = context.session
+    found = await asyncio.to_thread(
+        recall_text,
+        _MaskedLog(session.log, context),
+        what,
+        offset=int(offset[:9]),
+        index=session.history.recall_index,
+    )
     return CommandAnswer(found.text, not found.ids)
 
 
@@ -104,8 +113,8 @@ def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
         event = next(context.require_data().open_log(hit.name).read(hit.place), None)
         where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
     text = context.mask(text)
-    offset = find_match_offset(text, parse_query(words, MAX_QUERY_WORDS))
-    return f"{clean_line(where)}  {cut_snippet(text, offset, EXCERPT_CHARS)}"
+    offset = find_match_offset(text, parse_query(words, _MAX_QUERY_WORDS))
+    return f"{clean_line(where)}  {cut_snippet(text, offset, _EXCERPT_CHARS)}"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------

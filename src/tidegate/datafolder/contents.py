@@ -20,10 +20,12 @@ from tidegate.disk.folder import Folder, TextFolder, session_file_key
 from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import MAX_NOTE_BYTES, Notes
 from tidegate.memory.search import Search
+from tidegate.session.recall_index import RecallIndex
 from tidegate.store.errors import DamagedData
 from tidegate.store.session_log import KeptLog
 from tidegate.store.store import SharedStore, Store
 
+_MAX_RECALL_INDICES = 4
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _MAX_STATE_BYTES = 256 * 1024 * 1024
 
@@ -58,6 +60,7 @@ class FolderContents:
         """Single files: the removed sessions and the learned windows."""
         self.preferences = Folder(self.root / "preferences", max_file=1_000)
         self._search: Search | None = None
+        self._recall_indices: dict[str, RecallIndex] = {}
 
     def _open_folder(self, name: str, *, max_file: int, ending: str = "", is_cached: bool = False) -> TextFolder:
         if isinstance(self.store, SharedStore):
@@ -75,6 +78,16 @@ class FolderContents:
     def open_log(self, name: str) -> KeptLog:
         """Return the log of a session, empty if there is none."""
         return KeptLog(self.store, name, self.blobs)
+
+    def recall_index(self, name: str) -> RecallIndex:
+        """Return the index for recall from the log of a session. The last ones that were used stay in memory."""
+        log, known = self.open_log(name), self._recall_indices.pop(name, None)
+        index = known or RecallIndex(log)
+        index.log = log
+        self._recall_indices[name] = index
+        for oldest in list(self._recall_indices)[:-_MAX_RECALL_INDICES]:
+            self._recall_indices.pop(oldest, None)
+        return index
 
     def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""

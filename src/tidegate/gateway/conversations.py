@@ -18,8 +18,8 @@ from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.models.window_evidence import EVIDENCE_SECONDS
 from tidegate.presets import load
+from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
-from tidegate.session.recall import ConversationLog
 from tidegate.session.serial_calls import run_in_thread
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.log import LogReader

@@ -18,7 +18,7 @@ from tidegate.gateway.conversations import Conversation
 from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request
-from tidegate.session.recall import make_log_search, recall_message, recall_text
+from tidegate.session.recall import recall_message, recall_text
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.splicing.hidden_exchanges import (
     HiddenAnswer,
@@ -37,12 +37,12 @@ RECALL_NAME: Final = "recall"
 RECALL_TOOL: Final = Tool(
     RECALL_NAME,
     "Read back parts of this conversation that are no longer shown to you. Notes such as [recall m12 has all of it] and"
-    " ranges such as m2..m59 say what there is. Give an id, a range, or words to search for.",
+    " ranges such as m2..m59 say what there is. Give an id, a range, the path of a file, or words to search for.",
     msgspec.json.encode(
         {
             "type": "object",
             "properties": {
-                "what": {"type": "string", "description": "m12, m12..m40, or words to search for"},
+                "what": {"type": "string", "description": "m12, m12..m40, src/a.py, or words to search for"},
                 "offset": {"type": "integer", "description": "where to go on, as the last result says"},
             },
             "required": ["what"],
@@ -147,7 +147,8 @@ def answer_recall(conversation: Conversation, last_id: str, call: Call) -> str:
         arguments.get("what"),
         max_chars=min(_MAX_RESULT_CHARS, (session.window or 100_000) // 5),
         offset=offset if isinstance(offset, int) else 0,
-        search=make_log_search(log, {RECALL_NAME}),
+        whole_chars=session.whole_recall_chars,
+        index=session.history.recall_index,
     )
     return found.text
 

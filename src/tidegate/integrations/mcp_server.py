@@ -20,7 +20,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.time_format import format_time
-from tidegate.integrations.threads import RECALL_CHARS
+from tidegate.integrations.threads import RECALL_CHARS, WHOLE_RECALL_CHARS
 from tidegate.memory.search import SearchHit
 from tidegate.session.recall import recall_text
 
@@ -36,8 +36,8 @@ _INSTRUCTIONS = (
 _RECALL = (
     "Read messages of a conversation that are not shown any more. Notes in the conversation such as"
     " '[cleared: result of read, 900 tokens; recall m12]' and '- recall m2..m97' name what can be read: pass the id"
-    " (m12), the range (m2..m97), or words to look for. Answers are bounded; a long one ends with a line that says how"
-    " to go on: pass it back as `what`."
+    " (m12), the range (m2..m97), the path of a file, or words to look for. Answers are bounded; a long one ends with a"
+    " line that says how to go on: pass it back as `what`."
 )
 _SEARCH = "Search all kept conversations and notes for words. Each hit names a session and an id for `recall`."
 _NOTES = "Read the notes that agents keep across conversations: without a name the list of notes, else that note."
@@ -74,9 +74,14 @@ class RecallDesk:
 
     def recall(self, what: str, session: str, offset: int, max_chars: int) -> str:
         name = self._choose_session(session)
-        log = self._data.open_log(name)
-        room = min(max(max_chars, 1), _MAX_CHARS)
-        return recall_text(log, what[:_MAX_WORDS], max_chars=room, offset=max(offset, 0)).text
+        return recall_text(
+            self._data.open_log(name),
+            what[:_MAX_WORDS],
+            max_chars=min(max_chars, _MAX_CHARS) if max_chars > 0 else RECALL_CHARS,
+            offset=max(offset, 0),
+            whole_chars=0 if max_chars > 0 else WHOLE_RECALL_CHARS,
+            index=self._data.recall_index(name),
+        ).text
 
     def search(self, words: str, limit: int) -> str:
         find, most = self._data.open_search().search, min(max(limit, 1), _MAX_HITS)
@@ -157,10 +162,10 @@ def create_mcp_server(data: DataFolder, session: str = "", *, allow_writes: bool
 
     @server.tool(description=_RECALL, annotations=reads, structured_output=False)
     async def recall(
-        what: Annotated[str, Field(description="m12, m12..m40, or words")],
+        what: Annotated[str, Field(description="m12, m12..m40, src/a.py, or words")],
         session: Annotated[str, _SESSION] = "",
         offset: int = 0,
-        max_chars: int = RECALL_CHARS,
+        max_chars: Annotated[int, Field(description="0: as fits")] = 0,
     ) -> str:
         return await answer(lambda: desk.recall(what, session, offset, max_chars))
 

@@ -23,20 +23,23 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.location import STORE_VARIABLE, locate_user_data
 from tidegate.integrations.found_sessions import FoundSessions
 from tidegate.integrations.session_names import SessionName, encode_part, make_random_id, name_program, name_session
+from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.following import FollowingSession, HostItem, count_continued
 from tidegate.session.host_tree import HostTree
-from tidegate.session.recall import ConversationLog, recall_text
+from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
 
 RECALL_DESCRIPTION = (
     "Read earlier messages of this conversation that are no longer shown. Notes such as [cleared: ...; recall m12] or"
-    " '- recall m2..m97' name what can be read. Give an id (m12), a range (m12..m40), or words to search for. A long"
-    " answer ends with a line that says how to go on."
+    " '- recall m2..m97' name what can be read. Give an id (m12), a range (m12..m40), the path of a file, or words to"
+    " search for. A long answer ends with a line that says how to go on."
 )
 """The description of the recall tool that every adapter offers to the model."""
 NOTHING_LOGGED = "There is nothing to recall yet."
 """The answer of the recall tool before the first call of a conversation."""
 RECALL_CHARS = 8_000
+WHOLE_RECALL_CHARS = 24_000
+"""Characters of one message that an answer may have at once. The room of the request that asks is not known here."""
 MAX_OPEN = 1_000
 """Sessions that stay open; above it the one that was used least recently is closed."""
 
@@ -276,8 +279,14 @@ class ThreadSessions:
         return await asyncio.to_thread(self.recall_at, place, what, offset)
 
     def _recall(self, name: str, last_id: str | None, what: str, offset: int) -> str:
-        log = ConversationLog(self.data.open_log(name), last_id)
-        return recall_text(log, what, max_chars=RECALL_CHARS, offset=offset).text
+        return recall_text(
+            ConversationLog(self.data.open_log(name), last_id),
+            what,
+            max_chars=RECALL_CHARS,
+            offset=offset,
+            whole_chars=WHOLE_RECALL_CHARS,
+            index=self.data.recall_index(name),
+        ).text
 
     def close(self) -> None:
         """Close all sessions. Nothing that was logged depends on it."""

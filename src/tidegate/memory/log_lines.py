@@ -33,11 +33,11 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
     """
     for event in events:
         what = event.payload
-        text = _message_text(what.message) if isinstance(what, MessageAdded) else ""
+        text = extract_message_text(what.message) if isinstance(what, MessageAdded) else ""
         yield LogLine(session, event.seq, text, isinstance(what, NoteAdded) and what.topic == "forgotten")
 
 
-def _message_text(message: Message) -> str:
+def extract_message_text(message: Message) -> str:
     """Return texts, results, and calls with their arguments, because a path is searched wherever it occurred."""
     calls = [f"{call.name} {_argument_text(call.arguments)}" for call in calls_of(message)]
     return "\n".join(filter(None, (text_of(message), *calls)))

@@ -29,7 +29,7 @@ _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
 _PART = re.compile(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_COMMON = frozenset(
+COMMON_WORDS = frozenset(
     "a an and are as at be but by can for from had has have i if in is it its of on or so that the their then there"
     " these they this to was we were what when where which will with you your".split()
 )
@@ -64,8 +64,8 @@ def extract_words(text: str) -> IndexWords:
             # The last character is a word too, so that every character begins a word and a single one can be found.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
-        some = _identifier_parts(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
-        if len(some) == 1 and some[0] in _COMMON:
+        some = split_identifier(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
+        if len(some) == 1 and some[0] in COMMON_WORDS:
             continue
         parts.extend(some)
         if len(some) > 1:
@@ -74,9 +74,22 @@ def extract_words(text: str) -> IndexWords:
 
 
 @lru_cache(maxsize=8192)
-def _identifier_parts(chain: str) -> tuple[str, ...]:
-    """Cached, because texts repeat their words."""
+def split_identifier(chain: str) -> tuple[str, ...]:
+    """Return the words of an identifier, in lower case."""
+    # Cached, because texts repeat their words.
     return tuple(part[:_MAX_WORD_CHARS].lower() for part in _PART.findall(chain))
+
+
+def find_word_runs(text: str) -> list[str]:
+    """Return the runs of letters and digits of a normalized text. Runs of scripts without spaces are runs of their
+    own.
+    """
+    return _WORD_RUN.findall(text)
+
+
+def split_unspaced(run: str) -> tuple[str, ...]:
+    """Return the overlapping pairs of a run in a script without spaces; none if it is another script."""
+    return tuple(run[at : at + 2] for at in range(len(run))) if _UNSPACED_START(run) else ()
 
 
 def parse_query(query: str, most: int) -> list[QueryUnit]:

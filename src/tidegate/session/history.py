@@ -5,7 +5,8 @@ from itertools import islice
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, EventPayload, NoteAdded, encode_event
-from tidegate.session.recall import LogSearch, Recalled, find_edit_to_toggle, recall_text
+from tidegate.session.recall import Recalled, find_edit_to_toggle, recall_text
+from tidegate.session.recall_index import RecallIndex
 from tidegate.session.request import Request, SentRequest, list_sent_requests, render_past_request
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.parsing import repair_unicode
@@ -33,6 +34,7 @@ class History:
         self._append = append
         self._refresh = refresh
         self._observers = observers
+        self.recall_index = RecallIndex(log)
 
     def undo(self) -> int | None:
         """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
@@ -73,15 +75,15 @@ class History:
         """Render the request as it was, or would have been, sent when the log ended with event `seq`."""
         return render_past_request(self._log, seq)
 
-    def search(
-        self, query: str, *, max_chars: int = 8_000, offset: int = 0, search: LogSearch | None = None
-    ) -> Recalled:
-        """Return messages as text: an id ("m12"), a range ("m12..m20"), a list of them, or words to look for.
+    def search(self, query: str, *, max_chars: int = 8_000, offset: int = 0, whole_chars: int = 0) -> Recalled:
+        """Return messages as text: an id ("m12"), a range ("m12..m20"), a list of them, a file, or words to look for.
 
-        The answer has at most `max_chars` characters; its last line says how to continue. `search` is an index to use
-        for words; without one the whole log is read.
+        The answer has at most `max_chars` characters, or `whole_chars` if that is more and the answer is one message;
+        its last line says how to continue. Words are ranked with an index in memory, which the first search builds.
         """
-        return recall_text(self._log, query, max_chars=max_chars, offset=offset, search=search)
+        return recall_text(
+            self._log, query, max_chars=max_chars, offset=offset, whole_chars=whole_chars, index=self.recall_index
+        )
 
     def add_note(self, topic: str, text: str = "") -> None:
         """Append a note to the log. The model never sees it."""

@@ -5,20 +5,22 @@ read `ConversationLog`, not the log itself: what is on another branch may be ano
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice, takewhile
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.edits import Insert
+from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.log_fold import find_branch_points, hidden_spans, iterate_current_branch
-from tidegate.core.messages import Message, calls_of, result_of
-from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query
+from tidegate.core.log_fold import iterate_current_branch
+from tidegate.core.messages import Message
+from tidegate.memory.message_index import terms_of
+from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.message_text import render_message_text
+from tidegate.session.recall_hits import format_hit, group_hits
+from tidegate.session.recall_index import RecallIndex
 from tidegate.store.log import LogReader
 
 RECALL_USAGE = (
@@ -27,18 +29,17 @@ RECALL_USAGE = (
 """The end of every answer that found nothing."""
 MIN_RECALL_CHARS = 400
 _MAX_RECALL_HITS = 100
-MAX_QUERY_WORDS = 16
-EXCERPT_CHARS = 240
-_MAX_SEARCH_PAGES = 3
-_SEARCH_PAGE_CHARS = 60_000
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
 _RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
 _CONTINUATION = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
 _MAX_ID_LIST_CHARS = 200  # characters of a list of ids: the rest of the list is repeated at the end of a page
-_PUNCTUATION = "\"'`.,;:!?()[]{}<>"
-
-LogSearch = Callable[[str, int], Sequence[int]]
-"""Called with words and a number of hits; returns the seqs of messages that contain them, the best first."""
+_PATH = re.compile(r"[^\s,]{0,300}(?:/[^\s,/]+|\.\w{1,8})").fullmatch
+_LINE_NUMBER = re.compile(r":\d+(?:[:-]\d+)?$")
+_MAX_WHOLE_CHARS = 60_000
+_CHARS_PER_TOKEN = 3
+"""Code and prose have more; what has fewer is cut as other large results are."""
+_MAX_LATER = 20
+_MAX_SPANS_CHARS = 200
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -76,46 +77,24 @@ def _read_event(log: LogReader, seq: int) -> Event | None:
     return event if event is not None and event.seq == seq else None  # a ConversationLog has gaps
 
 
-class ConversationLog:
-    """The part of a log that belongs to one conversation: its branch, up to its last message.
-
-    `last_id` is the id of that message (`FollowedRequest.last_id`), empty if there is none yet. None stands for the end
-    of the current branch.
-    Answers that were kept but never shown are left out: they may answer a request of another branch.
-    """
-
-    def __init__(self, log: LogReader, last_id: str | None = None) -> None:
-        self._log = log
-        self._head = log.head if last_id is None else min(int(last_id[1:] or 0), log.head)
-        events = takewhile(lambda event: event.seq <= self._head, log.read())
-        self._hidden = hidden_spans(find_branch_points(events))
-
-    @property
-    def head(self) -> int:
-        return self._head
-
-    def read(self, start: int = 1) -> Iterator[Event]:
-        """Yield the events of the conversation from this seq on."""
-        spans = [span for span in self._hidden if span.last >= start]
-        for event in self._log.read(start):
-            if event.seq > self._head:
-                return
-            while spans and spans[0].last < event.seq:
-                spans.pop(0)
-            is_elsewhere = bool(spans) and event.seq >= spans[0].first
-            is_unseen = isinstance(event.payload, MessageAdded) and not event.payload.message.agent_visible
-            if not is_elsewhere and not is_unseen:
-                yield event
-
-
 def recall_text(
-    log: LogReader, query: object, *, max_chars: int = 8_000, offset: int = 0, search: LogSearch | None = None
+    log: LogReader,
+    query: object,
+    *,
+    max_chars: int = 8_000,
+    offset: int = 0,
+    whole_chars: int = 0,
+    index: RecallIndex | None = None,
 ) -> Recalled:
-    """Return what `what` names (an id, a range, several of them, or words), in at most `max_chars` characters.
+    """Return what `query` names (an id, a range, several of them, a file, or words), in at most `max_chars` characters.
+
+    The first message of an id or range, or of a file, may have `whole_chars`, if that is more: pages of one long
+    message cost a call each.
 
     It is meant for a model: the result is always a text, never an error. `offset` is where to continue: a character of
     the first message, or the number of hits already seen. The words at the end of a result may be passed back
-    unchanged. Words are searched in the whole log unless `find` is given; ids and ranges cost only what they show.
+    unchanged. Words and files are looked up in `index`, which is built for this query if it is not given; ids and
+    ranges cost only what they show.
     """
     room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
     wanted = " ".join(query.split()) if isinstance(query, str) else ""
@@ -123,12 +102,21 @@ def recall_text(
     parts = _split_ids(further[1] if further else wanted)
     if parts:
         try:
-            return _fill_page(_read_parts(log, parts), room, int(further[2]) if further else offset)
+            found = _read_parts(log, parts)
+            page = _fill_page(found, _PageRoom(room, whole_chars), int(further[2]) if further else offset)
+            return page or _explain_empty_range(log, parts, room)
         except BadInput as bad:
             return Recalled(f"{bad.args[0]} {RECALL_USAGE}")
     if not wanted:
         return Recalled(RECALL_USAGE)
-    return _list_hits(log, wanted, search or _make_log_scan(log), room, offset)
+    index = index or RecallIndex(log.whole if isinstance(log, ConversationLog) else log)
+    file = _show_file(log, wanted, index, _PageRoom(room, whole_chars), offset)
+    return file or _list_hits(log, wanted, index, room, offset)
+
+
+def choose_whole_chars(room: int) -> int:
+    """Return the characters that one message may have in an answer: about a quarter of the room of a request."""
+    return min(_MAX_WHOLE_CHARS, room * _CHARS_PER_TOKEN // 4)
 
 
 def _split_ids(wanted: str) -> list[str]:
@@ -146,15 +134,19 @@ class _PagedMessage(NamedTuple):
 
 def _read_parts(log: LogReader, parts: Sequence[str]) -> Iterator[_PagedMessage]:
     for place, part in enumerate(parts):
-        span = _RANGE(part)
         behind = parts[place + 1 :]
-        if span is None:
+        if _RANGE(part) is None:
             yield _PagedMessage(recall_message(log, part), ", ".join([part, *behind]))
             continue
-        first, last = sorted((int(span[1]), int(span[2])))
+        first, last = _read_span(part)
         last = min(last, log.head)
         for message in _read_range(log, first, last):
             yield _PagedMessage(message, ", ".join([f"{message.id}..m{last}", *behind]))
+
+
+def _read_span(part: str) -> tuple[int, int]:
+    span = _RANGE(part)
+    return (min(int(span[1]), int(span[2])), max(int(span[1]), int(span[2]))) if span else (0, 0)
 
 
 def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
@@ -166,12 +158,21 @@ def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
             yield event.payload.message
 
 
-def _fill_page(found: Iterator[_PagedMessage], room: int, offset: int) -> Recalled:
+class _PageRoom(NamedTuple):
+    """The characters of a page, and those that its first message may have."""
+
+    chars: int
+    whole_chars: int
+
+
+def _fill_page(found: Iterator[_PagedMessage], page: _PageRoom, offset: int) -> Recalled | None:
     """Return as many whole messages as fit; only the first is cut, if it is too long by itself."""
     texts: list[str] = []
     ids: list[str] = []
+    room = page.chars
     for message, rest in found:
-        left = room - 120 - max(0, len(rest) - 30)  # for the note at the end
+        reserved = 120 + max(0, len(rest) - 30)  # for the note at the end
+        left = (room if ids else max(room, page.whole_chars)) - reserved
         text = render_message_text(message)[offset:]
         if len(text) > left and not ids:
             note = f"\n[{len(text) - left:,} characters of {message.id} are left out]"
@@ -181,7 +182,75 @@ def _fill_page(found: Iterator[_PagedMessage], room: int, offset: int) -> Recall
         ids.append(message.id)
         texts.append(text if text else f"[{message.id} has no more than {offset:,} characters]\n")
         room, offset = room - len(text), 0
-    return Recalled("".join(texts), tuple(ids)) if ids else Recalled(f"No messages are in this range. {RECALL_USAGE}")
+    return Recalled("".join(texts), tuple(ids)) if ids else None
+
+
+def _explain_empty_range(log: LogReader, parts: Sequence[str], room: int) -> Recalled:
+    """Say which messages the edits of a range cover: notes in the view name edits beside messages."""
+    lines = []
+    for part in parts:
+        first, last = _read_span(part)
+        for event in log.read(max(1, first)):
+            if event.seq > last:
+                break
+            if isinstance(event.payload, ViewEdited) and (line := _describe_edit(event.seq, event.payload)):
+                lines.append(line)
+    start = "No messages are in this range"
+    text = f"{start}, only edits of the view:\n" if lines else f"{start}."
+    left = room - len(text) - len(RECALL_USAGE) - 60
+    for number, line in enumerate(lines):
+        left -= len(line) + 1
+        if left < 0:
+            text += f"and {len(lines) - number:,} more edits\n"
+            break
+        text += line + "\n"
+    return Recalled(f"{text}{'' if lines else ' '}{RECALL_USAGE}")
+
+
+def _describe_edit(seq: int, edited: ViewEdited) -> str:
+    """Return the messages that an edit took out of the view or shortened, as ranges to recall."""
+    gone = [ident for edit in edited.edits for ident in (edit.ids if isinstance(edit, Drop) else ())]
+    gone += [edit.id for edit in edited.edits if isinstance(edit, Replace)]
+    if not gone:
+        return ""
+    spans = _join_ids(gone)
+    return f"{seq}: an edit that covers {spans if len(spans) <= _MAX_SPANS_CHARS else spans[:_MAX_SPANS_CHARS] + '…'}"
+
+
+def _join_ids(ids: Sequence[str]) -> str:
+    """Return ids as a list in which neighbors are joined to ranges: m2..m5, m7."""
+    seqs = {int(ident[1:]) for ident in ids if ident[0] == "m"}
+    starts = sorted(seq for seq in seqs if seq - 1 not in seqs)
+    ends = sorted(seq for seq in seqs if seq + 1 not in seqs)
+    spans = [f"m{first}" if first == last else f"m{first}..m{last}" for first, last in zip(starts, ends, strict=True)]
+    return ", ".join([*spans, *(ident for ident in ids if ident[0] != "m")])
+
+
+def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom, offset: int) -> Recalled | None:
+    """Return the newest whole text of a file that the log has, and the ids of what read or changed it later.
+
+    None if the query is no path, or the log has no whole text of the file.
+    """
+    path = _LINE_NUMBER.sub("", wanted.strip("\"'`"))
+    if not _PATH(path):
+        return None
+    touches = index.find_file(log, path)
+    whole = next((touch for touch in reversed(touches) if touch.note.whole), None)
+    if whole is None:
+        return None
+    later = [touch for touch in touches if touch.seq > whole.seq]
+    kind = "written" if whole.note.writes else "read"
+    head = f"[{whole.note.path}, as it was {kind} in m{whole.seq}, the newest whole text in this log."
+    for label, writes in (("Changed later", True), ("Read in part later", False)):
+        seqs = dict.fromkeys(touch.seq for touch in later if touch.note.writes == writes)
+        if seqs:
+            more = f" and {len(seqs) - _MAX_LATER:,} more" if len(seqs) > _MAX_LATER else ""
+            head += f" {label}: {', '.join(f'm{seq}' for seq in list(seqs)[-_MAX_LATER:])}{more}."
+    head += " The file on disk may differ.]\n"
+    ident = f"m{whole.seq}"
+    chars = _PageRoom(room.chars - len(head), room.whole_chars - len(head))
+    page = _fill_page(iter([_PagedMessage(recall_message(log, ident), ident)]), chars, offset)
+    return msgspec.structs.replace(page, text=head + page.text) if page else None
 
 
 def _with_continuation(text: str, ids: tuple[str, ...], more: str, offset: int, name: str = "") -> Recalled:
@@ -189,83 +258,22 @@ def _with_continuation(text: str, ids: tuple[str, ...], more: str, offset: int, 
     return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
 
 
-def _list_hits(log: LogReader, words: str, find: LogSearch, room: int, offset: int) -> Recalled:
-    hits = list(find(words, offset + _MAX_RECALL_HITS + 1))[offset:]
-    units = parse_query(words, MAX_QUERY_WORDS)
+def _list_hits(log: LogReader, words: str, index: RecallIndex, room: int, offset: int) -> Recalled:
     lines: list[str] = []
     ids: list[str] = []
-    for number, seq in enumerate(hits):
-        line = _format_hit(log, seq, units)
+    hits = group_hits(index.find(log, words))
+    terms = frozenset(terms_of(words))
+    for place, hit in enumerate(hits[offset:], offset):
+        event = _read_event(log, hit.seq)
+        line = format_hit(event, hit, terms, place) if event is not None else ""
         room -= len(line) + 1
-        if number == _MAX_RECALL_HITS or (room < 60 and ids):
-            return _with_continuation("\n".join(lines), tuple(ids), words, offset + number, "the same words")
-        if line:
-            ids.append(f"m{seq}")
-            lines.append(line)
+        if len(lines) == _MAX_RECALL_HITS or (room < 60 + len(words) and ids):
+            return _with_continuation("\n".join(lines), tuple(ids), words, place, "the same words")
+        ids.append(f"m{hit.seq}")
+        lines.append(line)
     if ids:
         return Recalled("\n".join(lines), tuple(ids))
     return Recalled(f"{'Nothing more' if offset else 'Nothing'} in this log has these words. {RECALL_USAGE}")
-
-
-def _format_hit(log: LogReader, seq: int, units: list[QueryUnit]) -> str:
-    event = _read_event(log, seq)
-    if event is None or not isinstance(event.payload, MessageAdded):
-        return ""  # the search index may be older than the log
-    (line,) = extract_log_lines("", [event])
-    snippet = cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)
-    return f"m{seq} {event.payload.message.role}: {snippet}"
-
-
-def _make_log_scan(log: LogReader) -> LogSearch:
-    """Return the messages with most of these words, the newest first among equals; at least half of them must occur."""
-
-    def find(words: str, most: int) -> list[int]:
-        wanted = {
-            normalize_text(word).casefold().strip(_PUNCTUATION) or word for word in words.split()[:MAX_QUERY_WORDS]
-        }
-        found: list[tuple[int, int]] = []
-        for line in extract_log_lines("", log.read()):
-            text = normalize_text(line.text).casefold()
-            here = sum(word in text for word in wanted)
-            if here and here * 2 >= len(wanted):
-                found.append((here, line.seq))
-        return [seq for _, seq in sorted(found, reverse=True)[:most]]
-
-    return find
-
-
-def make_log_search(log: LogReader, search_tools: Collection[str]) -> LogSearch:
-    """Return a search that skips the calls and results of earlier searches, which contain all the words."""
-
-    def find(words: str, most: int) -> list[int]:
-        own = find_search_messages(log, search_tools)
-        found: list[int] = []
-        offset = 0
-        for _ in range(_MAX_SEARCH_PAGES):
-            page = recall_text(log, words, max_chars=_SEARCH_PAGE_CHARS, offset=offset)
-            found += [seq for seq in (int(ident[1:]) for ident in page.ids) if seq not in own]
-            offset = page.next_offset
-            if len(found) >= most or not page.next_query:
-                break
-        return found[:most]
-
-    return find
-
-
-def find_search_messages(log: LogReader, search_tools: Collection[str]) -> set[int]:
-    """Return the seqs of messages that only searched, and of their results."""
-    seqs: set[int] = set()
-    ids: set[str] = set()
-    for event in log.read():
-        message = event.payload.message if isinstance(event.payload, MessageAdded) else None
-        if message is None:
-            continue
-        calls, result = calls_of(message), result_of(message)
-        searches = [call.id for call in calls if call.name in search_tools]
-        ids.update(searches)
-        if (searches and len(searches) == len(calls)) or (result is not None and result.call_id in ids):
-            seqs.add(event.seq)
-    return seqs
 
 
 class EditStack:

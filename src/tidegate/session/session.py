@@ -20,7 +20,7 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.token_amount import parse_token_amount
-from tidegate.core.errors import BadInput, BadRequest
+from tidegate.core.errors import BadInput, BadRequest, TooSmall
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.plan import Decision
@@ -32,6 +32,7 @@ from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.policy_runner import PolicyRunner
+from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
 from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
@@ -289,6 +290,14 @@ class Session(LiveConversation):
     def budget(self) -> Budget:
         """How the window is divided: the reserve, the fixed part (system prompt, tools), and room for the history."""
         return self._runner.budget
+
+    @property
+    def whole_recall_chars(self) -> int:
+        """The characters of one message that recall may return at once: about a quarter of the room."""
+        try:
+            return choose_whole_chars(self.budget.room)
+        except TooSmall:
+            return 0
 
     @property
     def tokens(self) -> int:

@@ -9,13 +9,11 @@ from msgspec import Meta
 from tidegate.agent.skills import Skills
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolData, ToolFailed, ToolResult
 from tidegate.memory.search import SearchHit
-from tidegate.session.recall import find_search_messages, make_log_search, recall_text
 
 _DEFAULT_RECALL_CHARS = 8_000
-"""Characters of the log in one result, by default."""
+"""Characters of the log in one result, by default. One message may have more: a quarter of the room."""
 _MAX_RECALL_CHARS = 60_000
 _MAX_HITS = 10
-_SEARCH_TOOL_NAMES = frozenset({"recall", "memory_search"})
 
 
 class MemoryWriteArguments(msgspec.Struct):
@@ -30,9 +28,9 @@ class MemorySearchArguments(msgspec.Struct):
 
 
 class RecallArguments(msgspec.Struct):
-    what: Annotated[str, Meta(description="m12, m12..m40, or words")]
+    what: Annotated[str, Meta(description="m12, m12..m40, src/a.py, or words")]
     offset: Annotated[int, Meta(ge=0)] = 0
-    max_chars: Annotated[int, Meta(ge=1, le=_MAX_RECALL_CHARS)] = _DEFAULT_RECALL_CHARS
+    max_chars: Annotated[int, Meta(ge=0, le=_MAX_RECALL_CHARS, description="without: as fits")] = 0
 
 
 class CompactArguments(msgspec.Struct):
@@ -66,7 +64,8 @@ async def _run_memory_search(arguments: MemorySearchArguments, context: ToolCont
     if not arguments.words.strip():
         return ToolResult(data.notes.render_index() or "[the memory is empty]")
     hits = await asyncio.to_thread(lambda: data.open_search().search(arguments.words, 3 * _MAX_HITS))
-    own = await asyncio.to_thread(find_search_messages, context.session.log, _SEARCH_TOOL_NAMES)
+    session = context.session
+    own = await asyncio.to_thread(session.history.recall_index.find_searches)
     others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
     return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
 
@@ -77,14 +76,13 @@ def _format_hit(hit: SearchHit) -> str:
 
 
 async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolResult:
-    log = context.session.log
+    session = context.session
     found = await asyncio.to_thread(
-        recall_text,
-        log,
+        session.history.search,
         arguments.what,
-        max_chars=arguments.max_chars,
+        max_chars=arguments.max_chars or _DEFAULT_RECALL_CHARS,
         offset=arguments.offset,
-        search=make_log_search(log, _SEARCH_TOOL_NAMES),
+        whole_chars=0 if arguments.max_chars else session.whole_recall_chars,
     )
     return ToolResult(found.text)
 

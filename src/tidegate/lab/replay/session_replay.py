@@ -28,7 +28,6 @@ from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
-from tidegate.session.recall import recall_text
 from tidegate.session.reports.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
@@ -165,7 +164,7 @@ class _ReplayRun:
         return text
 
     def _recall(self, call: str) -> str:
-        recalled = recall_text(self._session.log, call, max_chars=_UNLIMITED_CHARS)
+        recalled = self._session.history.search(call, max_chars=_UNLIMITED_CHARS)
         return recalled.text if recalled.ids else ""
 
     def _count_failure(self, error: Exception) -> None:

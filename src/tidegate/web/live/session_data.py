@@ -182,7 +182,13 @@ class SessionLooks:
         return encode_messages(found, self._data.mask, _MAX_CHARS)
 
     def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:
-        found = recall_text(self._data.open_log(name), words[:1_000], max_chars=_RECALL_CHARS, offset=offset)
+        found = recall_text(
+            self._data.open_log(name),
+            words[:1_000],
+            max_chars=_RECALL_CHARS,
+            offset=offset,
+            index=self._data.recall_index(name),
+        )
         text = self._data.mask(found.text)
         return msgspec.json.encode(RecallAnswer(text, found.ids, found.next_query, found.next_offset))
 

@@ -1,0 +1,251 @@
+"""The recall index of a session: which messages have the words of a query, and which have a file.
+
+It is built in memory at the first search and then reads only what is new in the log, never while messages are added.
+It holds no texts: those are read from the log when they are shown. `memory/message_index.py` ranks.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Final, NamedTuple
+
+from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.messages import Call, Message, calls_of, result_of
+from tidegate.core.text.tool_calls import (
+    COMMAND_KEYS,
+    call_target_of,
+    changed_paths_of,
+    iterate_strings,
+    parse_call_arguments,
+)
+from tidegate.memory.log_lines import extract_message_text
+from tidegate.memory.message_index import MessageIndex
+from tidegate.memory.words import normalize_text
+from tidegate.session.conversation_log import ConversationLog
+from tidegate.store.log import LogReader
+
+_SEARCH_TOOLS: Final = ("recall", "memory_search")
+_PATH_KEYS: Final = re.compile(r"path|file|notebook", re.I)
+_PRINTED_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?cat (?:-n )?([^\s|;&<>]+)\s*").fullmatch
+_MAX_PATH_CHARS: Final = 400
+_QUOTED: Final = re.compile(r'"([^"]+)"|“([^”]+)”')
+_MAX_PHRASE_READS: Final = 200
+_MAX_OPEN_CALLS: Final = 1_000
+_PUNCTUATION: Final = "\"'`.,;:!?()[]{}<>“”"
+_MAX_SCANNED_WORDS: Final = 16
+
+_Filter = Callable[[int], bool]
+"""Whether the message with a seq may be found."""
+
+
+class CallNote(NamedTuple):
+    """A call of a tool as a hit shows it. `whole`: it read or wrote all of the file."""
+
+    tool: str
+    path: str
+    writes: bool
+    whole: bool
+
+
+class FileTouch(NamedTuple):
+    """A place where a file was read or written: the message that has its text, or the change."""
+
+    seq: int
+    note: CallNote
+
+
+class RecallHit(NamedTuple):
+    """A message for a query. `offset` is where its best passage begins in its text."""
+
+    seq: int
+    offset: int
+    notes: tuple[CallNote, ...] = ()
+
+
+class RecallIndex:
+    """The index of a whole log. Thread-safe.
+
+    A search names the log to search in. It may be a part of it (`ConversationLog`): what is elsewhere is left out.
+    """
+
+    def __init__(self, log: LogReader) -> None:
+        self.log = log
+        self._lock = Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._index = MessageIndex()
+        self._head = 0
+        self._born = 0.0
+        self._open_calls: dict[str, Call] = {}
+        self._notes: dict[int, tuple[CallNote, ...]] = {}
+        self._touches: dict[str, list[FileTouch]] = {}
+        self._unseen: set[int] = set()
+        self._searches: set[int] = set()
+
+    def find(self, log: LogReader, query: str) -> list[RecallHit]:
+        """Return the messages for a query, the best first: those with a quoted phrase, then those with its words.
+
+        If no message has a word of it, as with punctuation alone, the texts are searched.
+        """
+        with self._lock:
+            self._catch_up()
+            is_allowed = self._make_filter(log)
+            ranked = [(found.seq, found.offset) for found in self._index.rank(query, is_allowed=is_allowed)]
+            phrases = [(one or two).strip() for one, two in _QUOTED.findall(query)]
+            first = self._find_phrases(log, [phrase for phrase in phrases if phrase], is_allowed)
+            if first:
+                ranked = [*first.items(), *(each for each in ranked if each[0] not in first)]
+            found = ranked or self._scan_texts(log, query, is_allowed)
+            return [RecallHit(seq, offset, self._notes.get(seq, ())) for seq, offset in found]
+
+    def find_file(self, log: LogReader, path: str) -> list[FileTouch]:
+        """Return where a file was read or written, oldest first. The path may lack its first folders."""
+        path = path.replace("\\", "/").removeprefix("./").rstrip("/")
+        with self._lock:
+            self._catch_up()
+            is_allowed = self._make_filter(log)
+            some = self._touches.get(path.rpartition("/")[2], [])
+            same = [touch for touch in some if _is_same_path(touch.note.path, path)]
+            return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
+
+    def find_searches(self) -> set[int]:
+        """Return the seqs of messages that only searched, and of their results. No search finds them."""
+        with self._lock:
+            self._catch_up()
+            return set(self._searches)
+
+    def _make_filter(self, log: LogReader) -> _Filter | None:
+        if not isinstance(log, ConversationLog):
+            return None
+        unseen, is_on_branch = self._unseen, log.is_on_branch
+        return lambda seq: seq not in unseen and is_on_branch(seq)
+
+    # --- reading the log ------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        whole = self.log
+        born = next((event.time for event in whole.read(1)), 0.0)
+        if born != self._born or whole.head < self._head:  # another log with this name
+            self._clear()
+            self._born = born
+        if self._head and any(map(_is_rewrite, whole.read(self._head + 1))):
+            self._clear()
+            self._born = born
+        for event in whole.read(self._head + 1):
+            self._add_event(event)
+            self._head = event.seq
+
+    def _add_event(self, event: Event) -> None:
+        message = event.payload.message if isinstance(event.payload, MessageAdded) else None
+        if message is None:
+            return
+        if not message.agent_visible:
+            self._unseen.add(event.seq)
+        calls, result = calls_of(message), result_of(message)
+        asked = self._open_calls.pop(result.call_id, None) if result is not None else None
+        if (asked and _is_search(asked)) or (calls and all(map(_is_search, calls))):
+            self._searches.add(event.seq)
+        else:
+            self._index.add(event.seq, extract_message_text(message))
+            self._note_calls(event.seq, message, asked)
+        if calls:
+            self._open_calls.update((call.id, call) for call in calls)
+            for ident in list(self._open_calls)[:-_MAX_OPEN_CALLS]:
+                del self._open_calls[ident]
+
+    def _note_calls(self, seq: int, message: Message, asked: Call | None) -> None:
+        """Note the tools and files of a message. A read is where its result is, a change where its call is."""
+        result = result_of(message)
+        notes = [note for call in calls_of(message) for note in _describe_call(call)]
+        if asked is not None:
+            notes += _describe_call(asked)
+        if not notes:
+            return
+        self._notes[seq] = tuple(notes)
+        for note in notes:
+            if note.path and note.writes == (asked is None) and not (result is not None and result.error):
+                name = note.path.rpartition("/")[2]
+                self._touches.setdefault(name, []).append(FileTouch(seq, note))
+
+    # --- phrases and texts ----------------------------------------------------------------------------------------
+
+    def _find_phrases(self, log: LogReader, phrases: Sequence[str], is_allowed: _Filter | None) -> dict[int, int]:
+        """Return the messages that have all phrases word for word, newest first, with the offset of the first."""
+        found: dict[int, int] = {}
+        if not phrases:
+            return found
+        folded = [_fold(phrase) for phrase in phrases]
+        seqs = [seq for seq in self._index.find_all(" ".join(phrases)) if is_allowed is None or is_allowed(seq)]
+        for seq in seqs[:_MAX_PHRASE_READS]:
+            text = _read_text(log, seq)
+            flat = _fold(text)
+            if all(phrase in flat for phrase in folded):
+                found[seq] = max(0, text.casefold().find(phrases[0].casefold()))
+        return found
+
+    def _scan_texts(self, log: LogReader, query: str, is_allowed: _Filter | None) -> list[tuple[int, int]]:
+        """Return the messages whose text has the query or its words anywhere, most words first, then the newest."""
+        pieces = query.split()[:_MAX_SCANNED_WORDS]
+        wanted = {_fold(piece).strip(_PUNCTUATION) or _fold(piece) for piece in pieces}
+        found: list[tuple[int, int]] = []
+        for event in log.read():
+            message = event.payload.message if isinstance(event.payload, MessageAdded) else None
+            if message is None or event.seq in self._searches or (is_allowed and not is_allowed(event.seq)):
+                continue
+            text = _fold(extract_message_text(message))
+            here = sum(word in text for word in wanted) + len(wanted) * (_fold(query) in text)
+            if here:
+                found.append((here, event.seq))
+        return [(seq, 0) for _, seq in sorted(found, reverse=True)]
+
+
+def _is_rewrite(event: Event) -> bool:
+    return isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten"
+
+
+def _is_search(call: Call) -> bool:
+    return call.name.rpartition("__")[2] in _SEARCH_TOOLS
+
+
+def _fold(text: str) -> str:
+    return " ".join(normalize_text(text).casefold().split())
+
+
+def _read_text(log: LogReader, seq: int) -> str:
+    event = next(iter(log.read(seq)), None)
+    if event is None or event.seq != seq or not isinstance(event.payload, MessageAdded):
+        return ""
+    return extract_message_text(event.payload.message)
+
+
+def _is_same_path(known: str, path: str) -> bool:
+    """Whether two paths are the same as far as both go."""
+    return f"/{known}".endswith(f"/{path}") or f"/{path}".endswith(f"/{known}")
+
+
+def _describe_call(call: Call) -> list[CallNote]:
+    target = call_target_of(call)
+    paths = changed_paths_of(call) if target.writes else list(dict.fromkeys(_named_paths(call)))
+    notes = [
+        CallNote(call.name, path.replace("\\", "/").removeprefix("./"), target.writes, target.whole_file)
+        for path in paths
+    ]
+    printed = None if notes else _find_printed_file(call)
+    if printed:
+        notes = [CallNote(call.name, printed, writes=False, whole=True)]
+    return notes or [CallNote(call.name, "", target.writes, whole=False)]
+
+
+def _named_paths(call: Call) -> Iterator[str]:
+    for key, value in iterate_strings(parse_call_arguments(call)):
+        if _PATH_KEYS.search(key) and len(value) <= _MAX_PATH_CHARS and "\n" not in value:
+            yield value
+
+
+def _find_printed_file(call: Call) -> str:
+    """Return the file that a command prints whole."""
+    arguments = parse_call_arguments(call)
+    commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
+    found = next((match for each in commands if isinstance(each, str) and (match := _PRINTED_FILE(each))), None)
+    return found[1].removeprefix("./") if found else ""
