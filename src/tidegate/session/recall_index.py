@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, Message, calls_of, result_of
 from tidegate.core.text.tool_calls import (
@@ -147,7 +149,7 @@ class RecallIndex:
         if (asked and _is_search(asked)) or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
-            self._index.add(event.seq, extract_message_text(message))
+            self._index.add(event.seq, extract_message_text(_drop_search_calls(message) if calls else message))
             self._note_calls(event.seq, message, asked)
         if calls:
             self._open_calls.update((call.id, call) for call in calls)
@@ -206,6 +208,12 @@ def _is_rewrite(event: Event) -> bool:
 
 def _is_search(call: Call) -> bool:
     return call.name.rpartition("__")[2] in _SEARCH_TOOLS
+
+
+def _drop_search_calls(message: Message) -> Message:
+    """Return a message without its searches: they have all the words that were searched for."""
+    kept = tuple(part for part in message.parts if not (isinstance(part, Call) and _is_search(part)))
+    return message if len(kept) == len(message.parts) else msgspec.structs.replace(message, parts=kept)
 
 
 def _fold(text: str) -> str:
