@@ -32,7 +32,7 @@ class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead.
+    what was sent instead. `is_watched`: who watches the gateway knows of it.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Exchange:
         self.window_key = window_key
         self.smaller_try: SmallerTry | None = None
         self.thinking_refusals = 0
+        self.is_watched = False
         self.stream = make_client_stream(recall)
         self.start_round(client, followed)
 
