@@ -54,6 +54,8 @@ def test_sessions_of_different_tokens_are_invisible_to_each_other(tmp_path: Path
                     for wrong in ({}, {"x-tidegate-token": TOKEN[:-1]}, {"authorization": f"Bearer {TOKEN}"}):
                         assert (await post(http, running, **wrong)).status_code == 401
                     assert (await http.get(running.url + "/metrics")).status_code == 401
+                    bearer = {"authorization": f"Bearer {TOKEN}"}  # as Prometheus sends it
+                    assert (await http.get(running.url + "/metrics", headers=bearer)).status_code == 200
                     assert (await http.get(running.url + "/healthz")).status_code == 200
                     assert fake.seen == []
                     for token in (TOKEN, OTHER):
