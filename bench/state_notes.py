@@ -25,7 +25,7 @@ from typing import Any
 from tidegate import Session
 from tidegate.lab.replay.recording_file import RecordedLine, read_chat_recording
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, SECONDS_PER_CALL
-from tidegate.session.state_notes import NoteQuestion, StateNotes
+from tidegate.session.state_notes import NoteQuestion
 
 WAITING = 3
 _SYSTEM_ROLES = ("system", "developer")
@@ -44,7 +44,7 @@ class NotedReplay:
         self.session = Session(
             policy=policy, window=window, wire=MAIN_DIALECT, system=system, count=count, clock=lambda: self._time
         )
-        self.notes = StateNotes(self.session)
+        self.notes = self.session.state_notes
         self.reports: list[dict[str, Any]] = []
         self.sweeps: list[dict[str, Any]] = []
 

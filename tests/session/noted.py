@@ -50,7 +50,7 @@ def fill_until_sweep(session: Session, first: int) -> str:
 
 def begin(session: Session) -> StateNotes:
     session.add({"role": "user", "content": REQUEST})
-    return StateNotes(session)
+    return session.state_notes
 
 
 def write_answer(passages: object = (), **sections: str) -> str:

@@ -18,7 +18,7 @@ from tidegate import MemoryLog, Session
 from tidegate.core.events import encode_event
 from tidegate.core.messages import text_of
 from tidegate.core.state_note.note import newest_state_note
-from tidegate.session.state_notes import FAILED_TOPIC, StateNotes
+from tidegate.session.state_notes import FAILED_TOPIC
 
 
 def test_a_note_takes_the_place_of_old_work() -> None:
@@ -212,7 +212,7 @@ def test_rewinding_leaves_the_note_behind() -> None:
     fork = Session("gpt-4o", window=WINDOW, reserve=2_000, count="chars/4", log=session.history.fork(early))
     assert fork.view.state_note == ""
     assert fill_until_sweep(fork, number) == "sweep"
-    late = StateNotes(fork)
+    late = fork.state_notes
     fork.history.clear()
     assert late.take(question.task._replace(horizon="m999"), write_answer(state="- x")).why.startswith(
         "the conversation"

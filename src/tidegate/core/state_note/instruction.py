@@ -16,7 +16,7 @@ from tidegate.core.state_note.note import (
 )
 from tidegate.core.state_note.rendering import NOTE_HEADING, choose_fence
 from tidegate.core.sweep.group_notes import describe_group
-from tidegate.core.turns import Group, split_groups
+from tidegate.core.turns import Group
 from tidegate.core.view import View
 
 PASSAGES_HEADING: Final = "Passages"
@@ -59,24 +59,24 @@ class NoteTask(NamedTuple):
     """What a model is asked, and what its answer is checked with.
 
     `horizon` is the id of the last message that the model sees, `previous` the note to be updated, with the seq of its
-    event.
+    event. `head` is the log's head when the question was made.
     """
 
     instruction: str
     horizon: str
     limits: NoteLimits
     previous: StateNote | None
-    previous_seq: int = 0
+    previous_seq: int
+    head: int
 
 
-def make_note_task(view: View, budget: Budget, groups: Sequence[Group] | None = None) -> NoteTask:
-    """The task of writing the note about these groups of the view, without `groups` about all of it."""
-    groups = split_groups(view) if groups is None else groups
+def make_note_task(view: View, budget: Budget, groups: Sequence[Group], head: int) -> NoteTask:
+    """The task of writing the note about these groups of the view."""
     limits, previous = choose_note_limits(budget), newest_state_note(view)
     ids = [ident for group in groups for ident in group.ids if ident[:1] == "m"]
     horizon = max(ids, key=lambda ident: int(ident[1:]), default="")
     instruction = write_instruction(view, budget, groups, limits, previous)
-    return NoteTask(instruction, horizon, limits, previous, view.state_note_seq)
+    return NoteTask(instruction, horizon, limits, previous, view.state_note_seq, head)
 
 
 def write_instruction(
