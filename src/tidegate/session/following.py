@@ -353,6 +353,7 @@ class FollowingSession(Generic[HostObject]):
             binds_prefix=self.binds_prefix,
             is_foreign=adds,
             is_open=not (adds or session.view.first_edit_seq),
+            first_edit_seq=session.view.first_edit_seq,
         )
 
     @property
