@@ -16,6 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
+from tidegate.core.events import SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -60,7 +61,7 @@ from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.following import FollowedRequest
+from tidegate.session.following import FollowedRequest, FollowingSession
 from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import (
     ClientRequest,
@@ -208,7 +209,9 @@ class Gateway:
         if path == "/readyz":
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
-        token = check_token(self._settings, headers, route.upstream, token_in_path)
+        # Elsewhere the key header has the key of the client, which is passed on.
+        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
         if headers.get("upgrade", "").lower() == "websocket":
@@ -352,8 +355,12 @@ class Gateway:
                 await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
+                if self._thinking.continues_changed(own):
+                    followed = await self._discard_thinking(conversation.following, client)
         except TooSmall as small:
             self.log_line(f"forwarded unmanaged: {small.args[0]}")
+            if conversation is not None:
+                await self._note_unmanaged(conversation, small.args[0])
             return self._clean_own(request, own, conversation, own.text)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
@@ -365,10 +372,27 @@ class Gateway:
             return self._clean_own(request, own, conversation, await self._guard(own, window) or own.text)
         if followed.branched:
             self.metrics.count("branches")
-        self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        self._report(conversation, followed)
-        return Exchange(conversation, client, followed, own, recall, window_key)
+        exchange = Exchange(conversation, client, followed, own, recall, window_key)
+        conversation.unmanaged_reason = ""
+        self._report(exchange)
+        return exchange
+
+    async def _discard_thinking(
+        self, following: FollowingSession[HostUnit], client: ClientRequest
+    ) -> FollowedRequest[HostUnit]:
+        """Leave out all thinking so far, because an earlier request was sent unmanaged and changed."""
+        call = following.session.call_async
+        return await self._gate.wait(lambda: call(following.discard_thinking, client.items))
+
+    async def _note_unmanaged(self, conversation: Conversation, why: str) -> None:
+        """Log that this request is sent unmanaged, unless the one before was for the same reason."""
+        if conversation.unmanaged_reason == why:
+            return
+        conversation.unmanaged_reason = why
+        session = conversation.following.session
+        with suppress(TidegateError, OSError):
+            await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
 
     def _clean_own(
         self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
@@ -377,9 +401,10 @@ class Gateway:
         text = self._thinking.clean(own, conversation, text)
         return request.body if text == own.text else text
 
-    def _report(self, conversation: Conversation, followed: FollowedRequest[HostUnit]) -> None:
+    def _report(self, exchange: Exchange) -> None:
         """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
-        self._thinking.report(conversation, followed)
+        self._thinking.report(exchange)
+        conversation = exchange.conversation
         for decision in conversation.following.session.last_decisions:
             if decision.acted and decision.stage == "guard":
                 self.metrics.count("guarded_requests")
@@ -414,10 +439,20 @@ class Gateway:
                     await self._pass_on_failure(answer, refused)
                     return
                 await self._refusals.note_accepted(exchange)
+                if not exchange.is_watched:
+                    self._report_sent(exchange)
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
+
+    def _report_sent(self, exchange: Exchange) -> None:
+        """Tell who watches of a request that was accepted; of one with hidden calls once."""
+        exchange.is_watched = True
+        conversation, followed = exchange.conversation, exchange.followed
+        window = conversation.following.session.window
+        sent = ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
+        self._watch(sent)
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
@@ -450,6 +485,7 @@ class Gateway:
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self.log_line(f"a defect: {defect.args[0]}")
+            exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window) or exchange.own.text
@@ -502,8 +538,6 @@ class Gateway:
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
-            if copy.dropped_thinking:
-                self._thinking.report_dropped(copy.dropped_thinking)
         except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
             self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
@@ -545,6 +579,9 @@ class Gateway:
         reply, notes = exchange.recall.take_answer(copied) if exchange.recall else (copied.message, [])
         exchange.is_recorded = True
         exchange.has_usage = bool(usage)
+        if copy.dropped_thinking:
+            self._thinking.report_dropped(exchange, copy.dropped_thinking)
+        notes = [*notes, *exchange.take_notes()]
         try:
             following, followed = exchange.conversation.following, exchange.followed
             await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
@@ -562,6 +599,8 @@ class Gateway:
         if partial is None and not usage:
             return
         exchange.is_recorded = exchange.has_usage = True
+        if partial is not None and copy.dropped_thinking:
+            self._thinking.report_dropped(exchange, copy.dropped_thinking)
         with suppress(TidegateError, OSError):
             following, followed = exchange.conversation.following, exchange.followed
             await self._gate.wait(
