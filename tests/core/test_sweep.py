@@ -17,7 +17,6 @@ from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
-    find_command,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -28,6 +27,7 @@ from tidegate.core.sweep.key_lines import GAP_MARK, find_diff_lines, find_key_li
 from tidegate.core.sweep.shortening import clip_message, shorten_result, stays_whole
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import is_refusal
+from tidegate.core.text.tool_calls import find_command
 from tidegate.core.turns import Group
 from tidegate.core.view import Item
 from tidegate.session.recall import recall_text
@@ -642,36 +642,6 @@ def test_the_ledger_says_where_it_ends() -> None:
         if item.message.kind == LEDGER:
             assert text_of(item.message).endswith(f"\n{LEDGER_END}")
             assert text_of(item.message).startswith("[Ledger")
-
-
-def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> None:
-    run = Call("c", "shell", json.dumps({"command": "make check && ./serve"}))
-    printed = (
-        "ok  \texample.org/cli/strategy\t(cached)\n?   \texample.org/cli\t[no test files]\n--- /dev/null\ntotal 1152"
-        "\nduration_ms: 88994\n'parsed_files': 294\nhuman_lines=12"
-    )
-    said = "The root cause is the lock that is taken twice. The fix is a small change on our side:"
-    gone = [
-        Message("assistant", (Text("The root cause is the cache."), run), id="m2"),  # in the middle of work: a guess
-        Message("tool", (Result("c", (Text(f"{printed}\nthe server listens on port 8443"),)),), id="m3"),
-        Message("assistant", (Text(said),), id="m4"),
-    ]
-    lines = [str(line) for line in statements_of(gone, frozenset()) if line.what in ("decided", "value")]
-    assert lines == [
-        "- decided m4: The root cause is the lock that is taken twice.",
-        "- value m3: the server listens on port 8443",
-    ]
-
-
-def test_values_in_the_output_of_tests_are_not_in_the_ledger() -> None:
-    printed = "the session is d4e5f6a1b2c3\nthe server listens on port 8443"
-    for command, found in (("go test -v ./...", 0), ("npm run test", 0), ("git commit -m 'Add tests'", 2)):
-        run = Call("c", "shell", json.dumps({"command": command}))
-        gone = [
-            Message("assistant", (run,), id="m2"),
-            Message("tool", (Result("c", (Text(printed),)),), id="m3"),
-        ]
-        assert sum(line.what == "value" for line in statements_of(gone, frozenset())) == found
 
 
 def said_in(session: Session) -> dict[str, Message]:
