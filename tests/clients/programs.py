@@ -136,10 +136,15 @@ async def run_pi(running: Running, home: Path, *options: str, task: str = TASK, 
     return await run_client(command, home, PI_OFFLINE="1")
 
 
-async def run_qwen(running: Running, home: Path, *options: str, task: str = TASK) -> str:
+async def run_qwen(running: Running, home: Path, *options: str, task: str = TASK, work: Path | None = None) -> str:
     command = [str(needs("qwen")), "--auth-type", "openai", "-y", "-p", task, *options]
     return await run_client(
-        command, home, OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{running.url}/v1", OPENAI_MODEL="qwen3-coder-plus"
+        command,
+        work or home,
+        HOME=str(home),
+        OPENAI_API_KEY=KEY,
+        OPENAI_BASE_URL=f"{running.url}/v1",
+        OPENAI_MODEL="qwen3-coder-plus",
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.fake.server import Bytes, Fake, Json
 from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
-from tests.gateway.test_silent_store import locked
+from tests.gateway.serving import Running, open_http, run_gateway, upstream_of, wait_until_ready
+from tests.gateway.stoppable_store import StoppableStore
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
@@ -146,12 +146,15 @@ def test_a_request_that_is_sent_unmanaged_has_no_thinking_of_our_view(tmp_path: 
     async def run() -> None:
         answers = (step_answer(number, thinking=True) for number in range(99))
         async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
-            async with run_gateway(tmp_path, upstream_of(fake), window=8_000, store_timeout=0.05) as running:
+            store = StoppableStore()
+            async with run_gateway(tmp_path, upstream_of(fake), window=8_000, store=store) as running:
                 client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
                 client.say(TASK)
                 await work(client, 12)
-                with locked(tmp_path):
-                    await work(client, 2)
+                store.is_stopped = True
+                await work(client, 2)
+                store.is_stopped = False
+                await wait_until_ready(running, http)
                 assert fake.refused == []
                 assert len(fake.seen[-1].body["messages"]) == len(client.messages) - 2
                 assert count_thinking(fake.seen[-1].body) == 0
@@ -167,11 +170,14 @@ def test_thinking_that_was_made_for_a_changed_unmanaged_request_stays_out(tmp_pa
     async def run() -> None:
         answers = (step_answer(number, thinking=True) for number in range(99))
         async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
-            async with run_gateway(tmp_path, upstream_of(fake), store_timeout=0.05) as running:
+            store = StoppableStore()
+            async with run_gateway(tmp_path, upstream_of(fake), store=store) as running:
                 client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
                 client.say(TASK)
-                with locked(tmp_path):
-                    await work(client, 3)
+                store.is_stopped = True
+                await work(client, 3)
+                store.is_stopped = False
+                await wait_until_ready(running, http)
                 left_out = [count_thinking(seen.body) for seen in fake.seen]
                 await work(client, 4)
         assert left_out == [0, 0, 0]
