@@ -71,3 +71,49 @@ def test_the_tools_stay_the_same_when_a_call_is_demanded(wire: str, tmp_path: Pa
         assert b'"recall"' in fake.seen[0].raw
 
     asyncio.run(run())
+
+
+class MarkingClient(ScriptedClient):
+    """Marks the last block of its newest message for the cache, or a block inside it, as clients do."""
+
+    is_inner = False
+
+    def say_after(self, text: str) -> None:
+        """Put two texts behind the results of the newest message."""
+        reminder = f"<system-reminder>{text * 30}</system-reminder>"
+        self.messages[-1]["content"] += [{"type": "text", "text": reminder}, {"type": "text", "text": text * 120}]
+
+    def body(self) -> Json:
+        body: Json = msgspec.json.decode(msgspec.json.encode(super().body()))
+        content = body["messages"][-1]["content"]
+        for block in content if isinstance(content, list) else []:
+            if self.is_inner and block["type"] == "tool_result" and isinstance(block["content"], str):
+                block["content"] = [{"type": "text", "text": block["content"]}]
+        if isinstance(content, list):
+            marked = content[0]["content"][0] if self.is_inner else content[-1]
+            marked["cache_control"] = {"type": "ephemeral"}
+        return body
+
+
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_an_edited_message_keeps_its_mark_for_the_cache(is_inner: bool, tmp_path: Path) -> None:
+    """Also if the marked block is one that an edit takes away or writes anew."""
+
+    async def run() -> None:
+        async with Fake("anthropic", (step_answer(n) for n in range(99)), window=16_000) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), window=16_000) as running:
+                client = MarkingClient("anthropic", running.url, http, {"x-claude-code-session-id": "abc"})
+                client.is_inner = is_inner
+                client.say("Start.")
+                for number in range(16):
+                    if number:
+                        client.say_after("more words of the user ")
+                    await client.turn(f"line {number} of a result that is long\n" * (900 if number % 7 == 6 else 60))
+        mark = b'"cache_control"'
+        own = [sent.count(mark) for sent in client.sent]
+        assert [seen.raw.count(mark) for seen in fake.seen] == own
+        assert sum(own) == 15
+        assert any(seen.raw != sent for seen, sent in zip(fake.seen, client.sent, strict=True))
+        assert fake.refused == []
+
+    asyncio.run(run())

@@ -82,6 +82,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
+    - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
 
     The gateway records with these, for people, what became of a request on its way; the text says why:

@@ -209,7 +209,9 @@ class Gateway:
         if path == "/readyz":
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
-        token = check_token(self._settings, headers, route.upstream, token_in_path)
+        # Elsewhere the key header has the key of the client, which is passed on.
+        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
         if headers.get("upgrade", "").lower() == "websocket":
@@ -370,7 +372,6 @@ class Gateway:
             return self._clean_own(request, own, conversation, await self._guard(own, window) or own.text)
         if followed.branched:
             self.metrics.count("branches")
-        self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         exchange = Exchange(conversation, client, followed, own, recall, window_key)
         conversation.unmanaged_reason = ""
@@ -438,10 +439,20 @@ class Gateway:
                     await self._pass_on_failure(answer, refused)
                     return
                 await self._refusals.note_accepted(exchange)
+                if not exchange.is_watched:
+                    self._report_sent(exchange)
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
+
+    def _report_sent(self, exchange: Exchange) -> None:
+        """Tell who watches of a request that was accepted; of one with hidden calls once."""
+        exchange.is_watched = True
+        conversation, followed = exchange.conversation, exchange.followed
+        window = conversation.following.session.window
+        sent = ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
+        self._watch(sent)
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls

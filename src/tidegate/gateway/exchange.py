@@ -33,7 +33,8 @@ class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead. `notes` are logged with the answer: what became of the request on its way.
+    what was sent instead. `notes` are logged with the answer: what became of the request on its way. `is_watched`: who
+    watches the gateway knows of it.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Exchange:
         self.smaller_try: SmallerTry | None = None
         self.thinking_refusals = 0
         self.notes: list[NoteAdded] = []
+        self.is_watched = False
         self.stream = make_client_stream(recall)
         self.start_round(client, followed)
 

@@ -61,12 +61,14 @@ def _format_labels(labels: tuple[tuple[str, str], ...]) -> str:
 
 
 class ForwardedRequest(NamedTuple):
-    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
+    """A managed request that an upstream accepted, for whoever watches.
 
-    `saved_tokens` is by how much it is smaller than the client's own request.
+    `parent` is the session of the agent that started this one. `saved_tokens` is by how much the request is smaller
+    than the client's own. `window` is that of the session; None if it is not known.
     """
 
     session: str
     parent: str
     tokens: int
     saved_tokens: int
+    window: int | None = None

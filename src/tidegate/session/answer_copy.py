@@ -14,8 +14,9 @@ from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode
 from tidegate.wire.streaming.reply import Reply
 
 _MAX_COPY_BYTES: Final = 32_000_000
-_OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
-_ERROR_TYPES: Final = frozenset(("error", "response.failed"))
+# Tuples: the type of a frame may be anything, also a list, which cannot be looked up in a set.
+_OPENING_TYPES: Final = ("response.created", "response.in_progress", "response.queued", "ping")
+_ERROR_TYPES: Final = ("error", "response.failed")
 
 
 class CopiedAnswer(NamedTuple):

@@ -278,12 +278,18 @@ class FollowingSession(Generic[HostObject]):
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
-        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
+        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch.
+
+        The list may lack the newest messages of the log: a host also asks about a list that has been answered.
+        """
         ids = self._tree.match([item.key for item in items])
-        if not ids or ids[-1] != self._tree.tip:
+        later = self._tree.list_after(ids[-1]) if ids else None
+        if later is None:
             return None
         places = dict(zip(ids, count(), strict=False))
-        arrangement = _Arrangement[HostObject](self.session.view.items, len(self._tree.hidden), self._start_walk())
+        unknown = set(later)
+        view_items = [item for item in self.session.view.items if item.message.id not in unknown]
+        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk())
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 

@@ -61,6 +61,7 @@ class HostTree:
         self._children: dict[tuple[str, str], Step] = {}
         self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
         self._totals: dict[str, int] = {ROOT: 0}  # tokens from the start to a message
+        self._parents: dict[str, str] = {}
         self._turns: list[int] = [0]  # the events after which the tip is another
         self._tips: list[str] = [ROOT]
         self._last: tuple[str, Message] | None = None  # the newest message and its parent
@@ -91,6 +92,7 @@ class HostTree:
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), Step(what.message.id))
             self._totals[what.message.id] = self._totals[parent] + what.tokens
+            self._parents[what.message.id] = parent
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
             self._move(event.seq, what.message.id)
@@ -169,6 +171,17 @@ class HostTree:
         """Whether the current branch ends with an answer that was added last and follows this message."""
         parent, newest = self._last or ("", None)
         return newest is not None and newest.id == self.tip and newest.role == "assistant" and parent == ident
+
+    def list_after(self, ident: str) -> list[str] | None:
+        """The messages of the current branch after this one, the newest first; None if it is on another branch."""
+        found: list[str] = []
+        at = self.tip
+        while at != ident:
+            if at == ROOT:
+                return None
+            found.append(at)
+            at = self._parents[at]
+        return found
 
     @property
     def has_hidden_calls(self) -> bool:
