@@ -17,17 +17,17 @@ from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
-    find_command,
     groups_of_note,
     is_group_note,
     make_group_note,
     make_range_line,
     statements_of_note,
 )
-from tidegate.core.sweep.key_lines import find_diff_lines, find_key_lines, find_outcome_lines, is_marker
+from tidegate.core.sweep.key_lines import GAP_MARK, find_diff_lines, find_key_lines, find_outcome_lines, is_marker
 from tidegate.core.sweep.shortening import clip_message, shorten_result, stays_whole
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import is_refusal
+from tidegate.core.text.tool_calls import find_command
 from tidegate.core.turns import Group
 from tidegate.core.view import Item
 from tidegate.session.recall import recall_text
@@ -144,12 +144,22 @@ def test_tags_that_are_open_where_a_message_is_cut_are_closed() -> None:
     report = "\n".join(f"- part {n} <b>was</b> checked, see List<Part>" for n in range(400))
     text = f"<note>\n<result>\n{report}\n</result>\n<usage>7</usage>\n</note>"
     clipped = text_of(Message("user", clip_message(user_message(text), 1_000))).split("\n")
-    assert clipped[-2:] == ["</result>", "</note>"]
-    assert is_marker(clipped[-3])
+    assert clipped[-3:-1] == ["</result>", "</note>"]
+    assert is_marker(clipped[-1])
     more = f"{text}\nFull transcript: /tmp/a7.output"
-    assert text_of(Message("user", clip_message(user_message(more), 1_000))).split("\n")[-2:] == clipped[-2:]
+    assert text_of(Message("user", clip_message(user_message(more), 1_000))).split("\n")[-3:-1] == clipped[-3:-1]
     deep = user_message("<a>" * 5_000 + "x" * 9_000 + "</a>" * 5_000)
     assert len(text_of(Message("user", clip_message(deep, 20_000)))) < 20_300
+
+
+def test_words_of_the_user_and_the_pointer_are_outside_of_the_tags_of_a_client() -> None:
+    reminder = "<system-reminder>\n" + "Consider the list of tasks. " * 40 + "Never skip a task.\n</system-reminder>"
+    text = f"{reminder}\n{'Now go on with the build. ' * 40}\nNever touch main."
+    clipped = text_of(Message("user", clip_message(user_message(text), 600))).split("\n")
+    place = clipped.index("</system-reminder>")
+    assert clipped[place - 1] == "Never skip a task."
+    assert clipped[place + 1 : -1] == [GAP_MARK, "Never touch main."]
+    assert is_marker(clipped[-1])
 
 
 def test_a_result_stays_whole_if_a_mark_would_cost_as_much_as_what_is_left_out() -> None:
@@ -621,7 +631,9 @@ def test_a_long_report_of_the_client_is_shortened_but_not_what_a_person_may_have
     assert sweeps(session)
     shown = next(text_of(item.message) for item in session.view.items if f"<{tag}>" in text_of(item.message))
     assert (shown == text) == whole
-    assert shown.endswith(f"</{tag}>")
+    assert (
+        shown.removesuffix("[first 3,984 of 7,430 characters; recall m3 has all of it]").rstrip().endswith(f"</{tag}>")
+    )
     assert whole or "characters; recall m3 has all of it]" in shown
 
 
@@ -630,36 +642,6 @@ def test_the_ledger_says_where_it_ends() -> None:
         if item.message.kind == LEDGER:
             assert text_of(item.message).endswith(f"\n{LEDGER_END}")
             assert text_of(item.message).startswith("[Ledger")
-
-
-def test_the_ledger_has_no_unfinished_decisions_and_no_chatter_of_tools() -> None:
-    run = Call("c", "shell", json.dumps({"command": "make check && ./serve"}))
-    printed = (
-        "ok  \texample.org/cli/strategy\t(cached)\n?   \texample.org/cli\t[no test files]\n--- /dev/null\ntotal 1152"
-        "\nduration_ms: 88994\n'parsed_files': 294\nhuman_lines=12"
-    )
-    said = "The root cause is the lock that is taken twice. The fix is a small change on our side:"
-    gone = [
-        Message("assistant", (Text("The root cause is the cache."), run), id="m2"),  # in the middle of work: a guess
-        Message("tool", (Result("c", (Text(f"{printed}\nthe server listens on port 8443"),)),), id="m3"),
-        Message("assistant", (Text(said),), id="m4"),
-    ]
-    lines = [str(line) for line in statements_of(gone, frozenset()) if line.what in ("decided", "value")]
-    assert lines == [
-        "- decided m4: The root cause is the lock that is taken twice.",
-        "- value m3: the server listens on port 8443",
-    ]
-
-
-def test_values_in_the_output_of_tests_are_not_in_the_ledger() -> None:
-    printed = "the session is d4e5f6a1b2c3\nthe server listens on port 8443"
-    for command, found in (("go test -v ./...", 0), ("npm run test", 0), ("git commit -m 'Add tests'", 2)):
-        run = Call("c", "shell", json.dumps({"command": command}))
-        gone = [
-            Message("assistant", (run,), id="m2"),
-            Message("tool", (Result("c", (Text(printed),)),), id="m3"),
-        ]
-        assert sum(line.what == "value" for line in statements_of(gone, frozenset())) == found
 
 
 def said_in(session: Session) -> dict[str, Message]:

@@ -269,9 +269,10 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             hooks=builder.build_hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
+        builder.start_state_notes(config, connection, session, spending)
         rules = make_rule_notice(config, data.root if data is not None else None)
-        notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
-        notices.append(spending.unpriced_notice(connection.provider.model))
+        opening, unpriced = _list_opening_notices(config, connection, builder), spending.unpriced_notice
+        notices = [*opening, *faults, *skills.problems, rules.text, unpriced(connection.provider.model)]
         yield OpenAgent(
             agent,
             config,

@@ -13,7 +13,7 @@ goes on without it, and the log says why (`FAILED_TOPIC`).
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -79,8 +79,20 @@ class NoteReport(NamedTuple):
     why: str = ""
 
 
+class BackgroundWriter(Protocol):
+    """Asks a model for notes beside the conversation (`session/summaries/note_writer.py`)."""
+
+    @property
+    def is_busy(self) -> bool: ...
+    def start_if_due(self, *, turn_ended: bool = False) -> bool: ...
+    def collect(self) -> NoteReport | None: ...
+
+
 class StateNotes:
-    """The state notes of one session: `session.state_notes`."""
+    """The state notes of one session: `session.state_notes`.
+
+    `writer` asks a model in the background; without one, a host asks, or there are no notes.
+    """
 
     def __init__(self, runner: PolicyRunner, renderer: RequestRenderer) -> None:
         self._runner = runner
@@ -88,6 +100,7 @@ class StateNotes:
         self._renderer = renderer
         self._attempts: list[float] = []
         self._is_paused = False
+        self.writer: BackgroundWriter | None = None
 
     @property
     def is_offered(self) -> bool:

@@ -13,17 +13,17 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
+from tidegate.core.recognition.shell_commands import only_reads
 from tidegate.core.sweep.key_lines import is_envelope
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
-    COMMAND_KEYS,
     INCIDENTAL_KEYS,
-    READS_ONLY,
     call_target_of,
     changed_paths_of,
     classify_tool,
     describe_todos,
+    find_command,
     is_todo_list,
     iterate_strings,
     parse_call_arguments,
@@ -48,8 +48,6 @@ _SAID_CHARS: Final = 160
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
 
-_WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
-_SCRIPT_CHARS: Final = 2_000
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
@@ -100,21 +98,6 @@ def find_subject(call: Call) -> str:
     return fold_line(", ".join(changed_paths_of(call)) or " ".join(texts[:2]), _SUBJECT_CHARS)
 
 
-def find_command(call: Call) -> str:
-    """The command that a call runs, or ""."""
-    arguments = parse_call_arguments(call)
-    script = arguments.get("input") if isinstance(arguments, dict) else arguments
-    if isinstance(script, str) and (wrapped := _WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
-        return wrapped[1].replace('\\"', '"')
-    for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
-        value = arguments.get(key)
-        if isinstance(value, list):
-            value = " ".join(map(str, value))
-        if isinstance(value, str):
-            return value
-    return ""
-
-
 def describe_outcome(call: Call, answer: Message | None) -> str:
     """How a call ended: its failure or exit code, a short result, or the size of a longer one.
 
@@ -128,8 +111,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     if is_refusal(text):
         said = _REFUSAL_WORDS.search(text)
         return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
-    if find_command(call) and (running := _RUNNING.search(text[:_RUNNING_CHARS])):
-        return f"still running when the call returned, id {next(filter(None, running.groups()))}"
+    if find_command(call) and (running := find_running_id(answer)):
+        return f"still running when the call returned, id {running}"
     result = result_of(answer)
     shortened = _SHORTENED.match(text)
     lines = int(shortened[1].replace(",", "")) if shortened else _count_lines(text)
@@ -154,6 +137,12 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         last = printed.strip().partition("\n")[0]
     shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+
+
+def find_running_id(answer: Message) -> str:
+    """The id of a command that went on in the background, from the result of its call, or ""."""
+    running = _RUNNING.search(text_of(answer)[:_RUNNING_CHARS])
+    return next(filter(None, running.groups())) if running else ""
 
 
 def _count_lines(text: str) -> int:
@@ -267,7 +256,7 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
             continue
         if said.startswith(_COMMAND):
             command = said.removeprefix(_COMMAND)
-            if not READS_ONLY.match(command):
+            if not only_reads(command):
                 yield "ran", match[1], f"{command}{OUTCOME}{outcome or NO_OUTPUT}"
             continue
         tool, _, paths = said.partition(" ")

@@ -56,6 +56,7 @@ class NoteWriter:
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._arrived: list[tuple[NoteTask | None, StateNote | NoteRefused]] = []
+        notes.writer = self
         session.call_on_close(self.cancel)
 
     @property

@@ -17,7 +17,7 @@ _UNMARKED_TYPES: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def keep_marks(old: Sequence[bytes], new: list[bytes]) -> list[bytes]:
-    """The new blocks of a message. If fewer of them have a mark than of the old ones, the last one gets the last mark."""
+    """Return the new blocks of a message. If fewer have a mark than of the old ones, the last gets the last mark."""
     if not any(_QUOTED_KEY in block for block in old):
         return new
     marks = [mark for block in old for mark in _find_marks(block)]
