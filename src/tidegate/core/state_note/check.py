@@ -134,6 +134,17 @@ def _read_ids(line: str, originals: Originals) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(known)), unknown
 
 
+def list_cited_ids(line: str) -> list[str]:
+    """The ids that a line cites, with those inside its ranges."""
+    found: list[str] = []
+    for group in _CITED.findall(line):
+        for first, last in _RANGE.findall(group):
+            span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
+            found += [f"m{seq}" for seq in span]
+        found += _ID.findall(group)
+    return list(dict.fromkeys(found))
+
+
 def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]:
     """Commands and code in backticks that the log does not have: commands in the cited messages or anywhere."""
     missing = []
