@@ -69,16 +69,19 @@ coverage: $(STAMP) ## run the tests under branch coverage; build/coverage gets w
 # Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
 CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 opencode-ai@1.18.18 \
   @google/gemini-cli@0.61.0 @mariozechner/pi-coding-agent@0.73.1 @qwen-code/qwen-code@0.24.4
+AGENT_SDK = claude-agent-sdk==0.2.182
 
 test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
 	@for client in $(CLIENTS); do \
 	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
+	@test -x .envs/clients/agent-sdk/bin/python || $(PYTHON) -m venv .envs/clients/agent-sdk
+	@.envs/clients/agent-sdk/bin/python -m pip install --quiet --disable-pip-version-check $(AGENT_SDK) || echo "pip cannot install $(AGENT_SDK)"
 	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
 	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
 
 # One run after the other: each is a row of the table in docs/gateway.md, which says how many steps it had.
 STEPS ?= 300
-CLIENT_ROWS = claude claude:block claude:prefix codex codex:block opencode opencode:block opencode:prefix gemini gemini:block \
+CLIENT_ROWS = claude claude:block claude:prefix agent_sdk:prefix codex codex:block opencode opencode:block opencode:prefix gemini gemini:block \
   pi pi:block pi:prefix qwen
 FRAMEWORK_ROWS = langchain langchain:block langchain:prefix pydantic_ai pydantic_ai:block pydantic_ai:prefix openai_agents \
   agent_framework inspect_ai strands google_adk deepagents

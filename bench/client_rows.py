@@ -90,7 +90,7 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     # These two list the folder in their first message, so nothing may appear in it.
     options: dict[str, Any] = {"work": work} if client in ("gemini", "qwen") else {}
     before: tuple[str, ...] = ()
-    if client in ("opencode", "pi"):
+    if client in ("agent_sdk", "opencode", "pi"):
         options["model"] = CLAUDE_MODELS[mode]
     elif client == "claude":
         before = ("--model", CLAUDE_MODELS[mode])
@@ -173,7 +173,7 @@ def _print_findings(found: list[str]) -> None:
 
 # --- the table ----------------------------------------------------------------------------------------------------
 
-CLIENTS = ("claude", "codex", "opencode", "gemini", "pi", "qwen")
+CLIENTS = ("claude", "agent_sdk", "codex", "opencode", "gemini", "pi", "qwen")
 
 
 def main() -> int:

@@ -53,7 +53,7 @@ async def work(client: ScriptedClient, steps: int, lines: int = 60) -> None:
 
 @parametrize_pairs(("kind", "recall"), KINDS, [False, True])
 def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, recall: bool, tmp_path: Path) -> None:
-    steps = 80
+    steps = 50
 
     answers = [step_answer(number, thinking=True) for number in range(steps)]
     answers[steps // 2] = ScriptedAnswer(text="Half of it.")

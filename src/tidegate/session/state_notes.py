@@ -176,10 +176,15 @@ class StateNotes:
             _make_question, view, self._runner.budget, renderer, self._runner.window, self._conversation.log.head
         )
 
-    def make_task(self) -> NoteTask | None:
-        """The task alone, for a host that sends the client's own request with the instruction at its end."""
+    def make_task(self, last_id: str) -> NoteTask | None:
+        """The task alone, for a host that sends its own request with the instruction at its end.
+
+        `last_id` is the last message of that request.
+        """
         self._attempts.append(self._measure_fill())
         groups = answered_groups(self._view)
+        place = next((place for place, group in enumerate(groups, 1) if last_id in group.ids), 0)
+        groups = groups[:place]
         return make_note_task(self._view, self._runner.budget, groups, self._conversation.log.head) if groups else None
 
     def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
