@@ -6,9 +6,9 @@
 
 agents        recorded sessions. Each query is written from a need that `lab/scoring/text_needs.py` found more than
               10,000 tokens after its text was last seen, with what the agent knew at that point: the path or the
-              command of a re-read; the file and the names in the first lines of a block that it edits; the longest words
-              of a line; a name and its own sentence before it. Found is a message that holds the needed text. Sessions
-              are dealt alternately into halves.
+              command of a re-read; the file and the names in the first lines of a block that it edits; the longest
+              words of a line; a name and its own sentence before it. Found is a message that holds the needed text.
+              Sessions are dealt alternately into halves.
 speed         a generated session beside SQLite FTS5 alone, over the same texts.
 conversation  a program that prints conversations (`turns`) and questions (`questions`) as JSON lines and scores RANKED.
 """

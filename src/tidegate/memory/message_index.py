@@ -2,9 +2,10 @@
 
 An inverted index in memory, built message by message. Long messages are split into passages, so that one matching
 paragraph is not lost in a long file. The score of a passage is BM25 over stemmed words, the parts of identifiers and
-whole identifiers (`terms_of`); the score of a message is that of its best passage, plus half of the scores of the
-messages before and after it, because an answer often has none of the words of its question. The newest come first
-among equals. The index holds no text.
+whole identifiers (`terms_of`). The score of a message is that of its best passage, plus shares of its next ones and of
+the messages before and after it, because an answer often has none of the words of its question. The share of a
+neighbor is large within an exchange (a question and its answer, a call and its result) and small elsewhere. The newest
+come first among equals. The index holds no text.
 
 This module is pure: `session/recall_index.py` reads the log.
 """
@@ -13,11 +14,11 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from heapq import nlargest, nsmallest
-from itertools import chain
+from itertools import chain, islice
 from math import log
 from typing import Final, NamedTuple
 
@@ -35,10 +36,18 @@ _PASSAGE_CHARS: Final = 1_000
 _MAX_QUERY_TERMS: Final = 64
 _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 """The usual parameters k1 and b of BM25."""
-_NEIGHBOR_SHARE: Final = 0.5
+_LINKED_SHARE: Final = 0.5
+_NEIGHBOR_SHARE: Final = 0.2
+"""Shares of its score that a message gives to the messages beside it, by whether they belong to its exchange.
+
+Chosen with `bench/recall.py` on half 0 of recorded sessions, as is the share of passages.
+"""
+_PASSAGE_SHARE: Final = 0.3
+_MAX_PASSAGES: Final = 8
+"""Passages beside the best that count for a message."""
 _MAX_COUNT: Final = 255
 MAX_RANKED: Final = 1_000
-_MAX_POSTINGS: Final = 30_000
+_MAX_POSTINGS: Final = 12_000
 """Postings of a query that are read in any case, rare terms first."""
 _MAX_CANDIDATES: Final = 2_000
 _MIN_PART_CHARS: Final = 4
@@ -85,6 +94,11 @@ def terms_of(text: str) -> Iterator[str]:
     return chain.from_iterable(map(_terms_of_chain, _CHAIN.findall(normalize_text(text))))
 
 
+def is_indexed_query(query: str) -> bool:
+    """Whether a query has words of which even a part or a similar word would have been found."""
+    return any(len(term) >= _MIN_PART_CHARS for term in terms_of(query))
+
+
 class MessageIndex:
     """The index of one session's messages, added in the order of their seqs."""
 
@@ -92,18 +106,31 @@ class MessageIndex:
         # Passages of a term, each with its count in the low byte. Most terms occur once: a number is smaller.
         self._postings: dict[str, int | array[int]] = {}
         self._seqs = array("Q")
+        self._linked = bytearray()
         self._owners = array("I")
         self._lengths = array("I")
         self._offsets = array("I")
         self._term_count = 0
+        # All terms in one string: searching it is far quicker than a loop over them.
+        self._vocabulary = ""
+        self._vocabulary_size = 0
 
     def __len__(self) -> int:
         return len(self._seqs)
 
-    def add(self, seq: int, text: str) -> None:
-        """Add a message. Its seq is greater than those before it."""
+    @property
+    def seqs(self) -> Sequence[int]:
+        """The seqs of the messages, in the order added."""
+        return self._seqs
+
+    def add(self, seq: int, text: str, *, is_linked: bool = False) -> None:
+        """Add a message. Its seq is greater than those before it.
+
+        `is_linked`: it belongs to the exchange of the message before it.
+        """
         number, offset = len(self._seqs), 0
         self._seqs.append(seq)
+        self._linked.append(is_linked)
         for _, passage in split_text(TextPiece(seq, text), _PASSAGE_CHARS):
             self._add_passage(number, offset, passage)
             offset += len(passage)
@@ -128,25 +155,22 @@ class MessageIndex:
         self._offsets.append(offset)
         self._term_count += length
 
-    def rank(self, query: str, *, is_allowed: Callable[[int], bool] | None = None) -> list[RankedMessage]:
+    def rank(self, query: str, *, allowed: Sequence[int] | None = None) -> list[RankedMessage]:
         """Return the messages with words of the query and their neighbors, the best first, at most `MAX_RANKED`.
 
-        `is_allowed` is given a seq. A message that is not allowed counts for nothing, as if it were not there.
+        `allowed` has for each message, in the order added, whether it may be found. One that may not counts for
+        nothing, as if it were not there.
         """
-        seqs, count = self._seqs, len(self._seqs)
-        scores, offsets = self._score_messages(self._find_terms(query))
-        if is_allowed is not None:
-            scores = {number: score for number, score in scores.items() if is_allowed(seqs[number])}
+        count, linked = len(self._seqs), self._linked
+        scores, offsets = self._score_messages(self._find_terms(query), allowed)
         totals = dict(scores)
         for number, score in scores.items():
-            share = _NEIGHBOR_SHARE * score
-            if number:
-                totals[number - 1] = totals.get(number - 1, 0.0) + share
-            if number + 1 < count:
-                totals[number + 1] = totals.get(number + 1, 0.0) + share
-        ranked = ((score, number) for number, score in totals.items() if is_allowed is None or is_allowed(seqs[number]))
-        best = nlargest(MAX_RANKED, ranked)
-        return [RankedMessage(seqs[number], score, offsets.get(number, 0)) for score, number in best]
+            for neighbor, later in ((number - 1, number), (number + 1, number + 1)):
+                if 0 <= neighbor < count and (allowed is None or allowed[neighbor]):
+                    share = _LINKED_SHARE if linked[later] else _NEIGHBOR_SHARE
+                    totals[neighbor] = totals.get(neighbor, 0.0) + share * score
+        best = nlargest(MAX_RANKED, ((score, number) for number, score in totals.items()))
+        return [RankedMessage(self._seqs[number], score, offsets.get(number, 0)) for score, number in best]
 
     def find_all(self, text: str) -> list[int]:
         """Return the seqs of the messages that have every term of a text, newest first."""
@@ -168,38 +192,55 @@ class MessageIndex:
         missing = [term for term in terms if not pairs or (term not in self._postings and len(term) >= _MIN_PART_CHARS)]
         if not missing:
             return known
-        found = {term: list[str]() for term in missing}
-        for word in self._postings:
-            for term in missing:
-                if term in word or (len(word) >= _MIN_PART_CHARS and term.startswith(word)):
-                    found[term].append(word)
-        similar = chain.from_iterable(nsmallest(_MAX_SIMILAR_TERMS, words, key=len) for words in found.values())
+        similar = chain.from_iterable(map(self._find_similar, missing))
         known = list(dict.fromkeys([*known, *similar]))
         return known or list(chain.from_iterable(map(self._find_misspelled, missing)))
 
+    def _find_similar(self, term: str) -> list[str]:
+        """Return the shortest terms of the index that contain a term, or that it begins with."""
+        added = islice(self._postings, self._vocabulary_size, None)
+        self._vocabulary += "".join(f"{word}\n" for word in added)
+        self._vocabulary_size = len(self._postings)
+        lengths = range(_MIN_PART_CHARS, len(term))
+        found = [term[:length] for length in lengths if term[:length] in self._postings]
+        vocabulary, at = self._vocabulary, self._vocabulary.find(term)
+        while at >= 0:
+            start, end = vocabulary.rfind("\n", 0, at) + 1, vocabulary.find("\n", at)
+            found.append(vocabulary[start:end])
+            at = vocabulary.find(term, end)
+        return nsmallest(_MAX_SIMILAR_TERMS, found, key=len)
+
     def _find_misspelled(self, term: str) -> list[str]:
+        letters, most = set(term), max(1, len(term) // 4)
         words = [word for word in self._postings if word[0] == term[0] and abs(len(word) - len(term)) <= 2]
+        words = [word for word in words if len(letters.symmetric_difference(word)) <= 2 * most]
         return get_close_matches(term, words, _MAX_SIMILAR_TERMS, 0.75)
 
-    def _score_messages(self, terms: Iterable[str]) -> tuple[dict[int, float], dict[int, int]]:
-        """Return the score of the best passage of each message, and where it begins."""
+    def _score_messages(
+        self, terms: Iterable[str], allowed: Sequence[int] | None
+    ) -> tuple[dict[int, float], dict[int, int]]:
+        """Return the scores of messages, and where the best passage of each begins."""
         owners, starts = self._owners, self._offsets
         scores: dict[int, float] = {}
         offsets: dict[int, int] = {}
-        for passage, score in self._score_passages(terms).items():
+        counted = Counter[int]()
+        for passage, score in _choose_best(self._score_passages(terms, allowed)):
             number = owners[passage]
-            if score > scores.get(number, 0.0):
+            if number not in scores:
                 scores[number] = score
                 offsets[number] = starts[passage]
+            elif counted[number] < _MAX_PASSAGES:
+                counted[number] += 1
+                scores[number] += _PASSAGE_SHARE * score
         return scores, offsets
 
-    def _score_passages(self, terms: Iterable[str]) -> dict[int, float]:
+    def _score_passages(self, terms: Iterable[str], allowed: Sequence[int] | None) -> dict[int, float]:
         """Score the passages that have these terms, rare terms first.
 
         Common terms can make many passages the best only if there is no rarer one, so they count only for the best so
         far once enough postings have been read: a query of many common words would read most of the index.
         """
-        lengths, total = self._lengths, len(self._owners)
+        owners, lengths, total = self._owners, self._lengths, len(self._owners)
         base = _SATURATION * (1 - _LENGTH_WEIGHT)
         share = _SATURATION * _LENGTH_WEIGHT * total / max(1, self._term_count)
         scores: dict[int, float] = {}
@@ -209,7 +250,7 @@ class MessageIndex:
             weight = log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5)) * (_SATURATION + 1)
             if len(postings) > left and scores:
                 if left:
-                    scores, left = {passage: scores[passage] for passage in _choose_best(scores)}, 0
+                    scores, left = dict(_choose_best(scores)), 0
                 for passage in scores:
                     place = bisect_left(postings, passage << 8)
                     if place < len(postings) and postings[place] >> 8 == passage:
@@ -219,10 +260,13 @@ class MessageIndex:
             left = max(1, left - len(postings))
             for posting in postings:
                 passage, count = posting >> 8, posting & 255
-                scores[passage] = scores.get(passage, 0.0) + weight * count / (count + base + share * lengths[passage])
+                if allowed is None or allowed[owners[passage]]:
+                    new = weight * count / (count + base + share * lengths[passage])
+                    scores[passage] = scores.get(passage, 0.0) + new
         return scores
 
 
-def _choose_best(scores: dict[int, float]) -> list[int]:
-    """Return the passages with the best scores, the newest among equals."""
-    return [passage for _, passage in nlargest(_MAX_CANDIDATES, ((score, at) for at, score in scores.items()))]
+def _choose_best(scores: dict[int, float]) -> list[tuple[int, float]]:
+    """Return the passages with the best scores, best first, the newest first among equals."""
+    best = nlargest(_MAX_CANDIDATES, zip(scores.values(), scores, strict=True))
+    return [(passage, score) for score, passage in best]

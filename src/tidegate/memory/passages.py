@@ -1,7 +1,6 @@
 """Passages: the units that a search returns, and how they are stored in blocks of the index."""
 
 import re
-import sqlite3
 import zlib
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -12,7 +11,13 @@ SourceKind = Literal["note", "session"]
 
 _MAX_PASSAGE_CHARS = 4_000
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
-BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
+
+
+class DamagedBlock(ValueError):
+    """A block of the index that is not what was stored."""
+
+
+BLOCK_DECODE_ERRORS = (DamagedBlock, zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
 """Errors of a damaged block."""
 
 
@@ -48,13 +53,13 @@ def pack_spans(spans: list[PassageSpan]) -> bytes:
 
 def unpack_text(data: object) -> str:
     if not isinstance(data, bytes):
-        raise sqlite3.DatabaseError("a block is no block")
+        raise DamagedBlock("a block is no block")
     return zlib.decompress(data).decode()
 
 
 def unpack_spans(data: object) -> list[PassageSpan]:
     if not isinstance(data, bytes):
-        raise sqlite3.DatabaseError("a block is no block")
+        raise DamagedBlock("a block is no block")
     return msgspec.msgpack.decode(data, type=list[PassageSpan])
 
 
@@ -65,7 +70,7 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
     """Check the types: SQLite stores any type in any column, so a flipped bit can turn a name into a number."""
     if not isinstance(name, str):
-        raise sqlite3.DatabaseError("a passage is no passage")
+        raise DamagedBlock("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, Message, calls_of, result_of
 from tidegate.core.text.tool_calls import (
@@ -19,7 +21,7 @@ from tidegate.core.text.tool_calls import (
     parse_call_arguments,
 )
 from tidegate.memory.log_lines import extract_message_text
-from tidegate.memory.message_index import MessageIndex
+from tidegate.memory.message_index import MessageIndex, is_indexed_query
 from tidegate.memory.words import normalize_text
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.store.log import LogReader
@@ -82,21 +84,24 @@ class RecallIndex:
         self._touches: dict[str, list[FileTouch]] = {}
         self._unseen: set[int] = set()
         self._searches: set[int] = set()
+        self._was_plain = False
 
     def find(self, log: LogReader, query: str) -> list[RecallHit]:
         """Return the messages for a query, the best first: those with a quoted phrase, then those with its words.
 
-        If no message has a word of it, as with punctuation alone, the texts are searched.
+        The texts are searched for what has no words, such as punctuation, and for short parts of words.
         """
         with self._lock:
             self._catch_up()
             is_allowed = self._make_filter(log)
-            ranked = [(found.seq, found.offset) for found in self._index.rank(query, is_allowed=is_allowed)]
+            allowed = None if is_allowed is None else bytes(map(is_allowed, self._index.seqs))
+            ranked = [(found.seq, found.offset) for found in self._index.rank(query, allowed=allowed)]
             phrases = [(one or two).strip() for one, two in _QUOTED.findall(query)]
             first = self._find_phrases(log, [phrase for phrase in phrases if phrase], is_allowed)
             if first:
                 ranked = [*first.items(), *(each for each in ranked if each[0] not in first)]
-            found = ranked or self._scan_texts(log, query, is_allowed)
+            is_scanned = not ranked and (allowed is not None or not is_indexed_query(query))
+            found = self._scan_texts(log, query, is_allowed) if is_scanned else ranked
             return [RecallHit(seq, offset, self._notes.get(seq, ())) for seq, offset in found]
 
     def find_file(self, log: LogReader, path: str) -> list[FileTouch]:
@@ -147,7 +152,11 @@ class RecallIndex:
         if (asked and _is_search(asked)) or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
-            self._index.add(event.seq, extract_message_text(message))
+            is_plain = not calls and result is None
+            is_linked = self._was_plain if is_plain else asked is not None
+            text = extract_message_text(_drop_search_calls(message) if calls else message)
+            self._index.add(event.seq, text, is_linked=is_linked)
+            self._was_plain = is_plain
             self._note_calls(event.seq, message, asked)
         if calls:
             self._open_calls.update((call.id, call) for call in calls)
@@ -206,6 +215,12 @@ def _is_rewrite(event: Event) -> bool:
 
 def _is_search(call: Call) -> bool:
     return call.name.rpartition("__")[2] in _SEARCH_TOOLS
+
+
+def _drop_search_calls(message: Message) -> Message:
+    """Return a message without its searches: they have all the words that were searched for."""
+    kept = tuple(part for part in message.parts if not (isinstance(part, Call) and _is_search(part)))
+    return message if len(kept) == len(message.parts) else msgspec.structs.replace(message, parts=kept)
 
 
 def _fold(text: str) -> str:

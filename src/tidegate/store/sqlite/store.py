@@ -27,7 +27,7 @@ from tidegate.store.sqlite.connection import (
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
 from tidegate.store.sqlite.rows import SessionRow
-from tidegate.store.sqlite.tables import Tables
+from tidegate.store.sqlite.tables import READ_ROWS, Tables
 from tidegate.store.store import SessionInfo
 
 _CHECK_SECONDS = 0.3
@@ -193,13 +193,18 @@ class SqliteStore:
             return self._read_records(self._tables.get(session), max(1, start))
 
     def _read_records(self, session: SessionRow, number: int) -> Iterator[bytes]:
-        """Yield records, some rows at a time. No transaction is open between them, so others may write meanwhile."""
+        """Yield records, some rows at a time. No transaction is open between them, so others may write meanwhile.
+
+        The first read is of one row, because recall reads single events; later ones are of more and more rows.
+        """
+        most_rows = 1
         while number <= session.head:
             with self._locked(session.name), read_transaction(self._db):
                 session = self._tables.refresh(session)
-                records = self._tables.read(session, number)
+                records = self._tables.read(session, number, most_rows)
             yield from records
             number += len(records)
+            most_rows = min(2 * most_rows, READ_ROWS)
 
     def head(self, session: str) -> int:
         if self._commits.has_event_loop():

@@ -127,11 +127,11 @@ class Tables:
 
     # --- reading rows -------------------------------------------------------------------------------------------------
 
-    def read(self, session: SessionRow, number: int) -> list[bytes]:
+    def read(self, session: SessionRow, number: int, most_rows: int = READ_ROWS) -> list[bytes]:
         """Return the records from a number on, as many as are read at once. DamagedData if the first is damaged."""
         records: list[bytes] = []
         why = "they are not there"
-        for row in self._read_rows(session, number):
+        for row in self._read_rows(session, number, most_rows):
             if row.first > number + len(records):
                 break
             try:
@@ -143,12 +143,12 @@ class Tables:
             raise self.make_damage_error(session, number, why)
         return records
 
-    def _read_rows(self, session: SessionRow, number: int) -> list[Row]:
+    def _read_rows(self, session: SessionRow, number: int, most_rows: int) -> list[Row]:
         """Return rows in order, the first being the one that should hold the number. A damaged page ends them."""
         if number > session.packed:
             return self.read_recent_rows(session, number)
         before = "SELECT max(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
-        ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {READ_ROWS}"
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {most_rows}"
         rows: list[Row] = []
         with skip_damage():
             spans = (*row_id_span(session, 1, number), *row_id_span(session, number, session.packed))
