@@ -23,12 +23,11 @@ from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Repla
 from tidegate.core.ledger.lines import (
     LEDGER,
     LEDGER_END,
-    LEDGER_HEADING,
     MAX_RULES_SHARE,
     PIN_SHARE,
-    SHORT_LEDGER_HEADING,
     LedgerLine,
     join_left_ranges,
+    ledger_heading,
     parse_ledger,
     render_ledger,
     select_ledger_lines,
@@ -229,7 +228,7 @@ def _write_ledger(
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:
-    heading = LEDGER_HEADING if headed else SHORT_LEDGER_HEADING
+    heading = ledger_heading(lines, headed=headed)
     return user_message(f"{heading}\n{render_ledger(lines)}\n{LEDGER_END}", LEDGER)
 
 

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
-from tidegate.core.sweep.group_notes import find_command
 from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.text.rule_text import rule_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
     call_target_of,
     changed_paths_of,
+    find_command,
     is_content_argument,
     iterate_strings,
     parse_call_arguments,
