@@ -11,8 +11,7 @@ from tests.fake.server import Fake, Json, Step
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, until, upstream_of
 from tests.session.noted import write_answer
-from tidegate.core.events import NoteAdded
-from tidegate.core.view import STATE_NOTE
+from tidegate.core.events import STATE_NOTE, NoteAdded
 
 WINDOW = 16_000
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")

@@ -7,9 +7,9 @@ import pytest
 
 from tests.session.noted import REQUEST, WINDOW, add_work, make_session, note_message, write_answer
 from tidegate import GiveUp, Session
+from tidegate.core.events import STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.errors.classification import transport_error
-from tidegate.session.state_notes import FAILED_TOPIC
 from tidegate.session.summaries.model_question import ModelQuestion
 from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter, explain_failure
 
@@ -17,7 +17,8 @@ ANSWER = write_answer([{"find": "def step_0_3()", "after": 2}], state="- reading
 
 
 def failures_of(session: Session) -> list[str]:
-    return [event.payload.text for event in session.log.read() if getattr(event.payload, "topic", "") == FAILED_TOPIC]  # type: ignore[union-attr]
+    noted = (event.payload for event in session.log.read())
+    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == STATE_NOTE_FAILED]
 
 
 def wait_for_threads() -> None:

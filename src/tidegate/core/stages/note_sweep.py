@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
@@ -27,7 +28,7 @@ from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_n
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
-from tidegate.core.view import STATE_NOTE, View
+from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
@@ -96,12 +97,11 @@ class _NoteSweep:
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
+            if made.tokens > largest and first < latest:
+                first = self._shorten_tail(first, latest, largest, passages, note_tokens)
+                made = self._make(first, passages, note_tokens)
             if made.tokens <= largest:
                 return self._finish(made, first, passages)
-            if first < latest and made.tokens - largest <= self._units[first].tokens * 2:
-                made = self._make(first + 1, passages, note_tokens)
-                if made.tokens <= largest:
-                    return self._finish(made, first + 1, passages)
             brief = int(self._budget.room * _BRIEF_SHARE)
             if passages and (shrink or len(passages) * 2 > len(self._note.passages)):
                 passages.pop()
@@ -126,6 +126,18 @@ class _NoteSweep:
             taken += cost
             first -= 1
         return first
+
+    def _shorten_tail(
+        self, first: int, latest: int, largest: int, passages: Sequence[Passage], note_tokens: int
+    ) -> int:
+        """The first group of the largest tail that fits, at most `latest`: the estimate was too large."""
+        while first < latest:
+            middle = (first + latest) // 2
+            if self._make(middle, passages, note_tokens).tokens <= largest:
+                latest = middle
+            else:
+                first = middle + 1
+        return latest
 
     def _count_note(self, passages: Sequence[Passage]) -> int:
         return self._budget.count(render_state_note(self._note, passages))
