@@ -1,3 +1,4 @@
+# ruff: noqa: SIM117 - a server, a gateway and a client, one inside the other
 """State notes through the gateway: the client's own request with one instruction more, and every way to fail."""
 
 import asyncio
@@ -5,13 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.fake.server import Fake, Json, Step
+from tests.fake.server import Bytes, Fake, Hang, Json, Step
+from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, until, upstream_of
 from tests.session.noted import write_answer
-from tidegate.core.events import STATE_NOTE, NoteAdded
+from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
+from tidegate.core.messages import Call
+from tidegate.session.answer_copy import AnswerCopy
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 WINDOW = 16_000
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
@@ -94,3 +100,70 @@ def check_prefix(wire: str, sent: bytes, asked: bytes) -> None:
     added = len(asked) - len(sent)
     assert INSTRUCTION.encode() in asked[begin - 30 : begin + 200]
     assert asked[begin + added :] == sent[begin:]
+
+
+FAULTS: dict[str, tuple[Step, str]] = {
+    "refusal": (refusal("anthropic", 400, "the request is not allowed"), "the provider failed"),
+    "rate limit": (refusal("anthropic", 429, "slow down"), "the provider failed: rate"),
+    "broken off": (Bytes(b'{"type": "message", "content": [', "application/json"), "broke off"),
+    "calls": (ScriptedAnswer(calls=(Call("call999", "step", "{}"),)), "it was a tool call"),
+    "empty": (ScriptedAnswer(text=""), "it was empty"),
+    "100 kB": (ScriptedAnswer(text=NOTE + "x" * 100_000), "it was too long"),
+    "the instruction": (
+        ScriptedAnswer(text="Stop here for this one answer: do not go on with the task"),
+        "it repeated the instruction",
+    ),
+    "no sections": (ScriptedAnswer(text="All is well."), "it had none of the sections"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_note_that_fails_changes_nothing(fault: str, tmp_path: Path) -> None:
+    step, why = FAULTS[fault]
+
+    async def run() -> None:
+        model = Model(step)
+        async with Fake("anthropic", model) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), window=WINDOW, state_notes=True) as running:
+                async with open_http() as http:
+                    client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                    client.say("Read all results.")
+                    assert await work_until(client, running, SWEEPS) == "sweep"
+                    assert notes_of(running, STATE_NOTE) == []
+                    assert why in notes_of(running, STATE_NOTE_FAILED)[0]
+                    assert why in "".join(line for line in running.lines if "no state note of s" in line)
+                    said = json.dumps(client.messages)
+                    assert INSTRUCTION not in said
+                    assert "call999" not in said
+                    counted = running.gateway.metrics.read("state_notes", outcome="failed")
+                assert counted == model.asked == (1 if fault == "rate limit" else min(model.asked, 2))
+        assert [seen for seen in fake.seen if b"call999" in seen.raw] == []
+
+    asyncio.run(run())
+
+
+def test_a_stalled_note_delays_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", model := Model(Hang(ScriptedAnswer(text=NOTE), 0))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), window=WINDOW, state_notes=True) as running:
+                async with open_http() as http:
+                    client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                    client.say("Read all results.")
+                    for number in range(60):
+                        answer = read_stream(await client.ask(stream=True))
+                        client.keep(answer, make_result(number))
+                        if "sweep" in [getattr(e.payload, "stage", "") for e in running.data.open_log("s").read()]:
+                            break
+                    assert running.gateway.is_writing_notes
+                    assert notes_of(running, STATE_NOTE) == []
+            assert model.asked == 1
+        assert fake.refused == []
+
+    asyncio.run(run())
+
+
+def read_stream(response: httpx.Response) -> Json:
+    """The answer in a stream of Anthropic's, as in its whole body."""
+    copy = AnswerCopy("anthropic", is_stream=True)
+    copy.feed(response.content)
+    return copy.read().client_messages[0]

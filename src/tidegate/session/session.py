@@ -156,6 +156,7 @@ class Session(LiveConversation):
         if tools:
             self.set_tools(tools)
         if storage is log:
+            self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
     # --- what the model sees --------------------------------------------------------------------------------------

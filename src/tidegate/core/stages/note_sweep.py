@@ -34,6 +34,7 @@ _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
 _BRIEF_SHARE: Final = 0.01  # the same if room is short
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
+_MAX_TRIES: Final = 4
 _MAX_FILL: Final = 0.85  # of the room: the most that it leaves if the tail needs it
 
 
@@ -97,9 +98,11 @@ class _NoteSweep:
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
-            if made.tokens > largest and first < latest:
-                first = self._shorten_tail(first, latest, largest, passages, note_tokens)
-                made = self._make(first, passages, note_tokens)
+            for _ in range(_MAX_TRIES):
+                moved = self._move_tail(first, latest, made.tokens - largest, least_tail)
+                if moved == first:
+                    break
+                first, made = moved, self._make(moved, passages, note_tokens)
             if made.tokens <= largest:
                 return self._finish(made, first, passages)
             brief = int(self._budget.room * _BRIEF_SHARE)
@@ -127,17 +130,17 @@ class _NoteSweep:
             first -= 1
         return first
 
-    def _shorten_tail(
-        self, first: int, latest: int, largest: int, passages: Sequence[Passage], note_tokens: int
-    ) -> int:
-        """The first group of the largest tail that fits, at most `latest`: the estimate was too large."""
-        while first < latest:
-            middle = (first + latest) // 2
-            if self._make(middle, passages, note_tokens).tokens <= largest:
-                latest = middle
-            else:
-                first = middle + 1
-        return latest
+    def _move_tail(self, first: int, latest: int, excess: int, least: int) -> int:
+        """The first group of a tail that is smaller by about `excess` tokens, and has at least `least`.
+
+        What the notes and the user's shortened messages take is known only when the sweep has been made.
+        """
+        left = sum(unit.tokens for unit in self._units[first:])
+        while first < latest and excess > 0 and left - self._units[first].tokens >= least:
+            excess -= self._units[first].tokens
+            left -= self._units[first].tokens
+            first += 1
+        return first
 
     def _count_note(self, passages: Sequence[Passage]) -> int:
         return self._budget.count(render_state_note(self._note, passages))
