@@ -97,7 +97,39 @@ def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
     text = "if a {\n\tstop()\n}\n\nif b {\n\tlong_call(" + "of, many, " * 20 + ")\n\tgo()"
     result = Message("tool", (Result("c", (Text(text),)),), id="m4")
     shown = text_of(Message("tool", shorten_result(result, {1, 4, 6}), id="m4"))
-    assert shown == "[5 of 7 lines; recall m4 has all of it]\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+    assert shown == "[5 of 7 lines; recall m4 has all of it]\n…\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+
+
+def test_a_mark_stands_where_the_beginning_or_the_end_is_missing_however_often_it_is_shortened() -> None:
+    text = "\n".join(f"line {number} of the file that was read" for number in range(60))
+    shown = text_of(Message("tool", shorten_result(result_with(text), {20, 21, 22, 30}), id="m4")).split("\n")
+    assert (shown[1], shown[-1]) == ("…", "…")
+    again = text_of(Message("tool", shorten_result(result_with("\n".join(shown)), {2, 3}), id="m4")).split("\n")
+    assert again[1:] == ["…", "line 20 of the file that was read", "line 21 of the file that was read", "…"]
+    assert text_of(Message("tool", shorten_result(result_with(text), set()), id="m4")).startswith("[60 lines; recall")
+
+
+def result_with(text: str) -> Message:
+    return Message("tool", (Result("c", (Text(text),)),), id="m4")
+
+
+@pytest.mark.parametrize("tool", ["Read", "Bash"])
+def test_of_a_file_that_was_read_either_a_region_stays_or_nothing(tool: str) -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Find out how the jobs are made."))
+    for step in range(40):
+        lines = [f"job_{step}_{number} = make_job({number * 7919}, '{number}')" for number in range(120)]
+        path = f"src/jobs/job_{step}.py"
+        read = {"file_path": path} if tool == "Read" else {"command": f"cat {path}"}
+        call = Call(f"c{step}", tool, json.dumps(read))
+        session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text("\n".join(lines)),)),)))
+        session.prepare()
+    assert sweeps(session)
+    short = [text_of(item.message) for item in session.view.items if "lines; recall" in text_of(item.message)[:40]]
+    for text in short:
+        kept = [line for line in text.split("\n")[1:] if line != "…"]
+        runs = re.findall(r"(?:^job_.*\n?){3,}", text, re.M)
+        assert not kept or runs or len(kept) >= 12, text
 
 
 def test_a_result_of_which_nearly_all_would_be_shown_stays_whole() -> None:
@@ -112,7 +144,7 @@ def test_the_beginning_of_a_single_long_line_is_counted_in_characters(end: str) 
     once = Message("tool", shorten_result(result, {0}), id="m4")
     assert text_of(once).startswith("[first 400 of 5,000 characters; recall m4 has all of it]\nword word ")
     assert shorten_result(once, {1}) == once.parts
-    assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[0 of 1 lines; recall m4 has all of it]"
+    assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[1 lines; recall m4 has all of it]"
 
 
 def test_blank_lines_around_a_short_line_are_counted_in_lines() -> None:
@@ -356,9 +388,9 @@ def test_a_changed_line_of_a_diff_stays_with_the_name_of_its_file() -> None:
     result = Message("tool", (Result("c", (Text(DIFF),)),), id="m4")
     (place,) = (place for place, line in enumerate(lines) if line.startswith("+    Origin"))
     shown = text_of(Message("tool", shorten_result(result, {place})))
-    assert shown.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    assert shown.split("\n")[1:] == ["…", "diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
     again = text_of(Message("tool", shorten_result(Message("tool", shorten_result(result, {5, 9, place})), {9})))
-    assert again.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    assert again.split("\n")[1:] == ["…", "diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
     plain = "\n".join(line for line in lines if not line.startswith(("diff ", "index ")))
     assert [plain.split("\n")[at] for at in find_diff_lines(plain.split("\n")).files] == [
         "+++ b/src/sync.go",

@@ -13,6 +13,7 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
+from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
 from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
@@ -45,6 +46,7 @@ _WITH_ANSWER: Final = ", answered"
 _SUCH_AS: Final = ", such as "
 REFUSED: Final = "refused by the user"
 NO_OUTPUT: Final = "no output"
+_INSTRUCTIONS_LEFT: Final = "instructions of the project; recall them before work that they govern"
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
@@ -54,7 +56,7 @@ _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
-_SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
+_SHORTENED: Final = re.compile(r"\[(?:\d+ of )?([\d,]+) lines; recall ")
 _ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
 _CHATTER: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
 _RUNNING: Final = re.compile(
@@ -83,6 +85,8 @@ def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
     said = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
     outcome = describe_outcome(call, answer) or (NO_OUTPUT if find_command(call) else "")
+    if instructions_read_by(call):
+        outcome = f"{outcome}, {_INSTRUCTIONS_LEFT}".removeprefix(", ")
     return f"{said}{OUTCOME}{outcome}" if outcome else said
 
 
