@@ -178,8 +178,8 @@ MUTANTS = [
     Mutant(
         "calls of subagents twice in the traces",
         "datafolder/trace/lines.py",
-        'frozenset({"summary", "interrupted", "compaction"})',
-        'frozenset({"summary", "interrupted", "compaction", "subagent"})',
+        'frozenset({"summary", "state_note", "interrupted", "compaction"})',
+        'frozenset({"summary", "state_note", "interrupted", "compaction", "subagent"})',
         "JUT-16",
     ),
     Mutant(

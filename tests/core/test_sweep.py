@@ -26,7 +26,7 @@ from tidegate.core.sweep.group_notes import (
     requote,
     statements_of_note,
 )
-from tidegate.core.sweep.key_lines import find_diff_lines, find_key_lines, find_outcome_lines, is_marker
+from tidegate.core.sweep.key_lines import GAP_MARK, find_diff_lines, find_key_lines, find_outcome_lines, is_marker
 from tidegate.core.sweep.shortening import clip_message, shorten_result, stays_whole
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import is_refusal
@@ -179,12 +179,22 @@ def test_tags_that_are_open_where_a_message_is_cut_are_closed() -> None:
     report = "\n".join(f"- part {n} <b>was</b> checked, see List<Part>" for n in range(400))
     text = f"<note>\n<result>\n{report}\n</result>\n<usage>7</usage>\n</note>"
     clipped = text_of(Message("user", clip_message(user_message(text), 1_000))).split("\n")
-    assert clipped[-2:] == ["</result>", "</note>"]
-    assert is_marker(clipped[-3])
+    assert clipped[-3:-1] == ["</result>", "</note>"]
+    assert is_marker(clipped[-1])
     more = f"{text}\nFull transcript: /tmp/a7.output"
-    assert text_of(Message("user", clip_message(user_message(more), 1_000))).split("\n")[-2:] == clipped[-2:]
+    assert text_of(Message("user", clip_message(user_message(more), 1_000))).split("\n")[-3:-1] == clipped[-3:-1]
     deep = user_message("<a>" * 5_000 + "x" * 9_000 + "</a>" * 5_000)
     assert len(text_of(Message("user", clip_message(deep, 20_000)))) < 20_300
+
+
+def test_words_of_the_user_and_the_pointer_are_outside_of_the_tags_of_a_client() -> None:
+    reminder = "<system-reminder>\n" + "Consider the list of tasks. " * 40 + "Never skip a task.\n</system-reminder>"
+    text = f"{reminder}\n{'Now go on with the build. ' * 40}\nNever touch main."
+    clipped = text_of(Message("user", clip_message(user_message(text), 600))).split("\n")
+    place = clipped.index("</system-reminder>")
+    assert clipped[place - 1] == "Never skip a task."
+    assert clipped[place + 1 : -1] == [GAP_MARK, "Never touch main."]
+    assert is_marker(clipped[-1])
 
 
 def test_a_result_stays_whole_if_a_mark_would_cost_as_much_as_what_is_left_out() -> None:
@@ -753,7 +763,9 @@ def test_a_long_report_of_the_client_is_shortened_but_not_what_a_person_may_have
     assert sweeps(session)
     shown = next(text_of(item.message) for item in session.view.items if f"<{tag}>" in text_of(item.message))
     assert (shown == text) == whole
-    assert shown.endswith(f"</{tag}>")
+    assert (
+        shown.removesuffix("[first 3,984 of 7,430 characters; recall m3 has all of it]").rstrip().endswith(f"</{tag}>")
+    )
     assert whole or "characters; recall m3 has all of it]" in shown
 
 

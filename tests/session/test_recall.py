@@ -348,7 +348,10 @@ def edited_files() -> MemoryLog:
 )
 def test_a_path_returns_the_newest_text_of_the_file_and_lists_later_changes(path: str) -> None:
     found = recall_text(edited_files(), path)
-    assert found.ids == ("m3",)
+    assert found.ids[0] == "m3"
+    assert found.text.count("RETRIES = 3\ndef send(): ...") == 1
+    assert "\n[Other messages about it:]\n" in found.text
+    assert "m1 user: Fix the retry in src/net/client.py" in found.text
     head, _, body = found.text.partition("\n")
     assert head == (
         "[/repo/src/net/client.py, as it was read in m3, the newest whole text in this log. Changed later: m6. Read in"

@@ -326,6 +326,7 @@ class _RunWatch:
         for counter, label, noun, what in _EXCEPTIONS:
             if number := metrics.read(counter):
                 lines.append(f"  {label:<14} {format_count(number, noun)}; {what}")
+        lines += _describe_state_notes(metrics)
         lines += [f"  note           {notice}" for notice in notices]
         return "\n".join(lines) + "\n"
 
@@ -359,6 +360,19 @@ class _RunWatch:
             and event.payload.message.id not in whole
         ]
         return (len(kept), sum(kept)), (len(left), sum(left))
+
+
+def _describe_state_notes(metrics: "Metrics") -> list[str]:
+    """How many state notes were written in this run, and what they took."""
+    names = ("state_note_input_tokens", "state_note_cached_tokens", "state_note_output_tokens")
+    read, cached, written = map(metrics.read, names)
+    made, failed = (metrics.read("state_notes", outcome=outcome) for outcome in ("written", "failed"))
+    if not (made or failed or read):
+        return []
+    line = f"  {'state notes':<14} {made:,} written"
+    line += f", {failed:,} failed (their sweeps went without one)" if failed else ""
+    share = f" ({cached / read:.0%} from the provider's cache)" if read else ""
+    return [line, f"  {'':<14} for {read:,} input tokens{share} and {written:,} output tokens"]
 
 
 def _describe_savings(found: _SessionSum) -> list[str]:

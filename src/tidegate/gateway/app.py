@@ -47,12 +47,14 @@ from tidegate.gateway.http_body import (
     read_headers,
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
+from tidegate.gateway.note_request import SentRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
+from tidegate.gateway.state_notes import GatewayNotes
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.gateway.upstream_windows import UpstreamWindows
@@ -109,6 +111,9 @@ class Gateway:
         self._gate = StoreGate(data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line)
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._thinking = BoundThinking(self.metrics, log_line)
+        self._notes = GatewayNotes(
+            settings, self._upstream_clients, self._conversations, self._gate, self.metrics, log_line
+        )
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
         self._servers = ServerWindows(clock)
@@ -132,7 +137,13 @@ class Gateway:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    @property
+    def is_writing_notes(self) -> bool:
+        """Whether a state note is being written."""
+        return self._notes.is_writing
+
     async def close(self) -> None:
+        await self._notes.close()
         await self._upstream_clients.close()
         for failure in await self._conversations.close():
             self.log_line(f"closing a session failed: {type(failure).__name__}")
@@ -495,7 +506,7 @@ class Gateway:
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         request, text = self._thinking.add_net(request, client, exchange.conversation, text)
-        exchange.sent_text = text
+        exchange.sent_text, exchange.sent_request = text, request
         return request, request.body if text == exchange.own.text else text
 
     async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
@@ -591,6 +602,15 @@ class Gateway:
         self._count_usage(usage)
         tokens = read_usage(usage).input_tokens
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
+        self._start_state_note(exchange, turn_ended=not copied.asks_for_calls)
+
+    def _start_state_note(self, exchange: Exchange, *, turn_ended: bool) -> None:
+        """After an answer: have a state note written in the background if one is due."""
+        request, followed = exchange.sent_request, exchange.followed
+        if request is None or (exchange.recall is not None and exchange.recall.merged.goes_on):
+            return
+        sent = SentRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
+        self._notes.start_if_due(exchange.conversation, sent, turn_ended=turn_ended)
 
     async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""

@@ -6,6 +6,7 @@ from tidegate.core.events import NoteAdded
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.hidden_recall import HiddenRecall, make_client_stream
 from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest
@@ -33,8 +34,8 @@ class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead. `notes` are logged with the answer: what became of the request on its way. `is_watched`: who
-    watches the gateway knows of it.
+    what was sent instead, with the headers of `sent_request`. `notes` are logged with the answer: what became of the
+    request on its way. `is_watched`: who watches the gateway knows of it.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Exchange:
         self.conversation = conversation
         self.own = own
         self.sent_text = own.text
+        self.sent_request: IncomingRequest | None = None
         self.recall = recall
         self.window_key = window_key
         self.smaller_try: SmallerTry | None = None

@@ -105,9 +105,13 @@ class AnswerCopy:
             if delta.kind == "text":
                 self._texts.append(delta.text)
 
+    def read_reply(self) -> Reply:
+        """The answer as it was given. TidegateError if it is not whole."""
+        return self._assembler.finish()
+
     def read(self) -> CopiedAnswer:
         """The answer and its usage. TidegateError if it is not whole."""
-        reply: Reply = self._assembler.finish()
+        reply = self.read_reply()
         message = read_reply(self._dialect, reply.messages)
         return CopiedAnswer(
             message, reply.usage, to_client_messages(self._dialect, reply.messages), reply.stop == "calls"

@@ -39,6 +39,8 @@ _MAX_WHOLE_CHARS = 60_000
 _CHARS_PER_TOKEN = 3
 """Code and prose have more; what has fewer is cut as other large results are."""
 _MAX_LATER = 20
+_MAX_OTHERS = 8
+_ALSO_NAMED = "[Other messages about it:]\n"
 _MAX_SPANS_CHARS = 200
 
 
@@ -229,7 +231,8 @@ def _join_ids(ids: Sequence[str]) -> str:
 def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom, offset: int) -> Recalled | None:
     """Return the newest whole text of a file that the log has, and the ids of what read or changed it later.
 
-    None if the query is no path, or the log has no whole text of the file.
+    Other messages that name it follow if there is room. None if the query is no path, or the log has no whole text of
+    the file.
     """
     path = _LINE_NUMBER.sub("", wanted.strip("\"'`"))
     if not _PATH(path):
@@ -250,12 +253,34 @@ def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom,
     ident = f"m{whole.seq}"
     chars = _PageRoom(room.chars - len(head), room.whole_chars - len(head))
     page = _fill_page(iter([_PagedMessage(recall_message(log, ident), ident)]), chars, offset)
-    return msgspec.structs.replace(page, text=head + page.text) if page else None
+    if page is None:
+        return None
+    left = room.chars - len(head) - len(page.text) - len(_ALSO_NAMED)
+    others = _list_others(log, wanted, index, left, ident) if left > 0 and not page.next_query else Recalled("")
+    also = f"{_ALSO_NAMED}{others.text}" if others.ids else ""
+    return msgspec.structs.replace(page, text=f"{head}{page.text}{also}", ids=page.ids + others.ids)
 
 
 def _with_continuation(text: str, ids: tuple[str, ...], more: str, offset: int, name: str = "") -> Recalled:
     go_on = name or more
     return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
+
+
+def _list_others(log: LogReader, words: str, index: RecallIndex, room: int, shown: str) -> Recalled:
+    """Return hits beside a message that is shown, as many as fit."""
+    terms = frozenset(terms_of(words))
+    lines: list[str] = []
+    ids: list[str] = []
+    others = [hit for hit in group_hits(index.find(log, words)) if f"m{hit.seq}" != shown]
+    for hit in others[:_MAX_OTHERS]:
+        event = _read_event(log, hit.seq)
+        line = format_hit(event, hit, terms, _MAX_RECALL_HITS) if event is not None else ""
+        room -= len(line) + 1
+        if room < 0:
+            break
+        ids.append(f"m{hit.seq}")
+        lines.append(line)
+    return Recalled("\n".join(lines), tuple(ids))
 
 
 def _list_hits(log: LogReader, words: str, index: RecallIndex, room: int, offset: int) -> Recalled:

@@ -14,7 +14,7 @@ opened again continues exactly where it was.
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -54,9 +54,6 @@ from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.rendering.request_options import read_request_options
 
-if TYPE_CHECKING:
-    from tidegate.session.summaries.note_writer import NoteWriter
-
 _T = TypeVar("_T")
 
 
@@ -95,9 +92,9 @@ class Session(LiveConversation):
     - `log`: where to store the events; the default is in memory. `DataFolder.open` opens sessions on disk.
     - `clock`: returns the time in seconds.
     - `prices`: entries that override the model catalog.
-    - `summarizer`: puts questions to the model (`ModelQuestion`) and returns the text of its answer: then the model
-      writes state notes in the background, and summaries for a policy that asks for them. It may be sync or async;
-      `tidegate.summarizers` has ready-made ones.
+    - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
+      writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
+      ready-made ones for the SDKs.
     """
 
     def __init__(
@@ -150,20 +147,17 @@ class Session(LiveConversation):
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        self._note_writer = self._make_note_writer(summarizer)
+        if summarizer is not None:
+            from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+
+            NoteWriter(self, self._state_notes, summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
             self.set_tools(tools)
         if storage is log:
+            self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
-
-    def _make_note_writer(self, ask: AskModel | None) -> "NoteWriter | None":
-        if ask is None:
-            return None
-        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - it loads asyncio, which is slow
-
-        return NoteWriter(self, self._state_notes, ask)
 
     # --- what the model sees --------------------------------------------------------------------------------------
 
@@ -181,9 +175,9 @@ class Session(LiveConversation):
 
     def _start_state_note(self) -> None:
         """After an answer: have a state note written in the background, if one is due."""
-        last = self.view.items[-1].message if self._note_writer is not None and self.view.items else None
-        if self._note_writer is not None and last is not None and last.role == "assistant":
-            self._note_writer.start_if_due(turn_ended=not calls_of(last))
+        writer, items = self._state_notes.writer, self.view.items
+        if writer is not None and items and items[-1].message.role == "assistant":
+            writer.start_if_due(turn_ended=not calls_of(items[-1].message))
 
     def prepare(self, summarise: Summarizer | None = None) -> Request:
         """Return the next request: it fits the window and is valid for the provider."""
@@ -197,8 +191,8 @@ class Session(LiveConversation):
         return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
 
     async def _collect_async(self) -> None:
-        if self._note_writer is not None:
-            await self._calls.run(self._note_writer.collect)
+        if self._state_notes.writer is not None:
+            await self._calls.run(self._state_notes.writer.collect)
 
     def _render_after(self, steps: SummarySteps[list[Decision]]) -> SummarySteps[Request]:
         yield from steps
@@ -207,8 +201,8 @@ class Session(LiveConversation):
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
         self._refresh()
-        if self._note_writer is not None:
-            self._note_writer.collect()
+        if self._state_notes.writer is not None:
+            self._state_notes.writer.collect()
         return run_steps(self._runner.fit_steps(), summarise, self._runner.note_summary_failure)
 
     async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:

@@ -13,7 +13,7 @@ goes on without it, and the log says why (`FAILED_TOPIC`).
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -79,8 +79,20 @@ class NoteReport(NamedTuple):
     why: str = ""
 
 
+class BackgroundWriter(Protocol):
+    """Asks a model for notes beside the conversation (`session/summaries/note_writer.py`)."""
+
+    @property
+    def is_busy(self) -> bool: ...
+    def start_if_due(self, *, turn_ended: bool = False) -> bool: ...
+    def collect(self) -> NoteReport | None: ...
+
+
 class StateNotes:
-    """The state notes of one session: `session.state_notes`."""
+    """The state notes of one session: `session.state_notes`.
+
+    `writer` asks a model in the background; without one, a host asks, or there are no notes.
+    """
 
     def __init__(self, runner: PolicyRunner, renderer: RequestRenderer) -> None:
         self._runner = runner
@@ -88,6 +100,7 @@ class StateNotes:
         self._renderer = renderer
         self._attempts: list[float] = []
         self._is_paused = False
+        self.writer: BackgroundWriter | None = None
 
     @property
     def is_offered(self) -> bool:
@@ -163,10 +176,15 @@ class StateNotes:
             _make_question, view, self._runner.budget, renderer, self._runner.window, self._conversation.log.head
         )
 
-    def make_task(self) -> NoteTask | None:
-        """The task alone, for a host that sends the client's own request with the instruction at its end."""
+    def make_task(self, last_id: str) -> NoteTask | None:
+        """The task alone, for a host that sends its own request with the instruction at its end.
+
+        `last_id` is the last message of that request.
+        """
         self._attempts.append(self._measure_fill())
         groups = answered_groups(self._view)
+        place = next((place for place, group in enumerate(groups, 1) if last_id in group.ids), 0)
+        groups = groups[:place]
         return make_note_task(self._view, self._runner.budget, groups, self._conversation.log.head) if groups else None
 
     def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
