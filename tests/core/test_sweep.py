@@ -18,6 +18,7 @@ from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
+    describe_outcome,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -457,13 +458,24 @@ def test_a_note_on_a_todo_list_does_not_read_as_if_its_items_were_done(
     assert describe_group(Group((Item(call, 9), Item(result, 9)))) == line
 
 
+def test_a_notice_of_the_engine_is_no_outcome_and_a_line_of_a_search_is_none_either() -> None:
+    notice = "Do NOT guess or invent results that are not shown above."
+    for command, printed, said in (
+        ("make lint", f"a\n12 problems\n{notice}", "3 lines, 12 problems"),
+        ("rg -n byok src", "src/a.py:1:byok\nsrc/b.py:2:byok", "2 lines"),
+    ):
+        call = Call("c", "Bash", json.dumps({"command": command}))
+        result = Message("tool", (Result("c", (Text(printed),)),), id="m3")
+        assert describe_outcome(call, result) == said
+
+
 def test_a_note_counts_the_lines_of_a_result_before_it_was_shortened() -> None:
     call = Call("c", "Bash", json.dumps({"command": "git diff main"}))
     result = Message(
         "tool", (Result("c", (Text("[2 of 1,201 lines; recall m3 has all of it]\nline 7\nline 9"),)),), id="m3"
     )
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
-    assert describe_group(group) == "- m2..m3 $ git diff main -> 1,201 lines, line 9"
+    assert describe_group(group) == "- m2..m3 $ git diff main -> 1,201 lines"
 
 
 def test_the_calls_of_one_group_stay_together_in_a_note() -> None:

@@ -31,6 +31,8 @@ _REPORTED: Final = 6  # lines of each kind in a work report
 _REPORTED_KINDS: Final = ("ran", "changed", "committed")
 _RUNNING_KEYS: Final = ("session_id", "bash_id", "shell_id", "shellId", "task_id")
 """Arguments of a call that asks for the output of a command that went on in the background."""
+_RUNNING_IN_SCRIPT: Final = re.compile(r"write_stdin\(\{[^{}]{0,80}session_id\W{1,5}(\d+)")
+_SCRIPT_CHARS: Final = 2_000
 
 
 def statements_of(
@@ -114,6 +116,7 @@ def _find_endings(every: Sequence[Message]) -> dict[str, Message]:
                 continue
             arguments = parse_call_arguments(call)
             asked = [str(arguments.get(key, "")) for key in _RUNNING_KEYS] if isinstance(arguments, dict) else []
+            asked += _RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
             origin = next((running[each] for each in asked if each in running), "")
             if origin:
                 found[origin] = answer

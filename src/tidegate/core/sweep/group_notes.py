@@ -15,7 +15,7 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
 from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
-from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope
+from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
@@ -136,8 +136,11 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return todos
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
-    printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))
-    reports = bool(find_command(call)) and not call_target_of(call).shows_file
+    printed = "\n".join(
+        line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line) and not is_marker(line)
+    )
+    command = find_command(call)
+    reports = bool(command) and not call_target_of(call).shows_file and not only_reads(command)
     faults = find_error_lines(printed) if failed or reports else []
     last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
     if failed and not last:  # an edit quotes what it did not find after it has said so

@@ -22,7 +22,7 @@ _CONCLUDES: Final = re.compile(
 _FIRST, _LAST, _CONCLUSION, _LIST_ITEM, _PARAGRAPH, _ROWS, _CODE = 7, 6, 5, 4, 3, 2, 1
 """The order in which blocks stay. To see what another order leaves: `tidegate view` of a session with long answers."""
 
-_OUTLINE_SHARE: Final = 0.6  # of the characters: the most that headings without their text take
+_OUTLINE_SHARE: Final = 0.3  # of the characters: the most that headings without their text take
 
 
 class _Block(NamedTuple):
