@@ -1161,3 +1161,31 @@ def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
         session.compact()
         assert session.prepare().to_bytes() == once
     assert not any(isinstance(event.payload, ViewEdited) for event in session.log.read(head + 1))
+
+
+def test_in_a_session_of_thousands_of_messages_notes_and_ledger_stay_bounded_and_current() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    for step in range(1_100):
+        if step % 50 == 0:
+            session.add(user_message(f"Go on with part {step // 50}."))
+        path = f"src/part_{step // 10}.go"
+        edit = Call(
+            f"e{step}", "Edit", json.dumps({"file_path": path, "old_string": f"a{step}", "new_string": "b" * 400})
+        )
+        session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
+        session.prepare()
+        if step % 50 == 49:
+            session.add(Message("assistant", (Text(f"Part {step // 50} is done. It has {step} edits. " * 12),)))
+    assert session.log.head > 2_200
+    room = session.budget.room
+    tokens = {kind: sum(i.tokens for i in session.view.items if i.message.kind == kind) for kind in (NOTE, LEDGER)}
+    assert tokens[LEDGER] <= room * 0.08
+    assert tokens[NOTE] <= room * 0.25
+    noted = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind in (NOTE, LEDGER))
+    calls = [call for item in session.view.items for call in calls_of(item.message)]
+    newest = {"part_109.go", "part_108.go"}
+    assert all(name in noted or any(name in call.arguments for call in calls) for name in newest)
+    ranges = [(int(a), int(b)) for a, b in re.findall(r"m(\d+)\.\.m(\d+)", noted)]
+    shown = {item.message.id for item in session.view.items}
+    first_tenth = [f"m{number}" for number in range(1, 220) if f"m{number}" not in shown]
+    assert all(any(a <= int(ident[1:]) <= b for a, b in ranges) for ident in first_tenth)
