@@ -99,6 +99,26 @@ def test_a_restart_and_a_rewind_do_not_bring_thinking_back(tmp_path: Path) -> No
     asyncio.run(run())
 
 
+def test_thinking_goes_where_the_tools_are_those_it_was_made_with(tmp_path: Path) -> None:
+    """The tool that was added is not offered after a restart, and then is again."""
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking=True) for number in range(99))
+        async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
+            client = ScriptedClient("anthropic", "", http, {"x-tidegate-session": "s"}, thinking=True)
+            client.say(TASK)
+            for recall in (True, False, True):
+                async with run_gateway(tmp_path, upstream_of(fake), recall=recall) as running:
+                    client.url = running.url
+                    await work(client, 4)
+            counts = [count_thinking(seen.body) for seen in fake.seen]
+        assert fake.refused == []
+        assert counts[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
+        assert counts[-1] > 0
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(("thinking", "refusals"), [(ADAPTIVE, 1), (ENABLED, 2)], ids=["adaptive", "enabled"])
 def test_thinking_that_is_refused_is_left_out_for_good(thinking: Json, refusals: int, tmp_path: Path) -> None:
     """The model's name says that its thinking is not bound to what is before it; the provider knows better."""

@@ -1,4 +1,4 @@
-"""State notes in a session: when one is due, what the model is asked, and what the next sweep leaves."""
+"""State notes in a session: when one is due, what is asked, and what the sweep leaves (docs/state-notes.md)."""
 
 import pytest
 

@@ -271,8 +271,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         )
         builder.start_state_notes(config, connection, session, spending)
         rules = make_rule_notice(config, data.root if data is not None else None)
-        opening, unpriced = _list_opening_notices(config, connection, builder), spending.unpriced_notice
-        notices = [*opening, *faults, *skills.problems, rules.text, unpriced(connection.provider.model)]
+        notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
         yield OpenAgent(
             agent,
             config,
@@ -280,7 +279,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             prompt=prompt,
             connection=connection,
             spending=spending,
-            notices=notices,
+            notices=[*notices, spending.unpriced_notice(connection.provider.model)],
             on_notices_shown=rules.mark_shown,
         )
 

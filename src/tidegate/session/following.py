@@ -176,7 +176,8 @@ class FollowingSession(Generic[HostObject]):
             notes.append(HostNote("system", system, count_system(system, session.counter)))
         if tools != session.view.tools:
             text = msgspec.json.encode(tools).decode()
-            notes.append(HostNote("tools", text, count_tools(tools, session.counter)))
+            note = NoteAdded if fixed_part.is_changed else HostNote
+            notes.append(note("tools", text, count_tools(tools, session.counter)))
         return notes
 
     def prepare(
@@ -347,7 +348,7 @@ class FollowingSession(Generic[HostObject]):
 
     def _start_walk(self) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
-        session, adds = self.session, self._fixed_is_changed or self._tree.has_hidden_calls
+        session, adds = self.session, self._adds_to_requests
         return ThinkingWalk(
             session.view,
             binds_prefix=self.binds_prefix,
@@ -364,7 +365,12 @@ class FollowingSession(Generic[HostObject]):
     @property
     def sent_anything_of_ours(self) -> bool:
         """Whether anything that the host does not know was ever sent: an edit, a hidden exchange, another tool."""
-        return bool(self.session.view.first_edit_seq) or self._fixed_is_changed or self._tree.has_hidden_calls
+        return bool(self.session.view.first_edit_seq) or self._adds_to_requests
+
+    @property
+    def _adds_to_requests(self) -> bool:
+        tree = self._tree
+        return self._fixed_is_changed or tree.has_added_tool or tree.has_hidden_calls
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded
+from tidegate.core.events import BranchStarted, Event, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Message, Part, Text, Thinking, calls_of, result_of
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
@@ -53,8 +53,8 @@ class _OpenTurn(NamedTuple):
 class HostTree:
     """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
 
-    `hidden` are the messages that the host does not know. `is_left`: the log went on without the host, because someone
-    continued the session with another program.
+    `hidden` are the messages that the host does not know. `has_added_tool`: a tool was once offered that the host does
+    not know. `is_left`: the log went on without the host, because someone continued the session with another program.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -71,6 +71,7 @@ class HostTree:
         self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
+        self.has_added_tool = False
         self.is_left = False
         for event in events:
             self.feed(event)
@@ -105,6 +106,8 @@ class HostTree:
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
+        elif isinstance(what, NoteAdded) and what.topic == "tools":
+            self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
     def _move(self, seq: int, tip: str) -> None:
         self._turns.append(seq)

@@ -92,9 +92,9 @@ class Session(LiveConversation):
     - `log`: where to store the events; the default is in memory. `DataFolder.open` opens sessions on disk.
     - `clock`: returns the time in seconds.
     - `prices`: entries that override the model catalog.
-    - `summarizer`: puts questions to the model (`ModelQuestion`) and returns the text of its answer: then the model
-      writes state notes in the background, and summaries for a policy that asks for them. It may be sync or async;
-      `tidegate.summarizers` has ready-made ones.
+    - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
+      writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
+      ready-made ones for the SDKs.
     """
 
     def __init__(
@@ -156,6 +156,7 @@ class Session(LiveConversation):
         if tools:
             self.set_tools(tools)
         if storage is log:
+            self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
     # --- what the model sees --------------------------------------------------------------------------------------

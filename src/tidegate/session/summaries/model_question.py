@@ -26,5 +26,12 @@ class ModelQuestion(NamedTuple):
         return self.request.to_bytes()
 
 
-AskModel = Callable[[ModelQuestion], str | Awaitable[str | None] | None]
-"""Puts a question to a model and returns the text of its answer. It may be sync or async."""
+class ModelAnswer(NamedTuple):
+    """The text of an answer, and the usage that the provider reported, in its own form."""
+
+    text: str
+    usage: Any = None
+
+
+AskModel = Callable[[ModelQuestion], str | ModelAnswer | Awaitable[str | ModelAnswer | None] | None]
+"""Puts a question to a model and returns the answer. It may be sync or async."""

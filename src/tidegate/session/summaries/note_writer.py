@@ -23,9 +23,14 @@ from tidegate.core.state_note.note import StateNote
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
+from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteQuestion, NoteReport, StateNotes
-from tidegate.session.summaries.model_question import AskModel, ModelQuestion
+from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+from tidegate.wire.parsing import require_object, to_plain_json
+from tidegate.wire.usage import read_usage
 
+NOTE_PURPOSE: Final = "state_note"
+"""The purpose of these calls in the costs of a session."""
 NOTE_TIMEOUT_SECONDS: Final = 180.0
 _FINAL_KINDS: Final = frozenset({"rate_limit", "rate_bucket", "billing", "auth", "model"})
 _FINAL_STATUSES: Final = frozenset({401, 402, 403, 429})
@@ -55,6 +60,7 @@ class NoteWriter:
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
+        self._spent: list[SideCost] = []
         self._arrived: list[tuple[NoteTask | None, StateNote | NoteRefused]] = []
         notes.writer = self
         session.call_on_close(self.cancel)
@@ -110,7 +116,11 @@ class NoteWriter:
             if isinstance(question, str):
                 raise NoteRefused(question)
             task = question.task
-            answer = await self._put(question)
+            answer, usage = await self._put(question)
+            if usage is not None:
+                self._spent.append(
+                    SideCost(self._session.model, read_usage(require_object(to_plain_json(usage), "")), NOTE_PURPOSE)
+                )
             made = await asyncio.to_thread(self.notes.check, task, answer)
         except AnswerUnusable as no:
             made = NoteRefused(str(no))
@@ -120,7 +130,7 @@ class NoteWriter:
             made = explain_failure(failure)
         self._arrived.append((task, made))
 
-    async def _put(self, question: NoteQuestion) -> str:
+    async def _put(self, question: NoteQuestion) -> ModelAnswer:
         """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
         session = self._session
         asked = ModelQuestion(question.request, session.model, session.dialect.name, question.max_tokens)
@@ -129,12 +139,16 @@ class NoteWriter:
                 said = self._ask(asked)
             else:
                 said = await asyncio.to_thread(self._ask, asked)
-            return (await said if isawaitable(said) else said) or ""
+            answer = (await said if isawaitable(said) else said) or ""
+            return ModelAnswer(answer) if isinstance(answer, str) else answer
 
     def collect(self) -> NoteReport | None:
         """Store the note that has arrived, or note why there is none; None if nothing has arrived."""
         if not self._arrived:
             return None
+        while self._spent:
+            note = make_spent_note(self._spent.pop(0))
+            self._session.history.add_note(note.topic, note.text)
         task, made = self._arrived.pop(0)
         if task is not None and isinstance(made, StateNote):
             return self.notes.store(task, made)
