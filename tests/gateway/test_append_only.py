@@ -4,6 +4,7 @@
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -54,6 +55,34 @@ def test_only_an_edit_changes_what_was_sent_before(wire: str, tmp_path: Path) ->
         assert fake.refused == []
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "binding"),
+    [
+        ("anthropic", "claude-opus-5-5", "prefix"),
+        ("anthropic", "claude-sonnet-4-5", "block"),
+        ("openai_responses", "gpt-5", ""),
+    ],
+)
+def test_thinking_does_not_make_the_prefix_change_more_often(
+    wire: str, model: str, binding: Literal["", "block", "prefix"], tmp_path: Path
+) -> None:
+    async def count_changes(thinks: bool) -> int:
+        answers = (step_answer(number, thinks) for number in range(99))
+        async with Fake(wire, answers, window=12_000, binding=binding) as fake, open_http() as http:
+            async with run_gateway(tmp_path / str(thinks), upstream_of(fake), window=12_000, recall=True) as running:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"}, thinking=thinks)
+                client.model = model
+                client.say("Start. Never touch main.")
+                for number in range(40):
+                    await client.turn(f"line {number} of a result that is long\n" * 60)
+        assert fake.refused == []
+        requests = [split(wire, seen)[1] for seen in fake.seen]
+        return sum(after[: len(before)] != before for before, after in pairwise(requests))
+
+    plain, thinking = (asyncio.run(count_changes(each)) for each in (False, True))
+    assert 0 < thinking <= plain + 1
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -1,4 +1,4 @@
-"""The ready-made summarizers, with the SDKs of the providers against the fake server."""
+"""The ready-made summarizers, with the SDKs of the providers against the fake server (docs/state-notes.md)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -77,12 +77,13 @@ class FileChange(NamedTuple):
 
 class CommandEffect(NamedTuple):
     """`git`: the arguments of each git command, without options before the name of the command. `writers`: the programs
-    that do more than read, with the command of git.
+    that do more than read, with the command of git. `main`: the first command that does, without quoted arguments.
     """
 
     changes: tuple[FileChange, ...]
     git: tuple[tuple[str, ...], ...]
     writers: frozenset[str]
+    main: str
 
     @property
     def only_reads(self) -> bool:
@@ -101,7 +102,7 @@ class _SimpleCommand:
 @lru_cache(maxsize=2_048)
 def effect_of(command: str) -> CommandEffect:
     """What a command line does."""
-    folder = ""
+    folder = main = ""
     writers: set[str] = set()
     changes: dict[str, FileChange] = {}
     git: list[tuple[str, ...]] = []
@@ -123,7 +124,8 @@ def effect_of(command: str) -> CommandEffect:
                 changes[path] = FileChange(path, change.state)
         if simple.targets or not _only_reads(words):
             writers.add(f"git {arguments[0]}" if arguments else words[0] if words else ">")
-    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers))
+            main = main or " ".join(word for word in words if "\n" not in word and " " not in word)
+    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers), main)
 
 
 def only_reads(command: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
@@ -27,12 +28,13 @@ from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_n
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
-from tidegate.core.view import STATE_NOTE, View
+from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
 _BRIEF_SHARE: Final = 0.01  # the same if room is short
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
+_MAX_TRIES: Final = 4
 _MAX_FILL: Final = 0.85  # of the room: the most that it leaves if the tail needs it
 
 
@@ -96,12 +98,13 @@ class _NoteSweep:
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
+            for _ in range(_MAX_TRIES):
+                moved = self._move_tail(first, latest, made.tokens - largest, least_tail)
+                if moved == first:
+                    break
+                first, made = moved, self._make(moved, passages, note_tokens)
             if made.tokens <= largest:
                 return self._finish(made, first, passages)
-            if first < latest and made.tokens - largest <= self._units[first].tokens * 2:
-                made = self._make(first + 1, passages, note_tokens)
-                if made.tokens <= largest:
-                    return self._finish(made, first + 1, passages)
             brief = int(self._budget.room * _BRIEF_SHARE)
             if passages and (shrink or len(passages) * 2 > len(self._note.passages)):
                 passages.pop()
@@ -125,6 +128,18 @@ class _NoteSweep:
             used += cost
             taken += cost
             first -= 1
+        return first
+
+    def _move_tail(self, first: int, latest: int, excess: int, least: int) -> int:
+        """The first group of a tail that is smaller by about `excess` tokens, and has at least `least`.
+
+        What the notes and the user's shortened messages take is known only when the sweep has been made.
+        """
+        left = sum(unit.tokens for unit in self._units[first:])
+        while first < latest and excess > 0 and left - self._units[first].tokens >= least:
+            excess -= self._units[first].tokens
+            left -= self._units[first].tokens
+            first += 1
         return first
 
     def _count_note(self, passages: Sequence[Passage]) -> int:

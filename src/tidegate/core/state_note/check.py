@@ -34,7 +34,10 @@ _SAID_BY_USER: Final = re.compile(
     r"|overruled|confirmed|approved|rule|words)\b",
     re.I,
 )
-_NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b)")
+_NOT_SAID: Final = re.compile(r"\buser (?:said nothing|did not|didn't|has not|hasn't|was not)\b", re.I)
+_NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
+_ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)")
 _MIN_QUOTE_WORDS: Final = 2
 _MOST_IDS_SPAN: Final = 400
 _OVERRULED: Final = re.compile(
@@ -134,14 +137,27 @@ def _read_ids(line: str, originals: Originals) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(known)), unknown
 
 
+def list_cited_ids(line: str) -> list[str]:
+    """The ids that a line cites, with those inside its ranges."""
+    found: list[str] = []
+    for group in _CITED.findall(line):
+        for first, last in _RANGE.findall(group):
+            span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
+            found += [f"m{seq}" for seq in span]
+        found += _ID.findall(group)
+    return list(dict.fromkeys(found))
+
+
 def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]:
     """Commands and code in backticks that the log does not have: commands in the cited messages or anywhere."""
     missing = []
     for code in _CODE.findall(plain):
         text = fold_space(code).strip().removeprefix("$ ").strip()
-        if len(text) < 3 or "…" in text or "..." in text:
+        if len(text) < 3:
             continue
-        if text in fold_space(near) or text in originals.folded_text:
+        near_text = fold_space(near)
+        parts = [part.strip() for part in _ELLIPSIS.split(text) if len(part.strip()) >= 3]
+        if all(part in near_text or part in originals.folded_text for part in parts):
             continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
             missing.append(f"`{text[:80]}`")
@@ -184,7 +200,7 @@ def _has_parts(value: str, originals: Originals) -> bool:
 def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals, *, cited: bool) -> list[str]:
     """Numbers of two digits and more that the cited messages do not have."""
     missing = []
-    for found in _NUMBER.findall(plain):
+    for found in _split_numbers(plain):
         bare = found.rstrip("%").replace(",", "")
         if len(bare.replace(".", "")) < 2:
             continue
@@ -193,6 +209,12 @@ def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals
             continue
         missing.append(found)
     return missing
+
+
+def _split_numbers(plain: str) -> list[str]:
+    """The numbers of a line. Those of a list such as `1,80` are several."""
+    found = _NUMBER.findall(plain)
+    return [part for each in found for part in ([each] if _THOUSANDS.fullmatch(each) else each.split(","))]
 
 
 def _is_part_of_fact(number: str, plain: str, near: frozenset[str], originals: Originals) -> bool:
@@ -206,7 +228,7 @@ def _is_part_of_fact(number: str, plain: str, near: frozenset[str], originals: O
 def _has_wrong_author(line: str, plain: str, cited: Sequence[str], originals: Originals) -> bool:
     """Whether the line says that the user said what they did not type."""
     leads = _BY_USER.match(line) is not None
-    if not (leads or _SAID_BY_USER.search(plain)):
+    if not (leads or _SAID_BY_USER.search(plain)) or _NOT_SAID.search(plain):
         return False
     quotes = [one or two for one, two in _QUOTED.findall(plain)]
     long = [quote for quote in quotes if len(quote.split()) >= _MIN_QUOTE_WORDS]
