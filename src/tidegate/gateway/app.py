@@ -120,6 +120,7 @@ class Gateway:
         self.notices: list[str] = []
         self._refusals = Refusals(self._windows, self._thinking, self._gate, self.metrics, log_line)
         self._caller_secret = b""
+        self._is_offer_made = False
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -419,6 +420,11 @@ class Gateway:
         """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
         self._thinking.report(exchange)
         conversation = exchange.conversation
+        if not self._is_offer_made:
+            whole = exchange.followed.tokens + exchange.followed.saved_tokens
+            if offer := self._notes.describe_offer(conversation, whole):
+                self._is_offer_made = True
+                self._note_once(offer)
         for decision in conversation.following.session.last_decisions:
             if decision.acted and decision.stage == "guard":
                 self.metrics.count("guarded_requests")
