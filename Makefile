@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-fast coverage test-clients test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
+.PHONY: help setup demo test test-all test-fast coverage test-clients client-rows test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,12 +69,28 @@ coverage: $(STAMP) ## run the tests under branch coverage; build/coverage gets w
 # Pinned: what is tested is what docs/gateway.md says. Node 20 or newer must be there.
 CLIENTS = node@24.21.0 @anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 opencode-ai@1.18.18 \
   @google/gemini-cli@0.61.0 @mariozechner/pi-coding-agent@0.73.1 @qwen-code/qwen-code@0.24.4
+AGENT_SDK = claude-agent-sdk==0.2.182
 
 test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex"; TIDEGATE_CLIENT_STEPS=300)
 	@for client in $(CLIENTS); do \
 	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
+	@test -x .envs/clients/agent-sdk/bin/python || $(PYTHON) -m venv .envs/clients/agent-sdk
+	@.envs/clients/agent-sdk/bin/python -m pip install --quiet --disable-pip-version-check $(AGENT_SDK) || echo "pip cannot install $(AGENT_SDK)"
 	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
 	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
+
+# One run after the other: each is a row of the table in docs/gateway.md, which says how many steps it had.
+STEPS ?= 300
+CLIENT_ROWS = claude claude:block claude:prefix agent_sdk:prefix codex codex:block opencode opencode:block opencode:prefix gemini gemini:block \
+  pi pi:block pi:prefix qwen
+FRAMEWORK_ROWS = langchain langchain:block langchain:prefix pydantic_ai pydantic_ai:block pydantic_ai:prefix openai_agents \
+  agent_framework inspect_ai strands google_adk deepagents
+ROWS ?= $(CLIENT_ROWS) $(FRAMEWORK_ROWS)
+
+client-rows: $(STAMP) ## long runs of real clients and frameworks, as rows of a table (ROWS="claude:prefix langchain" STEPS=60)
+	@for row in $(ROWS); do \
+	  own=$(INTEGRATIONS)/$${row%%:*}/bin/python; test -x $$own || own=$(BIN)/python; \
+	  TIDEGATE_CLIENTS=.envs/clients $$own bench/client_rows.py $$row --steps $(STEPS); done
 
 # Each framework in an environment of its own, because their requirements conflict. The versions are the tested ones.
 INTEGRATIONS ?= .envs/integrations

@@ -6,9 +6,9 @@
 
 A run has two turns, in a window of 40,000 tokens. The first message has a task and a rule. Each step is a tool call
 with about 1,000 tokens of output. A client runs as its own program behind the gateway, with the gateway's defaults; its
-second turn is another process that continues the first. A framework has the adapter. The provider refuses requests
-above the window, requests that are not valid, and signed thinking in a wrong place. `MODES` says what it knows of
-thinking: nothing, each block ("block"), or also what is before each block ("prefix", Anthropic only).
+second turn is another process that continues the first. A framework has the adapter (`framework_rows.py`). The provider
+refuses requests above the window, requests that are not valid, and signed thinking in a wrong place. `MODES` says what
+it knows of thinking: nothing, each block ("block"), or also what is before each block ("prefix", Anthropic only).
 
 The columns: requests; those with the task (in the second turn: with both); those with the typed rule; those over the
 window; sessions; requests that the guard shortened, or that were sent unmanaged; requests without the option for
@@ -20,7 +20,6 @@ import asyncio
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,9 +87,10 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     def script(step: int) -> str | None:
         return f"seq -f 'line %g of step {step} is some output of a tool' 1 90" if step < last else None
 
-    options: dict[str, Any] = {"work": work} if client == "gemini" else {}
+    # These two list the folder in their first message, so nothing may appear in it.
+    options: dict[str, Any] = {"work": work} if client in ("gemini", "qwen") else {}
     before: tuple[str, ...] = ()
-    if client in ("opencode", "pi"):
+    if client in ("agent_sdk", "opencode", "pi"):
         options["model"] = CLAUDE_MODELS[mode]
     elif client == "claude":
         before = ("--model", CLAUDE_MODELS[mode])
@@ -125,6 +125,31 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     return make_row(sent, programs.TASK, sessions, sum(found.values()), provider.refused, **more)
 
 
+# --- frameworks ---------------------------------------------------------------------------------------------------
+
+
+def run_framework_row(name: str, mode: str, steps: int, folder: Path) -> Row:
+    rows = importlib.import_module("framework_rows")
+    framework, task = (
+        rows.FRAMEWORKS[name],
+        "Read the pages you are given, one after the other, and say when all are read.",
+    )
+    model = CLAUDE_MODELS[mode] if framework.wire == "anthropic" else framework.model
+    with rows.serve(framework, steps, WINDOW, mode, ends_with_call=name == "inspect_ai") as fake:
+        url = fake.host if framework.wire == "gemini" else fake.url
+        framework.run(rows.Run(url, folder / "data", WINDOW, (f"{task} {RULE}", SECOND), model))
+    scale = importlib.import_module("tests.fake.server").Scale()
+    sent = [
+        SentRequest(seen.raw.decode(), scale.weight(framework.wire, seen.raw), _asks_for_thinking(seen.raw))
+        for seen in fake.seen
+    ]
+    with importlib.import_module("tidegate.datafolder.data_folder").DataFolder(folder / "data") as data:
+        logs = [list(data.open_log(info.name).read()) for info in data.store.sessions()]
+    guarded = sum(getattr(event.payload, "stage", "") == "guard" for log in logs for event in log)
+    _print_findings([str(each) for each in fake.refused])
+    return make_row(sent, task, len(logs), guarded, fake.refused, dropped=len(fake.dropped))
+
+
 def _ends_with(log: Any, answer: str) -> bool:
     """Whether the last answer of a log is this one."""
     messages = [getattr(event.payload, "message", None) for event in log]
@@ -148,8 +173,7 @@ def _print_findings(found: list[str]) -> None:
 
 # --- the table ----------------------------------------------------------------------------------------------------
 
-CLIENTS = ("claude", "codex", "opencode", "gemini", "pi", "qwen")
-MakeRow = Callable[[str, int, Path], Row]
+CLIENTS = ("claude", "agent_sdk", "codex", "opencode", "gemini", "pi", "qwen")
 
 
 def main() -> int:
@@ -159,7 +183,11 @@ def main() -> int:
     chosen = parser.parse_args()
     name, _, mode = chosen.name.partition(":")
     with tempfile.TemporaryDirectory() as folder:
-        row = asyncio.run(run_client_row(name, mode or "none", chosen.steps, Path(folder)))
+        row = (
+            asyncio.run(run_client_row(name, mode or "none", chosen.steps, Path(folder)))
+            if name in CLIENTS
+            else run_framework_row(name, mode or "none", chosen.steps, Path(folder))
+        )
     cells = ["-" if value is None else str(value) for value in row]
     print(f"| {name} | {mode or 'none'} | {chosen.steps} | {' | '.join(cells)} |", flush=True)
     return 0

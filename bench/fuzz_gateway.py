@@ -142,12 +142,12 @@ def find_tool_names(body: Json) -> list[str]:
     return found
 
 
-def list_faults(dialect: str, raw: bytes) -> list[str]:
+def list_faults(dialect: str, raw: bytes, model: str = "") -> list[str]:
     """What the validator finds wrong in a request."""
     try:
         return [
             f"{fault.rule} at {fault.where}: {fault.text}"
-            for fault in find_request_faults(dialect, raw, MODELS.get(dialect, "gpt-4o"))
+            for fault in find_request_faults(dialect, raw, model or MODELS.get(dialect, "gpt-4o"))
         ]
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as fault:
         return [f"no request: {fault}"]

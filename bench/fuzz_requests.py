@@ -4,10 +4,10 @@ Everything is drawn from one random generator, so a seed gives the same requests
 the log must have later.
 """
 
-import copy
 import json
+import marshal
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -43,11 +43,26 @@ GREETINGS = ("hi", "Please help me with this project.")
 class ClientState:
     """A client of one dialect: its list of messages, always as a real client would send it.
 
-    `marks` are those of its texts and of the answers to it. No other may ever be in its requests.
+    `marks` are those of its texts and of the answers to it. No other may ever be in its requests. `text_sizes` are the
+    words of its texts. With `thinks` it asks for thinking, and sends it back.
     """
 
-    def __init__(self, dialect: str, random: Random, make_mark: Callable[[], str], name: str) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        random: Random,
+        make_mark: Callable[[], str],
+        name: str,
+        *,
+        model: str = "",
+        text_sizes: Sequence[int] = (1, 5, 5, 30, 30, 300, 800),
+        thinks: bool = False,
+    ) -> None:
         self.dialect, self.random, self._make_mark, self.name = dialect, random, make_mark, name
+        self.model = model or MODELS.get(dialect, "gpt-4o")
+        self.text_sizes, self.thinks = text_sizes, thinks
+        is_adaptive = thinks and model.startswith("claude-opus") and random.random() < 0.5
+        self._thinking_option = {"type": "adaptive"} if is_adaptive else {"type": "enabled", "budget_tokens": 1024}
         self.has_id = random.random() < 0.7
         self.marks: set[str] = set()
         self.messages: list[Json] = []
@@ -62,7 +77,7 @@ class ClientState:
         return f"{first} {drawn} {last}"
 
     def draw_text(self) -> str:
-        return self.text(self.random.choice((1, 5, 5, 30, 30, 300, 800)))
+        return self.text(self.random.choice(self.text_sizes))
 
     def greet(self) -> None:
         """The first message: one that others send as well, or words of its own."""
@@ -132,19 +147,25 @@ class ClientState:
                     self.calls.append(call)
 
     @property
+    def must_think(self) -> bool:
+        """Whether each answer has thinking, as models of Anthropic's have it unless they decide themselves."""
+        return self.dialect == "anthropic" and self._thinking_option["type"] == "enabled"
+
+    @property
     def ends_with_user(self) -> bool:
         last = self.messages[-1]
         return last.get("role") in ("user", "tool") or last.get("type") == "function_call_output"
 
     def make_body(self) -> Json:
-        body: Json = {self.list_name: copy.deepcopy(self.messages)}
+        body: Json = {self.list_name: self.messages[:]}
         tools: list[Json] = [{"name": name, "description": "a tool"} for name in self.tools]
         if self.dialect == "gemini":
             body |= {"systemInstruction": {"parts": [{"text": self.system}]}} if self.system else {}
             declared = [{**tool, "parametersJsonSchema": SCHEMA} for tool in tools]
             return body | ({"tools": [{"functionDeclarations": declared}]} if tools else {})
-        body["model"] = MODELS.get(self.dialect, "gpt-4o")
+        body["model"] = self.model
         if self.dialect == "anthropic":
+            body |= {"thinking": self._thinking_option} if self.thinks else {}
             body |= {"max_tokens": 3000} | ({"system": self.system} if self.system else {})
             return body | ({"tools": [{**tool, "input_schema": SCHEMA} for tool in tools]} if tools else {})
         if self.dialect == "openai_chat":
@@ -193,8 +214,15 @@ def draw_answer(client: ClientState, tools: list[str], number: int, size: int) -
         )
         calls.append(Call(f"call_{number}_{place}", name, json.dumps(arguments)))
     text = client.text(random.choice((1, 10, 100))) if not calls or random.random() < 0.7 else ""
+    thinks = client.thinks and (client.must_think or random.random() < 0.7)
+    thinking = client.text(random.choice((1, 10, 30))) if thinks else ""
     return ScriptedAnswer(
-        text=text, calls=tuple(calls), usage=Usage(1 + int(size * random.uniform(0.2, 0.4)), 50, 0, 0), number=number
+        text=text,
+        calls=tuple(calls),
+        thinking=thinking,
+        signature=f"signature{number}" if thinking else "",
+        usage=Usage(1 + int(size * random.uniform(0.2, 0.4)), 50, 0, 0),
+        number=number,
     )
 
 
@@ -230,9 +258,13 @@ def _list_places(value: Any) -> Iterator[tuple[Any, Any]]:
                 waiting.append(each[key])
 
 
+def copy_json(value: Any) -> Any:
+    return marshal.loads(marshal.dumps(value))  # unlike JSON, it knows half a pair of surrogates
+
+
 def mutate(value: Any, random: Random) -> Any:
     """A copy with one to three changes: values removed, repeated, exchanged, replaced or added."""
-    changed = copy.deepcopy(value)
+    changed = copy_json(value)
     for _ in range(random.randrange(1, 4)):
         places = list(_list_places(changed))
         if not places:
@@ -242,16 +274,16 @@ def mutate(value: Any, random: Random) -> Any:
         if act == 0:
             del holder[key]
         elif act == 1:
-            holder[key] = copy.deepcopy(random.choice(ODD_VALUES))
+            holder[key] = copy_json(random.choice(ODD_VALUES))
         elif act == 2:
             other, place = random.choice(places)
-            holder[key] = copy.deepcopy(other[place]) if place in other or isinstance(other, list) else None
+            holder[key] = copy_json(other[place]) if place in other or isinstance(other, list) else None
         elif act == 3 and isinstance(holder, list):
-            holder.insert(random.randrange(len(holder) + 1), copy.deepcopy(holder[key]))
+            holder.insert(random.randrange(len(holder) + 1), copy_json(holder[key]))
         elif act == 4 and isinstance(holder, list):
             random.shuffle(holder)
         elif isinstance(holder, dict):
-            holder[random.choice(("x", "type", "role", "content", "name", "id", "cache_control"))] = copy.deepcopy(
+            holder[random.choice(("x", "type", "role", "content", "name", "id", "cache_control"))] = copy_json(
                 random.choice(ODD_VALUES)
             )
     return changed

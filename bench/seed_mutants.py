@@ -23,7 +23,7 @@ from seed_mutant_list import MUTANTS, Mutant
 from tidegate.proof.seeds import link_tests, load_seeds, name_in_report, read_test_results
 
 ROOT = Path(__file__).resolve().parents[1]
-_BELOW_THE_AGENT = ("core/", "presets/", "models/", "session/", "datafolder/")
+_BELOW_THE_AGENT = ("core/", "presets/", "models/", "memory/", "session/", "datafolder/")
 
 
 class Verdict(NamedTuple):

@@ -8,23 +8,39 @@ After each file, freed memory goes back to the system: the C library would keep 
 HTTP clients trust one certificate that nobody has the key of. To load those of the system takes each client longer
 than most tests, and no test speaks to a server outside of this machine.
 
+Temporary files are in memory where the system has a file system for it: most tests write a database, and a disk takes
+milliseconds for each fsync. Those of tests that passed are removed at once.
+
 The garbage collector rests while the tests are collected, never looks at what was collected, and works less often
 than usual: it took a quarter of the time.
+
+After a test that failed, its leftovers (sockets, processes) are dropped at once and in silence. They would otherwise
+be found during any later test, which would fail for it.
+
+At the end of a run is a line with the memory and the CPU time of each worker.
 """
 
 import ctypes
 import gc
 import os
+import resource
+import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("no_authority.pem"))
 
@@ -50,3 +66,49 @@ def freed_memory_is_returned() -> Iterator[None]:
     return_freed_memory = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
     if return_freed_memory is not None:
         return_freed_memory(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    failed_before = item.session.testsfailed
+    result = yield
+    if item.session.testsfailed > failed_before:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
+    return result
+
+
+WORKERS = pytest.StashKey[list[str]]()
+
+
+def describe_resources() -> str:
+    """Return the peak of the memory of this process, and the CPU time of it and of the programs that it started."""
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+    unit = 1 << (20 if sys.platform == "darwin" else 10)  # of ru_maxrss: bytes on macOS, kB elsewhere
+    return f"{own.ru_maxrss / unit:.0f} MB, {seconds:.0f} s"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["resources"] = describe_resources()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """A worker of pytest-xdist has ended."""
+    output, config = getattr(node, "workeroutput", {}), getattr(node, "config", None)
+    if config is not None and "resources" in output:
+        config.stash.setdefault(WORKERS, []).append(output["resources"])
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    workers = config.stash.get(WORKERS, None) or [describe_resources()]
+    terminalreporter.write_line(f"most memory and CPU time of each worker: {'; '.join(workers)}")

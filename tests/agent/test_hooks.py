@@ -10,6 +10,7 @@ from tidegate import BadInput, MemoryLog, Session, load
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.hooks.types import (
     Always,
+    CompactContext,
     ContextPressure,
     Hook,
     InjectMessage,
@@ -108,6 +109,24 @@ def test_a_cooldown_ends_with_its_last_second() -> None:
         done.append(bool(fired(hooks, session)))
         clock.now += 29.5 if len(done) == 1 else 0.5
     assert done == [True, False, True], "after 30 seconds it may run again"
+
+
+@pytest.mark.seed("DIG-08", fixed="the rest is that of a hook; the preset sets its length")
+def test_a_hook_rests_after_a_compaction_by_the_policy() -> None:
+    """Two turns, as the policy itself does."""
+    session = opened(window=20_000, settings={"auto_compact": True, "keep_recent": 2})
+    hooks = HookRunner([Hook("h", Always(), CompactContext(strategy="truncate", keep_recent=1))])
+    for number in range(1, 5):
+        session.add(asks(f"ask-{number}", 16_000), replies(f"reply-{number}"))
+    session.add(asks("ask-5"))
+    session.prepare()
+    assert session.edit_counts["summarise"] == 1
+    done = []
+    for number in range(5, 9):
+        session.add(replies(f"reply-{number}"))
+        done.append(bool(fired(hooks, session, "turn_end")))
+        session.add(asks(f"ask-{number + 1}"))
+    assert done == [False, False, False, True], "this turn and two more"
 
 
 def test_a_cooldown_counts_seconds_also_over_a_restart() -> None:

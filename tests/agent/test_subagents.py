@@ -143,11 +143,11 @@ def read_ledger_after_long_talk(world: World) -> str:
     return str(next(message["content"] for message in json.loads(shown)["messages"] if "[Ledger" in str(message)))
 
 
-def test_decisions_and_commands_of_a_subagent_reach_the_parents_ledger() -> None:
+def test_commands_of_a_subagent_reach_the_parents_ledger() -> None:
     """With the name of its session and the message there, and also when its result has left the parent's view."""
     calls = (Call("c1", "shell", json.dumps({"command": "pytest -q tests/parser"})),)
     child: list[ScriptStep] = [
-        ScriptedAnswer(text="I decided to take the lock in the cache of the parser first.", calls=calls),
+        ScriptedAnswer(calls=calls),
         "It is fixed.",
     ]
     shell = FunctionTool("shell", "Run a command.", Command, _run)
@@ -156,7 +156,6 @@ def test_decisions_and_commands_of_a_subagent_reach_the_parents_ledger() -> None
     (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
     assert "[work in build.task-1]" in ended.result.text
     ledger = read_ledger_after_long_talk(world)
-    assert re.search(r"- decided m\d+: build\.task-1 m\d+: I decided to take the lock in the cache", ledger)
     assert re.search(r"- ran m\d+: build\.task-1 m\d+: pytest -q tests/parser -> 2 lines, 12 passed", ledger)
 
 

@@ -171,6 +171,7 @@ def test_other_values_are_taken_over(folder: Path) -> None:
     assert (config.hooks[0].id, config.settings.execution.max_turns) == ("note", 50)
 
 
+@pytest.mark.seed("COW-16")
 def test_what_a_file_brings_needs_trust(folder: Path) -> None:
     """Commands and addresses are those of a project's file."""
     printed, _ = import_file(folder, "config.json", PICOCLAW)
@@ -180,6 +181,7 @@ def test_what_a_file_brings_needs_trust(folder: Path) -> None:
     assert "you have not said that you trust it" in refused.stderr
 
 
+@pytest.mark.seed("COW-16")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

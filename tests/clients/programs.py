@@ -61,6 +61,42 @@ async def run_claude(running: Running, home: Path, *options: str, task: str = TA
     )
 
 
+AGENT_SDK = """
+import asyncio, sys
+from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
+program, task, model, goes_on = sys.argv[1:]
+options = ClaudeAgentOptions(
+    permission_mode="bypassPermissions",
+    cli_path=program,
+    model=model,
+    system_prompt={"type": "preset", "preset": "claude_code"},
+    setting_sources=["user", "project"],
+    continue_conversation=bool(goes_on),
+)
+async def main():
+    async for message in query(prompt=task, options=options):
+        if isinstance(message, ResultMessage):
+            print(message.result)
+asyncio.run(main())
+"""
+
+
+async def run_agent_sdk(
+    running: Running, home: Path, *options: str, task: str = TASK, model: str = "claude-opus-5-5"
+) -> str:
+    """A program with the Claude Agent SDK, which starts Claude Code. Its one option is `--continue`."""
+    python = FOLDER.parents[1] / "agent-sdk" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the Claude Agent SDK is not installed: run `make test-clients`")
+    return await run_client(
+        [str(python), "-c", AGENT_SDK, str(needs("claude")), task, model, "".join(options)],
+        home,
+        ANTHROPIC_BASE_URL=running.url,
+        ANTHROPIC_API_KEY="sk-ant-test-key-of-nobody",
+        **CLAUDE_SETTINGS,
+    )
+
+
 async def run_codex(running: Running, home: Path, *options: str, task: str = TASK) -> str:
     config = home / ".codex"
     config.mkdir(exist_ok=True)
@@ -136,15 +172,21 @@ async def run_pi(running: Running, home: Path, *options: str, task: str = TASK, 
     return await run_client(command, home, PI_OFFLINE="1")
 
 
-async def run_qwen(running: Running, home: Path, *options: str, task: str = TASK) -> str:
+async def run_qwen(running: Running, home: Path, *options: str, task: str = TASK, work: Path | None = None) -> str:
     command = [str(needs("qwen")), "--auth-type", "openai", "-y", "-p", task, *options]
     return await run_client(
-        command, home, OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{running.url}/v1", OPENAI_MODEL="qwen3-coder-plus"
+        command,
+        work or home,
+        HOME=str(home),
+        OPENAI_API_KEY=KEY,
+        OPENAI_BASE_URL=f"{running.url}/v1",
+        OPENAI_MODEL="qwen3-coder-plus",
     )
 
 
 RUNS = {
     "claude": run_claude,
+    "agent_sdk": run_agent_sdk,
     "codex": run_codex,
     "opencode": run_opencode,
     "gemini": run_gemini,
@@ -153,6 +195,7 @@ RUNS = {
 }
 FAMILY = {
     "claude": "anthropic",
+    "agent_sdk": "anthropic",
     "codex": "openai",
     "opencode": "openai",
     "gemini": "gemini",
@@ -161,6 +204,7 @@ FAMILY = {
 }
 CONTINUE = {
     "claude": ("--continue",),
+    "agent_sdk": ("--continue",),
     "codex": ("resume", "--last"),
     "opencode": ("--continue",),
     "gemini": ("--resume", "latest"),

@@ -80,7 +80,7 @@ class ScriptedProvider:
         self._refuse_at = set(refuse_at)
         self._count = create_counter("gpt-4o").count_text
         self.bodies: list[bytes] = []
-        """Every body that arrived, also of requests that no model answers."""
+        """Every body that arrived, also of requests that no model answers; none of those that ask for the window."""
         self.seen: list[SeenRequest] = []
         self.refused: list[str] = []
         self.steps: list[int] = []
@@ -104,9 +104,13 @@ class ScriptedProvider:
 
     def list_new_faults(self, own: Collection[bytes]) -> list[str]:
         """The faults of edited requests, by rules that the client's own requests do not break."""
-        known = {fault.partition(":")[0] for seen in self.seen if seen.raw in own for fault in seen.faults}
-        edited = [fault for seen in self.seen if seen.raw not in own for fault in seen.faults]
-        return [fault for fault in edited if fault.partition(":")[0] not in known]
+        edited = [(seen, fault) for seen in self.seen if seen.raw not in own for fault in seen.faults]
+        if not edited:
+            return []
+        wire = _find_wire(edited[0][0].path)
+        model = str(msgspec.json.decode(edited[0][0].raw).get("model", ""))
+        known = {fault.rule for raw in own for fault in find_request_faults(wire, raw, model)}
+        return [fault for _, fault in edited if fault.partition(":")[0] not in known]
 
     @property
     def url(self) -> str:
@@ -130,6 +134,9 @@ class ScriptedProvider:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in top[1:] if line)}
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
         path = top[0].split()[1]
+        if path.startswith(("/api/", "/props", "/info")):  # local servers have these: this is none of them
+            await _send(writer, 404, b'{"error":"not found"}')
+            return
         self.bodies += [raw] if raw else []
         wire = _find_wire(path)
         if not wire or not raw or "count_tokens" in path:

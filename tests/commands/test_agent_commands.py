@@ -164,7 +164,7 @@ def test_context_tells_the_parts_of_the_prompt(chat: Chat) -> None:
 def test_every_command_of_the_chat_is_there(chat: Chat) -> None:
     wanted = (
         "help context config compact undo redo recall pin pins model policy memory sessions resume fork skills hooks"
-        " cost trace export explain add theme plan review init quit"
+        " cost trace export explain state add theme plan review init quit"
     )
     assert sorted(each.name for each in REGISTRY) == sorted(wanted.split())
     (told,) = chat.answers("/help")

@@ -19,7 +19,7 @@ from tidegate.core.ledger.lines import (
     render_ledger,
 )
 from tidegate.core.ledger.loss_check import readable_text_of
-from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
+from tidegate.core.ledger.statements import drop_old_todos, statements_of
 from tidegate.core.ledger.writer import PIN, hide_ledger, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
@@ -117,11 +117,15 @@ def test_lines_are_read_as_they_were_written() -> None:
         make_left_line(2, 59),
         make_left_line(61, 97),
     ]
-    lines.append(LedgerLine("decided", "m40", "The cause is the lock (supersedes m31)"))
-    lines.append(LedgerLine("changed", "m31", "src/a.py"))
+    lines.append(LedgerLine("open", "m40", "Write the report"))
+    lines.append(LedgerLine("changed", "m31", "/w/cli/src/a.py (committed in 1f0c9d2)"))
+    lines.append(LedgerLine("changed", "m33", "/w/cli/b.py"))
+    lines.append(LedgerLine("committed", "m44", "1f0c9d2 Take the lock first (replaces 88ab012)"))
     lines.append(LedgerLine("ran", "m52", "make test -> 3 lines, exit code 1"))
-    lines.append(LedgerLine("value", "m60", "listening on port 8443"))
     assert parse_ledger(render_ledger(lines)) == lines
+    assert "- changed in /w/cli/src: a.py m31 (committed in 1f0c9d2)\n- changed in /w/cli: b.py m33" in render_ledger(
+        lines
+    )
     assert parse_ledger("[head]\n- something else\nrule m2: no") == []
 
 
@@ -160,14 +164,13 @@ def shown(session: Session) -> str:
     return "\n".join(readable_text_of(item.message) for item in session.view.items)
 
 
-def test_rules_and_facts_of_the_user_outlive_a_summary_that_forgets_them() -> None:
+def test_rules_of_the_user_outlive_a_summary_that_forgets_them() -> None:
     session = a_session()
-    session.add(user_message("The database is db-7731.internal:5433. Never push to main. Thanks."))
+    session.add(user_message("The database is down. Never push to main. Thanks."))
     session.add(Message("assistant", (Text("I see."),)))
     work(session)
     session.compact(forgetful)
     assert "- rule m1: Never push to main.\n" in ledger(session)
-    assert "db-7731.internal:5433" in ledger(session)
     assert "m1" in ReachableIds(parse_ledger(ledger(session)))
 
 
@@ -331,36 +334,156 @@ def test_the_same_command_is_listed_once_with_its_last_outcome() -> None:
     assert merge_ledger_lines(old, new) == new
 
 
-def test_a_decision_that_another_one_refutes_is_replaced_by_it() -> None:
-    first = LedgerLine("decided", "m4", "The cause is the lock in src/sync.py, see Acquire_lock.")
-    second = LedgerLine("decided", "m9", "It turns out src/sync.py is right, Acquire_lock is called too late.")
-    [marked] = mark_superseded([first], [second])
-    assert marked.text.endswith("(supersedes m4)")
-    assert merge_ledger_lines([first], [marked]) == [marked]
+def test_what_older_ledgers_called_decided_or_a_value_leaves_when_the_ledger_is_written_again() -> None:
+    old = "- decided m40: We take the lock\n- value m60: port 8443\n- changed m31: src/a.py"
+    lines = merge_ledger_lines(parse_ledger(old), [])
+    assert render_ledger(lines).split("\n")[1:] == ["- changed in src: a.py m31"]
 
 
-def test_a_guess_is_no_decision_and_a_tool_argument_no_file() -> None:
-    guess = Message(
-        "assistant", (Text("The bug is probably in the parser. It turns out that the file stays open."),), id="m2"
+def test_a_ledger_speaks_of_rules_only_if_it_has_any() -> None:
+    session = a_session()
+    work(session)
+    session.compact(forgetful)
+    assert "data" in ledger(session)
+    assert "rules" not in ledger(session)
+    session.rules.add("Be brief.")
+    work(session)
+    session.compact(forgetful)
+    assert "The user's rules still hold" in ledger(session)
+
+
+Step = tuple[str, dict[str, str], str]
+
+
+def states_after(*steps: Step, lines: list[LedgerLine] | None = None) -> list[str]:
+    """The files and commits after these calls: name of the tool, its arguments, what it printed."""
+    every: list[Message] = []
+    for number, (name, arguments, printed) in enumerate(steps):
+        call = Call(f"c{number}", name, json.dumps(arguments))
+        every.append(Message("assistant", (call,), id=f"m{number * 2 + 50}"))
+        every.append(Message("tool", (Result(call.id, (Text(printed),)),), id=f"m{number * 2 + 51}"))
+    found = statements_of(every, lines=lines or [])
+    return [str(line) for line in found if line.what in ("changed", "committed")]
+
+
+def edit(path: str, printed: str = "The file has been updated.") -> Step:
+    return "Edit", {"file_path": path, "old_string": "a", "new_string": "b"}, printed
+
+
+def shell(command: str, printed: str = "") -> Step:
+    return "Bash", {"command": command}, printed
+
+
+def test_every_changed_file_has_its_last_state_however_it_was_changed() -> None:
+    patch = "*** Begin Patch\n*** Add File: src/new.py\n+x\n*** Delete File: src/old.py\n*** End Patch"
+    assert states_after(
+        edit("/w/src/a.py"),
+        ("Write", {"file_path": "/w/src/b.py", "content": "x"}, "File created successfully at: /w/src/b.py"),
+        ("apply_patch", {"input": patch}, "Success."),
+        shell("sed -i s/a/b/ src/a.py && git mv src/c.py src/d.py"),
+        edit("/w/src/e.py", "Error: String to replace not found in file."),
+        shell("sed -i s/a/b/ src/f.py", "sed: can't read src/f.py: No such file or directory\n[exit code 2]"),
+        edit("/w/src/g.py", "The user doesn't want to proceed with this tool use."),
+        shell("rm src/b.py"),
+    ) == [
+        "- changed m54: src/new.py (created)",
+        "- changed m54: src/old.py (deleted)",
+        "- changed m56: /w/src/a.py",
+        "- changed m56: src/c.py (moved to src/d.py)",
+        "- changed m56: src/d.py (moved from src/c.py)",
+        "- changed m64: /w/src/b.py (deleted)",
+    ]  # fmt: skip
+
+
+def test_a_committed_file_names_the_commit_and_an_amended_commit_replaces_the_earlier_one() -> None:
+    first = shell("git add src/a.py && git commit -m x", "[main 1f0c9d2] Take the lock first\n 1 file changed")
+    assert states_after(edit("/w/src/a.py"), edit("/w/src/b.py"), first) == [
+        "- changed m50: /w/src/a.py (committed in 1f0c9d2)",
+        "- changed m52: /w/src/b.py",
+        "- committed m55: 1f0c9d2 Take the lock first (on main)",
+    ]
+    amended = shell(
+        "git add -A && git commit --amend --no-edit", "[main 77ab3e1] Take the lock first\n 2 files changed"
     )
+    found = states_after(edit("/w/src/a.py"), edit("/w/src/b.py"), first, amended)
+    assert found == [
+        "- changed m50: /w/src/a.py (committed in 77ab3e1)",
+        "- changed m52: /w/src/b.py (committed in 77ab3e1)",
+        "- committed m57: 77ab3e1 Take the lock first (on main) (replaces 1f0c9d2)",
+    ]
+    before = [LedgerLine("committed", "m44", "1f0c9d2 Take the lock first (on main)")]
+    assert merge_ledger_lines(before, parse_ledger("\n".join(found))) == parse_ledger("\n".join(found))
+    assert states_after(edit("src/a.py"), first, shell("git reset --soft HEAD~1"), edit("src/c.py")) == [
+        "- changed m50: src/a.py",
+        "- changed m56: src/c.py",
+        "- committed m55: 1f0c9d2 was taken back by git reset",
+    ]
+    assert states_after(edit("src/a.py"), shell("git commit -am x", "error: failed to push [exit code 1]")) == [
+        "- changed m50: src/a.py"
+    ]
+
+
+def test_the_state_of_a_file_goes_on_where_the_ledger_had_it() -> None:
+    lines = [
+        LedgerLine("changed", "m4", "/w/src/a.py"),
+        LedgerLine("changed", "m6", "/w/src/b.py (committed in 88ab012)"),
+        LedgerLine("committed", "m8", "88ab012 Add b"),
+    ]
+    commit = shell("git commit -am x", "[main 1f0c9d2] Change a\n 1 file changed")
+    rebase = shell("git pull --rebase", "Successfully rebased and updated refs/heads/main.")
+    assert states_after(commit, rebase, edit("src/b.py"), lines=lines) == [
+        "- changed m4: /w/src/a.py (committed)",
+        "- changed m54: /w/src/b.py",
+        "- committed m8: 88ab012 Add b, rebased since: it has another hash",
+        "- committed m51: 1f0c9d2 Change a (on main), rebased since: it has another hash",
+    ]
+
+
+def test_a_guess_is_nothing_and_a_tool_argument_no_file() -> None:
+    said = Message("assistant", (Text("We decided to use the cache. The server listens on port 8443."),), id="m2")
     call = Call("c1", "UpdateScope", json.dumps({"source": "scoped/available"}))
-    edit = Call("c2", "Edit", json.dumps({"file_path": "src/a.py", "old": "x", "new": "y"}))
-    lines = statements_of([guess, Message("assistant", (call, edit), id="m3")], frozenset())
-    assert [(line.what, line.text) for line in lines] == [
-        ("decided", "It turns out that the file stays open."),
-        ("changed", "src/a.py"),
-    ]
+    lines = statements_of([said, Message("assistant", (call,), id="m3"), tool_message("c1", "done", "m4")])
+    assert lines == []
 
 
-def test_values_keep_their_words_and_have_no_debris_of_markers_and_colors() -> None:
-    text = "[12 of 90 lines; recall m77 has all of it]\n\x1b[34mserver\x1b[0m listens on port 48443"
-    call = Call("c1", "shell", json.dumps({"command": "make serve"}))
-    gone = [
-        Message("assistant", (call,), id="m2"),
-        Message("tool", (Result("c1", (Text(text),)),), id="m3"),
+def tool_message(call: str, text: str, ident: str) -> Message:
+    return Message("tool", (Result(call, (Text(text),)),), id=ident)
+
+
+def test_a_command_that_went_on_in_the_background_ends_with_what_was_asked_later() -> None:
+    run = Call("c1", "exec_command", json.dumps({"cmd": "go test ./..."}))
+    poll = Call("c2", "write_stdin", json.dumps({"session_id": 88048, "chars": ""}))
+    every = [
+        Message("assistant", (run,), id="m2"),
+        tool_message("c1", "Process running with session ID 88048\nOutput:\n", "m3"),
+        Message("assistant", (poll,), id="m4"),
+        tool_message("c2", "Process exited with code 1\nOutput:\nFAIL example.org/a 0.4s", "m5"),
     ]
-    values = [line.text for line in statements_of(gone, frozenset()) if line.what == "value"]
-    assert values == ["server listens on port 48443"]
+    (line,) = statements_of(every)
+    assert str(line) == "- ran m5: go test ./... -> 2 lines, exit code 1, FAIL example.org/a 0.4s"
+
+
+def test_open_work_is_that_of_the_newest_list_until_the_user_asks_for_something_else() -> None:
+    def planned(ident: int, *items: str) -> list[Message]:
+        todos = [{"content": item, "status": "pending"} for item in items]
+        call = Call(f"p{ident}", "TodoWrite", json.dumps({"todos": todos}))
+        return [Message("assistant", (call,), id=f"m{ident}"), tool_message(call.id, "saved", f"m{ident + 1}")]
+
+    def said(role: str, text: str, ident: int) -> Message:
+        return Message("user" if role == "user" else "assistant", (Text(text),), id=f"m{ident}")
+
+    def opened(*every: Message, lines: list[LedgerLine] | None = None) -> list[str]:
+        return [line.text for line in statements_of(every, lines=lines or [])]
+
+    lists = [*planned(2, "Write it", "Test it"), *planned(4, "Test it")]
+    assert opened(*lists) == ["Test it"]
+    notice = said("user", "<task-notification>done</task-notification>", 7)
+    question = said("assistant", "Shall I go on?", 6)
+    assert opened(*lists, question, notice) == ["Test it"]
+    assert opened(*lists, question, said("user", "Now the other bug.", 8)) == []
+    old = [LedgerLine("open", "m1", "Plan it")]
+    (over,) = opened(*lists, question, said("user", "Now the other bug.", 8), lines=old)
+    assert "something else" in over
 
 
 def test_a_command_has_its_outcome_and_reading_commands_are_left_out() -> None:
@@ -469,19 +592,17 @@ def test_a_dropped_note_leaves_changed_files_and_commands_but_no_readings() -> N
     ]
 
 
-def test_what_a_shell_tool_prints_around_an_output_is_no_value_and_no_outcome() -> None:
+def test_what_a_shell_tool_prints_around_an_output_is_no_outcome() -> None:
     around = (
         "Chunk ID: e24fc7\nWall time: 0.0055 seconds\nProcess exited with code 0\nOriginal token count: 2553\nOutput:\n"
     )
     call = Call("c1", "exec_command", json.dumps({"cmd": "make serve"}))
     gone = [
         Message("assistant", (call,), id="m2"),
-        Message("tool", (Result("c1", (Text(around + "the server listens on port 48443"),)),), id="m3"),
+        tool_message("c1", around + "the server listens on port 48443", "m3"),
     ]
-    lines = statements_of(gone, frozenset())
-    assert [line.text for line in lines] == [
+    assert [line.text for line in statements_of(gone)] == [
         "make serve -> exit code 0, the server listens on port 48443",
-        "the server listens on port 48443",
     ]
     assert [line.bare for line in find_key_lines(around + "the server listens on port 48443", set())] == [
         "the server listens on port 48443"
@@ -496,48 +617,6 @@ def test_a_pin_outlives_every_compaction_of_a_small_window() -> None:
             session.add(user_message(f"Page {turn} of my notes. " + "The workers read jobs from a queue. " * 6))
             assert "Never restart db7 before 18:00." in session.prepare().to_bytes().decode(), (window, turn)
             session.add(Message("assistant", (Text(f"Read page {turn}."),)))
-
-
-def run_and_print(command: str, *printed: str) -> list[LedgerLine]:
-    """The statements on runs of one command with these outputs."""
-    gone = []
-    for number, text in enumerate(printed):
-        call = Call(f"c{number}", "Bash", json.dumps({"command": command}))
-        gone += [
-            Message("assistant", (call,), id=f"m{number * 2 + 2}"),
-            Message("tool", (Result(call.id, (Text(text),)),), id=f"m{number * 2 + 3}"),
-        ]
-    return statements_of(gone, frozenset())
-
-
-@pytest.mark.parametrize(
-    ("line", "is_value"),
-    [
-        ("the server listens on port 8443", True),
-        ('{"id": "ord-5512-a", "state": "open"}', True),
-        ("https://example.org/pull/77", True),
-        ("Report saved to: /var/tmp/report-7.html", True),
-        ("-rw-r--r--@ 1 alex staff 4836 21 Jan 15:57 cleanup.go", False),
-        ('"path/filepath"', False),
-        ("cmd/checkpoint/committed.go:50:12: undefined: ValidateAgentID", False),
-        ("00000020: 01c0 4317 0000 81a4 0000 01f5 0000 0014 ..C.............", False),
-        ("a2399b4dfc4f9737c975bd06d2fedf3d", False),
-        ("+\tport: 8443", False),
-        ("#!/bin/sh", False),
-        ("=== RUN TestIsShadowBranch/too_short_6_chars", False),
-    ],
-)
-def test_a_value_has_a_label_and_is_no_debris(line: str, is_value: bool) -> None:
-    values = [found.text for found in run_and_print("make deploy", line) if found.what == "value"]
-    assert values == ([line] if is_value else [])
-    assert not [found for found in run_and_print("cat notes.txt", line) if found.what == "value"]  # can be read again
-
-
-def test_half_of_an_id_is_never_a_value() -> None:
-    ident = "421f9ba86ec2f20c" * 4
-    found = run_and_print("make deploy", f"{'state ' * 12}BaseCommit={ident} and more words")
-    (value,) = [line.text for line in found if line.what == "value"]
-    assert ident in value
 
 
 def test_the_last_outcome_of_a_command_replaces_earlier_ones_however_its_output_was_cut() -> None:

@@ -297,6 +297,46 @@ def test_a_key_is_masked_wherever_it_is_split(split: str) -> None:
             assert SecretMask()(done) == done, (kind, cut)
 
 
+LAYOUTS = {
+    "a table": "| name | key{gap}| note |\n|------|---{rule}|------|\n| one  | {one} | main |\n|      | {two} | user |",
+    "a table without a frame": " vendor | {one} | main\n        | {two} | user",
+    "a drawn table": "│ vendor │ {one} │ main │\n│        │ {two} │ user │",
+    "a panel": "┃ {one} ┃\n┃ {two} ┃",
+    "a table in JSON": '{{"text": "| vendor | {one} | main |\\n|        | {two} | user |"}}',
+    "grep -n -C": "src/notes-2.txt:12:{one}\nsrc/notes-2.txt-13-{two}\nsrc/notes-2.txt-14-and words",
+    "grep of every line": "src/notes.txt:9:{one}\nsrc/notes.txt:10:{two}",
+    "grep -C": "notes.txt:{one}\nnotes.txt-{two}\nnotes.txt-and words",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_key_is_masked_in_the_cells_of_a_table_and_in_lines_with_a_file_name(layout: str) -> None:
+    for kind, key in WHOLE.items():
+        width = (len(key) + 1) // 2
+        shown = LAYOUTS[layout].format(one=key[:width], two=key[width:].ljust(width), gap=" " * width, rule="-" * width)
+        done = SecretMask()(shown)
+        assert not any(key[at : at + 8] in done for at in range(8, len(key) - 7)), (kind, done)
+        assert "main" not in shown or "main" in done
+        assert "user" not in shown or "user" in done
+        assert done.count("\n") == shown.count("\n")
+        assert SecretMask()(done) == done
+    value = noise(32)
+    shown = LAYOUTS[layout].format(one=value[:16], two=value[16:], gap="", rule="")
+    assert value[:16] in SecretMask()(shown), "nothing says that it is a secret"
+    done = SecretMask([value])(shown)
+    assert value[:16] not in done
+    assert value[16:] not in done
+
+
+def test_what_is_below_a_key_in_a_table_stays() -> None:
+    key = f"ghp_{noise(36)}"
+    gap = " " * 36
+    table = f"| name | key {gap} |\n| one  | {key} |\n| two  | none{gap} |"
+    assert SecretMask()(table) == table.replace(key, f"ghp_…{MASKED}")
+    grep = f"a.env:12:A={key}\na.env-13-B=main\nb.env:7:C=other"
+    assert SecretMask()(grep) == grep.replace(key, f"ghp_…{MASKED}")
+
+
 @pytest.mark.parametrize("split", ["\\\n    ", '"\n    + "', '" + "', "' .\n  '", '\\" +\\n  \\"'])
 @pytest.mark.parametrize("before", ['password = "', 'api_key: "', '"Authorization: Bearer ', 'it is "'])
 def test_a_value_is_masked_in_all_strings_of_a_concatenation(split: str, before: str) -> None:

@@ -4,7 +4,10 @@ import gc
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.presets import preset_names
 
 
 def test_a_closed_session_takes_no_memory(tmp_path: Path) -> None:
@@ -24,3 +27,15 @@ def test_a_closed_session_takes_no_memory(tmp_path: Path) -> None:
             assert use_sessions(10) - before < 100_000, "40 records of 5 sessions have 500,000 bytes"
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_a_closed_session_that_is_opened_again_asks_for_as_much_output(preset: str, tmp_path: Path) -> None:
+    """In a small window a policy with a large reserve asks for less than it would; nothing about it is logged again."""
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with data.open("s", "gpt-4o", policy=preset, window=16_000, count="estimate") as session:
+            session.add({"role": "user", "content": "Hello."})
+            sent, head = session.prepare().to_bytes(), session.log.head
+        with data.open("s", "gpt-4o", policy=preset, window=16_000, count="estimate") as session:
+            assert session.render_request().to_bytes() == sent
+            assert session.log.head == head

@@ -76,7 +76,7 @@ from tidegate.datafolder.trace.writer import Trace
 
 log = KeptLog(open_store(sys.argv[1]), "s")
 session = Session(window=4_000, count="chars/4", log=log)
-trace = Trace(sys.argv[2], "s")
+trace = Trace(sys.argv[2], "s", patience=300.0)
 trace.append_missing(log)
 session.history.observe(trace)
 sys.stdin.readline()

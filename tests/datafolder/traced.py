@@ -36,7 +36,7 @@ def seqs(path: Path) -> list[int]:
     return [line.seq for line in read_trace(path) if not line.more]
 
 
-def traced(path: Path, turns: int = 6, *, patience: float = 2.0) -> Session:
+def traced(path: Path, turns: int = 6, *, patience: float = 300.0) -> Session:
     session = session_on(MemoryLog())
     trace = Trace(path, "s", patience=patience)
     trace.append_missing(session.log)

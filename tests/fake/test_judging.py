@@ -27,7 +27,7 @@ UNSIGNED = {
 @pytest.mark.parametrize(("model", "status"), [("gemini-2.5-pro", 200), ("gemini-3-pro-preview", 400)])
 def test_gemini_by_the_model_of_the_path(model: str, status: int) -> None:
     async def run() -> httpx.Response:
-        async with Fake("gemini", ["It is 8443."]) as server, httpx.AsyncClient(trust_env=False) as client:
+        async with Fake("gemini", ["It is 8443."]) as server, httpx.AsyncClient(trust_env=False, timeout=300) as client:
             url = f"{server.url}/models/{model}:generateContent"
             found = await client.post(url, content=msgspec.json.encode(UNSIGNED), headers={"x-goog-api-key": KEY})
             assert server.seen[0].model == model

@@ -154,6 +154,36 @@ def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
     assert len([event for event in events if isinstance(event.payload, UsageReported)]) == STEPS + 1
 
 
+REMINDER = (
+    "<system-reminder>\n" + "This may or may not be relevant. Use it for the task.\n" * 200 + "</system-reminder>"
+)
+TASK, RULE = "Read the tide tables.", "Never push to main."
+
+
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
+def test_a_rule_behind_the_reminders_of_a_client_is_kept(wire: str, tmp_path: Path) -> None:
+    """As Claude Code and its SDK write it: 11 kB in front of the user's words, and reminders beside results."""
+    kind = "input_text" if wire == "openai_responses" else "text"
+    texts = [{"type": kind, "text": text} for text in (REMINDER, f"{TASK} {RULE}")]
+    messages: list[Any] = [{"role": "user", "content": texts}]
+    rules: list[str] = []
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path, session="rules", window=16_000) as client:
+            run_loop(wire, client, messages)
+            messages.append({"role": "user", "content": "Now the other half."})
+            run_loop(wire, client, messages)
+        with DataFolder(tmp_path) as data, data.open("rules", "gpt-4o") as session:
+            rules.extend(rule.text for rule in session.rules)
+
+    server = run_sync(Fake(wire, [*make_script(), *make_script()], window=16_000), use)
+    assert server.refused == []
+    assert len(server.seen) == 2 * STEPS + 2
+    assert all(TASK in seen.raw.decode() and RULE in seen.raw.decode() for seen in server.seen)
+    assert len(server.seen[-1].raw) < len(PAGE) * STEPS * PARALLEL / 2
+    assert rules == [RULE]
+
+
 @pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
 def test_a_past_that_the_caller_changed_is_noticed(wire: str, tmp_path: Path) -> None:
     def use(url: str) -> None:

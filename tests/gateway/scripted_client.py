@@ -58,7 +58,7 @@ class ScriptedClient:
         return found | ({"thinking": self.thinking} if self.thinking else {})
 
     async def ask(self, path: str = "", **more: Any) -> httpx.Response:
-        raw = json.dumps(self.body() | more, ensure_ascii=False, indent=1).encode()
+        raw = json.dumps(self.body() | more, ensure_ascii=False, separators=(",\n ", ": ")).encode()
         self.sent.append(raw)
         return await self.http.post(self.url + (path or PATHS[self.wire]), content=raw, headers=self.headers)
 

@@ -130,3 +130,10 @@ async def stop_server(server: uvicorn.Server, task: "asyncio.Future[None]") -> N
     for connection in list(server.server_state.connections):
         connection.shutdown()
     await server.lifespan.shutdown()
+
+
+async def wait_until_ready(running: Running, http: httpx.AsyncClient) -> None:
+    """Return when the gateway has noticed that its store answers."""
+    async with asyncio.timeout(DEADLINE):
+        while (await http.get(running.url + "/readyz")).status_code != 200:
+            await asyncio.sleep(0.005)

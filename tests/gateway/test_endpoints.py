@@ -8,7 +8,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from tests.gateway.serving import open_http, run_gateway
+from tests.gateway.serving import DEADLINE, open_http, run_gateway
 from tests.gateway.test_upstream_connection import ANSWER, JSON_TYPE, LENGTH, RawUpstream, serve_raw
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
@@ -111,7 +111,9 @@ def test_retention_removes_old_sessions(tmp_path: Path) -> None:
                 with DataFolder(tmp_path, clock=lambda: now[0]) as data:
                     gateway = Gateway(settings, data)
                     transport = httpx.ASGITransport(app=gateway)  # type: ignore[arg-type]
-                    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                    async with httpx.AsyncClient(
+                        transport=transport, base_url="http://localhost", timeout=DEADLINE
+                    ) as http:
                         body = {"model": "m", "max_tokens": 9, "messages": [*TALK, {"role": "user", "content": name}]}
                         response = await http.post("/v1/messages", json=body, headers={"x-tidegate-session": name})
                         assert response.status_code == 200, json.dumps(response.json())

@@ -30,6 +30,8 @@ TASK, RULE = "Make all the steps.", "Never push to main."
 IMAGE = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(bytes(600)).decode()}}
 INTERRUPTED_AT = 17
 """After this call the user says something else: two calls have no results."""
+CLIPPED = 9
+"""So many of the first messages have clipped copies of their results."""
 OUTPUT = "\n".join(f"line {number} of the output of a tool" for number in range(40))
 
 
@@ -68,10 +70,17 @@ class GeminiCli(ScriptedClient):
             self.messages.append({"role": "user", "parts": [*results, *image]})
         return [str(self.calls)] if results else []
 
+    def _clip(self, part: Json) -> Json:
+        response = part["functionResponse"]
+        return {"functionResponse": {**response, "response": {"output": f"The rest is in a file: {response['id']}."}}}
+
     def resume(self) -> None:
-        """What a new process sends: all results twice, and no signatures."""
-        for content in self.messages:
-            parts = [[part, part] if "functionResponse" in part else [part] for part in content["parts"]]
+        """What a new process sends: all results twice, and no signatures. In old ones it writes where the rest is."""
+        for place, content in enumerate(self.messages):
+            parts = [
+                [part, self._clip(part) if place < CLIPPED else part] if "functionResponse" in part else [part]
+                for part in content["parts"]
+            ]
             content["parts"] = [part for each in parts for part in each]
             for part in content["parts"]:
                 if "thoughtSignature" in part:
@@ -86,6 +95,7 @@ def check_pairs(body: Json) -> None:
         assert [(call["name"], call["id"]) for call in calls] == [(each["name"], each["id"]) for each in results]
 
 
+@pytest.mark.filterwarnings("error::tidegate.core.errors.IgnoredResultWarning")
 @pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-3-pro"])
 def test_two_turns_are_one_session_and_fit_the_window(model: str, tmp_path: Path) -> None:
     async def run() -> None:

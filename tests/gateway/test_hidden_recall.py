@@ -237,6 +237,52 @@ def test_a_stream_with_thinking_and_with_calls_of_both(wire: str, tmp_path: Path
     asyncio.run(run())
 
 
+def test_reasoning_whose_id_the_client_omits_stays_before_its_hidden_calls(tmp_path: Path) -> None:
+    """An answer of Responses that only recalls: its reasoning goes back in front of the call, not behind the result."""
+    answers = [
+        ScriptedAnswer(thinking="Hm.", signature="c2lnMQ==", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So.", thinking="Ah.", signature="c2lnMg=="),
+        ScriptedAnswer(text="Bye.", thinking="Oh.", signature="c2lnMw=="),
+    ]
+    bodies = talk_responses_without_ids(answers, tmp_path)
+    kinds = [item.get("type", "message") for item in bodies[2]["input"]]
+    assert kinds == [
+        "message",
+        *("reasoning", "function_call", "function_call_output"),
+        *("reasoning", "message", "message"),
+    ]
+
+
+def test_a_hidden_call_without_reasoning_is_sent_back_without_its_id(tmp_path: Path) -> None:
+    """A model that thinks may answer without reasoning. An item with an id is refused without its reasoning."""
+    answers = [
+        ScriptedAnswer(text="Yes.", thinking="Hm.", signature="c2lnMQ=="),
+        ScriptedAnswer(text="Let me look.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="So."),
+    ]
+    for body in talk_responses_without_ids(answers, tmp_path)[2:]:
+        items = [item for item in body["input"] if item.get("type") == "function_call"]
+        assert [(item["name"], item.get("id")) for item in items] == [("recall", None)]
+
+
+def talk_responses_without_ids(answers: list[ScriptedAnswer], folder: Path) -> list[Json]:
+    """The requests of a client that keeps no ids of items, as Codex does. Nothing of it is refused."""
+
+    async def run() -> list[Json]:
+        async with Fake("openai_responses", [*answers, ScriptedAnswer(text="End.")]) as fake:
+            async with run_gateway(folder, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("openai_responses", running.url, http, {"x-tidegate-session": "s"})
+                while len(fake.seen) <= len(answers):
+                    client.say("start")
+                    response = await client.ask(include=["reasoning.encrypted_content"])
+                    assert response.status_code == 200, response.text
+                    client.keep(response.json())
+        assert fake.refused == []
+        return [seen.body for seen in fake.seen]
+
+    return asyncio.run(run())
+
+
 @each_wire
 def test_at_most_eight_rounds(wire: str, tmp_path: Path) -> None:
     answers = [ScriptedAnswer(text=f"Try {n}.", calls=(recall_call(n, f"m{n}"),)) for n in range(9)]

@@ -28,7 +28,7 @@ STEPS = int(os.environ.get("TIDEGATE_LONG_RUN", "60"))
 WINDOW = 32_000 if STEPS >= 300 else 8_000
 FACT_AT, MIXED_AT, RECALL_AT = 3, STEPS * 2 // 3, STEPS - 1
 FACT = "the teapot on shelf 9f3a prefers oolong"
-FOUND = re.compile(r"m\d+ tool: [^\"]*teapot on shelf 9f3a prefers (\w+)")
+FOUND = re.compile(r"m\d+ tool[^:]*: [^\"]*teapot on shelf 9f3a prefers (\w+)")
 
 
 class ScriptedModel:

@@ -14,7 +14,7 @@ from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
 
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
 each_wire = pytest.mark.parametrize("wire", WIRES)
@@ -160,6 +160,7 @@ def responses_stream(index: Any) -> Bytes:
     return Bytes(b"".join(b"data: %s\n\n" % json.dumps(frame).encode() for frame in frames))
 
 
+ODD_TYPES: list[Any] = [[], {}, None, 7]
 MAKE_WITH_INDEX: dict[str, Callable[[Any], Bytes]] = {
     "anthropic": lambda index: anthropic_stream(*block(index, "tool_use", id="r1", name="recall", input={})),
     "openai_chat": lambda index: chat_stream(piece(index, "r1", "recall"), "tool_calls"),
@@ -173,6 +174,16 @@ def test_an_index_can_be_anything(wire: str, index: Any, tmp_path: Path) -> None
     assert fake.refused == []
     assert response is not None
     assert "The rest." in response.text
+
+
+@parametrize_pairs(("wire", "kind"), WIRES, ODD_TYPES)
+def test_an_event_may_have_any_type(wire: str, kind: Any, tmp_path: Path) -> None:
+    frames = [{"type": kind}, *encode_frames(wire, ScriptedAnswer(text="So."))]
+    odd = Bytes(encode_sse(wire, frames), "text/event-stream")
+    fake, response, _ = talk(wire, tmp_path, [odd], stream=True)
+    assert fake.refused == []
+    assert response is not None
+    assert (response.status_code, "So." in response.text) == (200, True)
 
 
 def test_a_list_of_anything(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_sessions_of_different_tokens_are_invisible_to_each_other(tmp_path: Path
                     for wrong in ({}, {"x-tidegate-token": TOKEN[:-1]}, {"authorization": f"Bearer {TOKEN}"}):
                         assert (await post(http, running, **wrong)).status_code == 401
                     assert (await http.get(running.url + "/metrics")).status_code == 401
+                    bearer = {"authorization": f"Bearer {TOKEN}"}  # as Prometheus sends it
+                    assert (await http.get(running.url + "/metrics", headers=bearer)).status_code == 200
                     assert (await http.get(running.url + "/healthz")).status_code == 200
                     assert fake.seen == []
                     for token in (TOKEN, OTHER):
@@ -382,6 +384,13 @@ def test_count_tokens_is_asked_for_the_view(tmp_path: Path) -> None:
                 assert len(counted.raw) < len(client.sent[-1]) * 0.8
                 assert counted.body["messages"][: len(last)] == last
                 assert len(session_names(running)) == before
+                client.messages = client.messages[: len(json.loads(client.sent[-2])["messages"])]
+                await client.ask("/v1/messages/count_tokens")  # of the list that was answered last
+                assert fake.seen[-1].body["messages"] == last
+                assert len(fake.seen[-1].raw) < len(client.sent[-1]) * 0.8
+                client.messages[2:] = [{"role": "assistant", "content": "other"}, {"role": "user", "content": "way"}]
+                await client.ask("/v1/messages/count_tokens")
+                assert fake.seen[-1].raw == client.sent[-1], "another branch"
 
     asyncio.run(run())
 

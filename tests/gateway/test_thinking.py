@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from tests.fake.server import Fake, Json
+from tests.fake.server import Bytes, Fake, Json
 from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import open_http, run_gateway, upstream_of
-from tests.gateway.test_silent_store import locked
+from tests.gateway.serving import Running, open_http, run_gateway, upstream_of, wait_until_ready
+from tests.gateway.stoppable_store import StoppableStore
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
@@ -53,7 +53,7 @@ async def work(client: ScriptedClient, steps: int, lines: int = 60) -> None:
 
 @parametrize_pairs(("kind", "recall"), KINDS, [False, True])
 def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, recall: bool, tmp_path: Path) -> None:
-    steps = 80
+    steps = 50
 
     answers = [step_answer(number, thinking=True) for number in range(steps)]
     answers[steps // 2] = ScriptedAnswer(text="Half of it.")
@@ -95,6 +95,26 @@ def test_a_restart_and_a_rewind_do_not_bring_thinking_back(tmp_path: Path) -> No
                 client.url = running.url
                 await work(client, 10)
         assert fake.refused == []
+
+    asyncio.run(run())
+
+
+def test_thinking_goes_where_the_tools_are_those_it_was_made_with(tmp_path: Path) -> None:
+    """The tool that was added is not offered after a restart, and then is again."""
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking=True) for number in range(99))
+        async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
+            client = ScriptedClient("anthropic", "", http, {"x-tidegate-session": "s"}, thinking=True)
+            client.say(TASK)
+            for recall in (True, False, True):
+                async with run_gateway(tmp_path, upstream_of(fake), recall=recall) as running:
+                    client.url = running.url
+                    await work(client, 4)
+            counts = [count_thinking(seen.body) for seen in fake.seen]
+        assert fake.refused == []
+        assert counts[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
+        assert counts[-1] > 0
 
     asyncio.run(run())
 
@@ -146,15 +166,43 @@ def test_a_request_that_is_sent_unmanaged_has_no_thinking_of_our_view(tmp_path: 
     async def run() -> None:
         answers = (step_answer(number, thinking=True) for number in range(99))
         async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
-            async with run_gateway(tmp_path, upstream_of(fake), window=8_000, store_timeout=0.05) as running:
+            store = StoppableStore()
+            async with run_gateway(tmp_path, upstream_of(fake), window=8_000, store=store) as running:
                 client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
                 client.say(TASK)
                 await work(client, 12)
-                with locked(tmp_path):
-                    await work(client, 2)
+                store.is_stopped = True
+                await work(client, 2)
+                store.is_stopped = False
+                await wait_until_ready(running, http)
                 assert fake.refused == []
                 assert len(fake.seen[-1].body["messages"]) == len(client.messages) - 2
                 assert count_thinking(fake.seen[-1].body) == 0
+                await work(client, 3)
+        assert fake.refused == [], "what was made for an unmanaged request is not sent in a managed one"
+
+    asyncio.run(run())
+
+
+def test_thinking_that_was_made_for_a_changed_unmanaged_request_stays_out(tmp_path: Path) -> None:
+    """The store fails from the beginning, so nobody knows whether the client's thinking is bound to a view."""
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking=True) for number in range(99))
+        async with Fake("anthropic", answers, binding="prefix") as fake, open_http() as http:
+            store = StoppableStore()
+            async with run_gateway(tmp_path, upstream_of(fake), store=store) as running:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
+                client.say(TASK)
+                store.is_stopped = True
+                await work(client, 3)
+                store.is_stopped = False
+                await wait_until_ready(running, http)
+                left_out = [count_thinking(seen.body) for seen in fake.seen]
+                await work(client, 4)
+        assert left_out == [0, 0, 0]
+        assert fake.refused == []
+        assert count_thinking(fake.seen[-1].body) > 0
 
     asyncio.run(run())
 
@@ -186,6 +234,57 @@ def test_the_provider_may_drop_blocks_from_the_first_edited_request_on(
         betas = [seen.headers["anthropic-beta"] for seen in fake.seen]
         assert [("thinking-binding-controls" in each) for each in betas] == asking
         assert all(each.startswith("a-2026") for each in betas)
+
+    asyncio.run(run())
+
+
+async def read_changes(running: Running) -> list[tuple[str, str]]:
+    """What the page lists of the session `s`: what it was, and why."""
+    async with open_http() as http:
+        response = await http.get(f"{running.url}/ui/api/session?name=s", headers=running.page_headers)
+        return [(change["what"], change["why"]) for change in response.json()["changes"]]
+
+
+def test_the_page_lists_what_became_of_requests(tmp_path: Path) -> None:
+    """Thinking that was left out, refused or dropped, the guard, and a request that was sent unmanaged."""
+    dropped = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-5-5",
+        "content": [{"type": "text", "text": "Enough."}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 5_000, "output_tokens": 5},
+        "input_transformations": [{"type": "thinking_dropped", "path": "messages.3.content.0"}],
+    }
+
+    async def run() -> None:
+        steps: list[Any] = [step_answer(number, thinking=True) for number in range(12)]
+        steps += [refusal("anthropic", 400, MISPLACED), step_answer(12, thinking=True)]
+        steps += [Bytes(json.dumps(dropped).encode(), "application/json"), "Read.", "Whole.", "Whole.", "Done."]
+        async with Fake("anthropic", steps, binding="prefix") as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), window=8_000) as running:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
+                client.say(TASK)
+                await work(client, 14)
+                assert {what for what, _ in await read_changes(running)} & {"guard", "sent_unmanaged"} == set()
+                client.messages[-1]["content"] = "a paste of one kind of words " * 4_000
+                await client.turn()
+                system = {"system": "a system prompt that fills the window " * 1_000}
+                for _ in range(2):
+                    client.say("Go on.")
+                    client.keep((await client.ask(**system)).json())
+                client.say("Go on.")
+                await client.turn()
+                assert len(fake.refused) == 1
+                changes = dict(await read_changes(running))
+                rows = [what for what, _ in await read_changes(running)]
+        assert "what it was made from has been edited" in changes["thinking_left_out"]
+        assert "because the provider refused" in changes["unsigned"]
+        assert changes["thinking_dropped"] == "the upstream dropped 1 blocks of thinking (input_transformations)"
+        assert "guard" in changes
+        assert "8,000" in changes["sent_unmanaged"]
+        assert rows.count("sent_unmanaged") == 1, "not one for each request"
 
     asyncio.run(run())
 

@@ -20,7 +20,7 @@ from tidegate.gateway.workers import Workers
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as listener:
         try:
-            Workers({serve}, listener, 1, lambda line: print(line, flush=True)).run(1)
+            Workers({serve}, listener, 1, lambda line: print(line, flush=True), clock=lambda: 0.0).run(1)
         except TidegateError as error:
             print(error, flush=True)
             sys.exit(3)

@@ -131,8 +131,12 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
     assert not fake.refused
     assert "tidegate: session claude-abc, 12 requests" in found.errors
     assert "kept           24 messages" in found.errors
-    saved = next(line for line in found.errors.splitlines() if line.startswith("  saved"))
-    assert int(saved.split("about ")[1].split()[0].replace(",", "")) > 10_000
+    lines = found.errors.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("  saved"))
+    whole, fitting = (int(line.split("about ")[1].split()[0].replace(",", "")) for line in lines[place : place + 2])
+    assert lines[place].endswith("less than the client's own requests")
+    assert lines[place + 1].endswith("less than the same requests cut to the window")
+    assert whole > fitting > 10_000
     assert machine.list_home() == home
     assert (tmp_path / "log").read_text().count("POST /v1/messages 200") == 12
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
@@ -250,6 +254,29 @@ def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Sign
         return process.returncode
 
     assert asyncio.run(run()) == 40 + number
+
+
+def test_a_signal_during_the_start_ends_the_client_too(tmp_path: Path) -> None:
+    """The client asks for it as the first thing it does; what it would have left open ends with it."""
+    machine = Machine(tmp_path)
+    (tmp_path / "bin" / "claude").write_text("#!/bin/sh\nkill -TERM $PPID\nexec sleep 3600\n")
+
+    async def run() -> int | None:
+        process = await machine.start("claude")
+        await asyncio.wait_for(process.communicate(), 300)  # it ends when no process has its output open
+        return process.returncode
+
+    assert asyncio.run(run()) == 128 + signal.SIGTERM
+
+
+def test_only_requests_that_were_accepted_are_counted(tmp_path: Path) -> None:
+    async def run() -> Finished:
+        async with Fake("anthropic", [step_answer(number) for number in range(2)]) as fake:  # it refuses the third
+            return await Machine(tmp_path).wrap("claude", "--", "3", "0", ANTHROPIC_BASE_URL=fake.host)
+
+    found = asyncio.run(run())
+    assert "tidegate: session claude-abc, 2 requests" in found.errors, found.errors
+    assert "saved          nothing: every request was forwarded whole" in found.errors
 
 
 @pytest.mark.exhaustive

@@ -5,7 +5,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from tests.fake.server import KEY, Fake, Step
 from tidegate.core.messages import Call
@@ -53,13 +53,20 @@ class LongTask:
 
 @contextmanager
 def run_provider(
-    wire: str, script: Script, window: int | None = None, *, alternate: bool = True, counts_output: bool = False
+    wire: str,
+    script: Script,
+    window: int | None = None,
+    *,
+    alternate: bool = True,
+    counts_output: bool = False,
+    binding: Literal["", "block", "prefix"] = "",
 ) -> Iterator[Fake]:
     """Serve on loopback. Every request that breaks a rule of the provider or its window is in `refused`.
 
     `alternate`: the two sides must take turns. `counts_output`: the output that is asked for is a part of the window.
+    `binding`: what signed thinking is bound to.
     """
-    fake = Fake(wire, script, window=window, alternate=alternate, counts_output=counts_output)
+    fake = Fake(wire, script, window=window, alternate=alternate, counts_output=counts_output, binding=binding)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters
 from tests.free_port import find_free_port
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.mcp_server import create_mcp_server
+from tidegate.integrations.threads import WHOLE_RECALL_CHARS
 
 KEY = "sk-verysecretkey0123456789"
 DEADLINE = 300
@@ -176,7 +177,7 @@ def test_a_long_answer_goes_on_where_it_ended(tmp_path: Path) -> None:
                 text = await call(client, "recall", what=what)
                 found += text
                 marked = text.rpartition("[go on with ")[2].rstrip("]\n") if "[go on with " in text else ""
-                assert len(text) <= 8_200
+                assert len(text) <= WHOLE_RECALL_CHARS + 200
                 what = marked
         return found
 

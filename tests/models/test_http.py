@@ -37,6 +37,13 @@ def test_answer(wire: str) -> None:
 
 
 @WIRES
+def test_an_event_may_have_any_type(wire: str) -> None:
+    frames: list[dict[str, Any]] = [{"type": []}, *encode_frames(wire, ScriptedAnswer(text="Hello."))]
+    ((found,), _) = asked(wire, [Bytes(encode_sse(wire, frames))])
+    assert "".join(delta.text for delta in found.deltas if delta.kind == "text") == "Hello."
+
+
+@WIRES
 def test_bytes_are_ours_and_the_key_is_in_a_header(wire: str) -> None:
     (_, server) = asked(wire, ["Hello."])
     ours = session_of(wire).prepare().to_bytes()

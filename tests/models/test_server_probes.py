@@ -13,10 +13,12 @@ from tidegate.core.errors import BadInput
 from tidegate.models.server_probes import ProbedServer, ProbeResult, probe_server, probe_window
 
 
-def asked(model: str, answers: Answers, path: str = "/v1", **more: Any) -> tuple[ProbeResult | None, Stub]:
+def asked(
+    model: str, answers: Answers, path: str = "/v1", patience: float = 300, **more: Any
+) -> tuple[ProbeResult | None, Stub]:
     async def run() -> tuple[ProbeResult | None, Stub]:
         async with Stub(answers) as server:
-            return await probe_server(model, base_url=server.root + path, **more), server
+            return await probe_server(model, base_url=server.root + path, patience=patience, **more), server
 
     return asyncio.run(run())
 
@@ -214,7 +216,7 @@ def test_every_form_of_the_base_url(path: str) -> None:
 )
 def test_a_service_is_asked_once(wire: str, model: str, path: str, answer: object, expected: int | None) -> None:
     async def run() -> tuple[ProbeResult, list[str]]:
-        async with Stub({path: answer}) as stub, httpx.AsyncClient() as client:
+        async with Stub({path: answer}) as stub, httpx.AsyncClient(timeout=300) as client:
             server = ProbedServer(client, f"{stub.root}/v1", "host", wire, is_hosted=True)
             return await probe_window(server, model), stub.paths
 

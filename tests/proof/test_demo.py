@@ -75,7 +75,7 @@ def test_the_script_plays_and_everything_is_kept(place: Place, capsys: pytest.Ca
     assert play(place) == 0
     out, err = capsys.readouterr()
     assert all(f"> {step.message}" in out for step in DEMO_SCRIPT)
-    assert out.count("Yes, I see ") == len(TALKED)
+    assert out.count("\nYes, I see ") == len(TALKED)
     assert " user: Hello, my name is Ada." in out
     assert "\n1. Never restart db7 before 18:00." in out
     assert "compacted: " in err

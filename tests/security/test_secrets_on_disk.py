@@ -224,7 +224,7 @@ def test_a_command_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -
     """`run` with tools, a subagent and a failure that repeats the key; then everything one can do with the session."""
     desk = ForkedDesk(tmp_path)
     desk.environment |= {"HUSH_API_KEY": CONFIGURED, "QUIET_TOKEN": PLAIN_CONFIGURED}
-    desk.configure(CONFIG + "capabilities: {default_policy: auto}\nexecution: {max_steps: 500}\n")
+    desk.configure(CONFIG + "capabilities: {default_policy: auto}\nexecution: {max_steps: 500, state_notes: false}\n")
     texts = "\n".join(planted.text for planted in PLANTED.values())
     calls = planted_files(tmp_path)
     work = [

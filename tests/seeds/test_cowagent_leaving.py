@@ -142,6 +142,7 @@ def test_many_turns_over_the_budget_lose_the_older_half_again(preset: Preset) ->
     assert "<ask-11>" in scribe.read()
 
 
+@pytest.mark.seed("COW-07", change={"few_turns": 8})
 @pytest.mark.seed("COW-08", change={"few_turns": 8})
 def test_five_turns_are_many(preset: Preset) -> None:
     four, five = (opened(preset("cowagent", max_context_tokens=4_000)) for _ in range(2))
@@ -151,6 +152,7 @@ def test_five_turns_are_many(preset: Preset) -> None:
     request = five.prepare()
     assert numbers(request, "ask-") == [3, 4, 5]
     assert len(paired(request)) == 2, "what stays is not reduced"
+    assert rules(five) == ["token_limit"]
 
 
 @pytest.mark.seed("COW-09", change={"emergency_chars": 10**6})
@@ -202,6 +204,16 @@ def test_a_restore_brings_back_the_newest_turns_as_text(preset: Preset) -> None:
         numbered = range(9 - kept, 9)
         texts = [text for number in numbered for text in (asks(f"ask-{number}"), replies(f"reply-{number}"))]
         assert request.messages[1:] == [*texts, asks("ask-9")]
+
+
+@pytest.mark.seed("COW-11", without=("restore/text_only_turns",))
+def test_the_reply_that_comes_back_is_the_final_one(preset: Preset) -> None:
+    first = opened(preset("cowagent"))
+    first.add(asks("ask-1"), calls("a", says=passage("plan")), result("a", passage("r")), replies("reply-1"))
+    session = reopened(first)
+    session.run_rules("restore")
+    session.add(asks("ask-2"))
+    assert names(session.prepare()) == ["ask-1", "reply-1", "ask-2"]
 
 
 @pytest.mark.seed("COW-11", without=("restore/text_only_turns",))

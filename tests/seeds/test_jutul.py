@@ -75,6 +75,24 @@ def test_all_layers_and_the_caller_see_the_same_size(preset: Preset) -> None:
         assert request.tokens > 40_000
 
 
+@pytest.mark.seed("JUT-08", change={"clear_at": 0.8})
+@pytest.mark.seed("JUT-10", change={"clear_at": 0.8})
+def test_the_whole_request_is_measured_and_a_report_counts(preset: Preset) -> None:
+    """The history alone is below the limit; with the system prompt, or as the provider counts, it is over."""
+    large = opened(preset("jutul"), window=WINDOW, system=passage("system", 4 * 30_000))
+    reported = opened(preset("jutul"), window=WINDOW)
+    for session in (large, reported):
+        session.add(*turns(1, 8, (16_000,)), asks("ask-9"))
+        assert session.view.tokens < 0.4 * WINDOW
+    assert stages(reported) == []
+    reported.prepare()
+    reported.record({"prompt_tokens": 65_000, "completion_tokens": 30})
+    reported.add(replies("reply-9"), asks("ask-10"))
+    for session in (large, reported):
+        assert list(results(session.prepare()).values()).count("[cleared]") == 3
+        assert stages(session) == ["clear_results"]
+
+
 @pytest.mark.seed("JUT-09", change={"evict_tokens": 10**6})
 def test_a_huge_result_goes_to_a_file_and_leaves_a_preview(preset: Preset, tmp_path: Path) -> None:
     def carry(effect: Spill | Flush) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.seeds.talk import (
     SYSTEM,
+    Json,
     Preset,
     Scribe,
     asks,
@@ -29,7 +30,7 @@ from tests.seeds.talk import (
     tool,
     turns,
 )
-from tidegate import View
+from tidegate import Request, View
 from tidegate.core.budget import make_budget
 from tidegate.core.edits import Drop
 from tidegate.core.events import Event, MessageAdded
@@ -132,6 +133,19 @@ def test_a_broken_history_is_mended_before_it_is_sent(preset: Preset) -> None:
         assert names(request) == ["ask-1", "a", "ask-2", "reply-2", "ask-3"]
         assert stages(session) == ["repair"], "once, and on record"
     assert passage("orphan") in said(broken)
+    for session, failed in ((opened(preset("picoclaw"), wire="anthropic"), True), (broken, None)):
+        session.add(asks("ask"), calls("c"), asks("ask-4"))
+        answers = [each for each in _list_parts(session.prepare()) if "interrupted: no result" in str(each)]
+        assert answers[-1].get("is_error") is failed
+
+
+def _list_parts(request: Request) -> list[Json]:
+    """The parts of all messages; a message with a text is its only part."""
+    return [
+        part
+        for message in request.messages
+        for part in (message["content"] if isinstance(message["content"], list) else [dict(message)])
+    ]
 
 
 @pytest.mark.seed("PIC-10", fixed="that the core needs no session is a fact of its imports, not of a policy")

@@ -48,6 +48,21 @@ def test_the_trace_is_appended_to_and_never_goes_back_to_the_model(preset: Prese
     data.close()
 
 
+@pytest.mark.seed("JUT-07", fixed="the trace tells of results, whatever the preset does with them")
+def test_the_trace_tells_which_results_are_errors(preset: Preset, tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    with data.open("build-fix", "claude-sonnet-4-5", policy=preset("jutul"), count="chars/4") as session:
+        use = [{"type": "tool_use", "id": f"toolu_{each}", "name": "shell", "input": {}} for each in "12"]
+        done = [
+            {"type": "tool_result", "tool_use_id": f"toolu_{each}", "content": "out", "is_error": each == "2"}
+            for each in "12"
+        ]
+        session.add(asks("ask-1"), {"role": "assistant", "content": use}, {"role": "user", "content": done})
+    lines = [line for line in read_trace(data.trace_path("build-fix")) if line.event == "tool_result"]
+    assert [(line.call, line.error) for line in lines] == [("toolu_1", False), ("toolu_2", True)]
+    data.close()
+
+
 @pytest.mark.seed("JUT-15", without=("manual/summarise",))
 @pytest.mark.seed("JUT-15", change={"clear_at": 0.99})
 def test_every_compaction_is_in_the_trace_and_nothing_is_lost(preset: Preset, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_past_requests() -> None:
 
 def test_search_finds_words_ids_and_ranges() -> None:
     session = talked()
-    (hit,) = session.history.search("reactor").ids
+    hit, *_ = session.history.search("reactor").ids
     assert session.recall(hit).role == "user"
     assert "In hall 7." in session.history.search("m1..m9").text
 

@@ -3,6 +3,7 @@
 python sqlite_child.py steps FOLDER N...   a process for each of these steps of the changes, which kills itself there
 python sqlite_child.py stream FOLDER       append until you are killed
 python sqlite_child.py crowd FOLDER        the same with eight threads, each with a session of its own
+python sqlite_child.py outlive FOLDER      append 50 records in each of four threads after the main thread has ended
 python sqlite_child.py race FOLDER NAME    append 60 records beside others, retrying when stale
 python sqlite_child.py churn FOLDER        append, fork and delete until you are killed
 """
@@ -10,9 +11,9 @@ python sqlite_child.py churn FOLDER        append, fork and delete until you are
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import cast
 
 from tidegate.store.errors import StaleHead
@@ -111,7 +112,23 @@ def crowd(folder: Path) -> None:
             say(f"{session} {head}")
 
     for number in range(8):
-        Thread(target=write, args=(f"s{number}",)).start()
+        threading.Thread(target=write, args=(f"s{number}",)).start()
+
+
+def outlive(folder: Path) -> None:
+    """Threads that write together for the first time after the main thread has ended."""
+    store, ended, barrier = SqliteStore(folder), threading.main_thread(), threading.Barrier(4)
+
+    def write(session: str) -> None:
+        ended.join()
+        barrier.wait()
+        head = 0
+        while head < 50:
+            head = store.append(session, head, records(head + 1, head + 1))
+            say(f"{session} {head}")
+
+    for number in range(4):
+        threading.Thread(target=write, args=(f"s{number}",)).start()
 
 
 def race(folder: Path, name: str) -> None:
@@ -146,6 +163,8 @@ if __name__ == "__main__":
         stream(Path(where))
     elif what == "crowd":
         crowd(Path(where))
+    elif what == "outlive":
+        outlive(Path(where))
     elif what == "churn":
         churn(Path(where))
     else:

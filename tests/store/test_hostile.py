@@ -155,6 +155,16 @@ def test_a_truncated_database_is_a_clear_error_and_what_is_left_can_be_had(
     assert data.open_search().search("8080")
 
 
+def test_a_database_that_cannot_be_opened_is_not_left_open(at_rest: Path) -> None:
+    path = at_rest / "tidegate.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"CREATE TRIGGER", b"CREATE TRIGGED"))
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(DamagedData, match="malformed database schema") as damage:
+        folder(at_rest)
+    assert len(os.listdir("/dev/fd")) == before, f"{damage.value} keeps it open"
+
+
 def test_a_damaged_tree_is_made_anew_from_all_that_is_whole(at_rest: Path, said: dict[str, list[str]]) -> None:
     """Flips where SQLite keeps its pages together. Most cost nothing, the others what hangs on that page."""
     path = at_rest / "tidegate.db"

@@ -123,6 +123,14 @@ def test_killed_while_threads_write_together(tmp_path: Path) -> None:
         store.close()
 
 
+def test_threads_write_together_after_the_main_thread_has_ended(tmp_path: Path) -> None:
+    child = start("outlive", tmp_path / "data")
+    acknowledged: dict[str, int] = {}
+    for line in child.communicate()[0].splitlines():
+        hear(line, acknowledged)
+    assert acknowledged == {f"s{number}": 50 for number in range(4)}
+
+
 def hear(line: str, acknowledged: dict[str, int]) -> None:
     session, told = line.split()
     acknowledged[session] = int(told)

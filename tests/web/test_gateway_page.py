@@ -111,7 +111,7 @@ def test_a_browser_logs_in_with_a_form_and_gets_a_cookie(browser: BrowserThread,
 
 
 def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGateway) -> None:
-    shown = {row[0].split("\n")[0].lstrip("└ "): row for row in listed.cells("#sessions")}
+    shown = {re.split(" · |\n", row[0])[-1]: row for row in listed.cells("#sessions")}
     rows = {name: row for name, row in shown.items() if name in FILLED}  # other tests make sessions, too
     assert list(rows) == FILLED
     for name, row in rows.items():
@@ -122,7 +122,8 @@ def test_the_list_has_the_figures_of_the_logs(listed: Looked, gateway: LiveGatew
     assert money(rows["claude-long"][6]) > money(rows["claude-long"][5])
     assert rows["short"][6] == rows["short"][5]
     assert re.search(r"\d+% of 16k", rows["claude-long"][2])
-    assert "Claude Code" in rows["claude-long"][0]
+    assert rows["claude-long"][0].lstrip("└ ").startswith("The port is 7421. Start.")
+    assert "Claude Code · claude-long" in rows["claude-long"][0]
     check_clean(listed, gateway)
 
 
@@ -144,7 +145,8 @@ def test_sub_agents_are_a_tree(listed: Looked, browser: BrowserThread, gateway: 
         ]
         looked.page.click("#agents a:text-is('claude-main.a3')")
         looked.page.wait_for_selector(READY)
-        assert looked.text("h1") == "claude-main.a3"
+        assert looked.text("h1") == "Agent a3."
+        assert "claude-main.a3" in looked.text("#subtitle")
 
 
 def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: Looked, gateway: LiveGateway) -> None:
@@ -154,6 +156,9 @@ def test_a_request_as_the_client_sent_it_and_as_it_was_forwarded(long_session: L
     page.wait_for_selector("#request .changed")
     page.click("#request .changed > summary")
     page.wait_for_selector("#request .diff .minus")
+    labels = page.locator("#request .changed .changed:not([open]) > summary").all_inner_texts()
+    assert labels
+    assert all(label.split()[:4] == ["±", "changed", "result:", "line"] for label in labels), labels
     assert "line 0 of a result" in page.locator("#request .diff .minus").first.inner_text()
     counts = {}
     for form in ("From the client", "As forwarded"):

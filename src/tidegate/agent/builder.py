@@ -49,6 +49,7 @@ from tidegate.plugins import find_plugin
 from tidegate.session.session import Session
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteWriter, ask_provider
 from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.limits import MAX_TOOLS
 
@@ -295,6 +296,20 @@ class AgentBuilder(NamedTuple):
             return summarizer
         self.stack.push_async_callback(ahead.close)
         return ahead
+
+    def start_state_notes(
+        self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
+    ) -> None:
+        """Have the model of the conversation write state notes, beside its calls and on its warm cache.
+
+        An embedded model writes none: it is busy with the conversation itself.
+        """
+        if connection.is_embedded or not config.settings.execution.state_notes or not session.state_notes.is_offered:
+            return
+        provider = MeteredProvider(connection.provider, [spending], purpose="state_note")
+        timeout = config.agent.brain.timeout or NOTE_TIMEOUT_SECONDS
+        writer = NoteWriter(session, session.state_notes, ask_provider(provider), timeout=timeout)
+        self.stack.push_async_callback(writer.close)
 
     async def _connect_summary(self, config: ResolvedConfig, connection: ProviderConnection) -> "SummaryWriter | None":
         brain = config.context.summary_brain

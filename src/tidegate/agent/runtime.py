@@ -269,9 +269,9 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             hooks=builder.build_hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
+        builder.start_state_notes(config, connection, session, spending)
         rules = make_rule_notice(config, data.root if data is not None else None)
         notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
-        notices.append(spending.unpriced_notice(connection.provider.model))
         yield OpenAgent(
             agent,
             config,
@@ -279,7 +279,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             prompt=prompt,
             connection=connection,
             spending=spending,
-            notices=notices,
+            notices=[*notices, spending.unpriced_notice(connection.provider.model)],
             on_notices_shown=rules.mark_shown,
         )
 

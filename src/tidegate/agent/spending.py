@@ -29,7 +29,7 @@ from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, make_spent_not
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage, read_usage
 
-CallPurpose = Literal["turn", "summary", "subagent", "interrupted"]
+CallPurpose = Literal["turn", "summary", "state_note", "subagent", "interrupted"]
 """What a call of a model is for. The log of the session has the usage of a complete reply in a turn already."""
 _BYTES_PER_TOKEN: Final = 4
 """The estimate for a reply without reported usage."""

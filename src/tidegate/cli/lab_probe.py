@@ -66,7 +66,7 @@ async def _ask_all(
 ) -> str:
     async with AsyncExitStack() as stack:
         if provider is None:
-            provider = await _connect(options.model, stack)
+            provider = await connect_lab_model(options.model, stack)
         with show_progress("replaying", len(plan.list_cells())) as step:
             tasks: list[ProbeTask] = []
             for cell in plan.list_cells():
@@ -79,7 +79,7 @@ async def _ask_all(
         return f"{provider.wire}/{provider.model}"
 
 
-async def _connect(model: str, stack: AsyncExitStack) -> Provider:
+async def connect_lab_model(model: str, stack: AsyncExitStack) -> Provider:
     """Connect to PROVIDER/MODEL with the keys and addresses of the environment. No configuration file is read."""
     brain = choose_brain(model, BrainSettings(), set(KNOWN_PROVIDERS))
     agent = AgentSettings("probe", brain=brain)

@@ -99,6 +99,18 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         help="the client itself has the tool `recall` under this name; with `tidegate mcp` in Claude Code it is"
         " mcp__tidegate__recall",
     )
+    add(
+        "--state-notes",
+        action="store_true",
+        help="before a sweep, the client's own model writes down the state of the work, with the client's key, login"
+        " and costs (default: off)",
+    )
+    add(
+        "--state-notes-model",
+        metavar="MODEL",
+        default="",
+        help="this model of the same provider writes the notes (turns them on; it cannot read the cache of the other)",
+    )
     add("--config", default="", metavar="FILE", help="use this file instead of the tidegate.yaml of this folder")
 
 
@@ -284,6 +296,8 @@ def make_gateway_settings(
         on_store_failure=options.on_store_failure or written.on_store_failure,
         recall=written.recall and not options.no_recall,
         recall_tool=options.recall_tool,
+        state_notes=written.state_notes or options.state_notes or bool(options.state_notes_model),
+        state_notes_model=options.state_notes_model or written.state_notes_model,
         retention_days=written.retention_days,
         max_body=written.max_body,
         open_sessions=written.open_sessions,

@@ -14,7 +14,6 @@ _ABOUT = """\
 Show what was sent to the model. Without --at: the requests of a session and the edits of its view. With --at: the
 request exactly as it was sent when the log ended with that record, as JSON; only marks for a prompt cache are left out.
 """
-_LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -85,7 +84,7 @@ class SessionOutline(NamedTuple):
 
 def _read_outline(log: "KeptLog") -> SessionOutline:
     """Read what happened to the view, and where requests were sent."""
-    from tidegate.core.events import NoteAdded, ViewEdited
+    from tidegate.core.events import LISTED_TOPICS, NoteAdded, ViewEdited
     from tidegate.core.log_fold import fold_log
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
@@ -100,7 +99,7 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
         if isinstance(payload, ViewEdited):
             stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
             entries.append(OutlineEntry(event.seq, "edit", stage, why, payload.tokens_before, payload.tokens_after))
-        elif isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS:
+        elif isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS:
             entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(payload.text)))
         elif (denial := parse_denial(payload)) is not None:
             entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))

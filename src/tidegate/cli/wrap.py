@@ -220,6 +220,7 @@ async def _run_client(
     from tidegate.gateway.server import serve_in_background
     from tidegate.web.live.login import make_page_link
 
+    signals = _ClientSignals()
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         async with serve_in_background(gateway, settings) as url:
             if not quiet:
@@ -241,10 +242,12 @@ async def _run_client(
             for path, target in setup.links.items():
                 path.symlink_to(target)
             with announce_gateway(root, running):
+                if signals.early is not None:
+                    return 128 + signals.early
                 process = await asyncio.create_subprocess_exec(
                     command[0], *setup.arguments, *command[1:], env=_make_environment(setup.environment)
                 )
-                _forward_signals(process)
+                signals.pass_on_to(process)
                 status = await process.wait()
     return 128 - status if status < 0 else status
 
@@ -258,20 +261,30 @@ def _make_environment(changed: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **direct, **changed}
 
 
-def _forward_signals(process: "Process") -> None:
-    import asyncio
+class _ClientSignals:
+    """Passes signals on to the client. One that arrives before the client runs ends the run without it."""
 
-    loop = asyncio.get_running_loop()
-    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    def __init__(self) -> None:
+        import asyncio
 
-    def forward(number: int) -> None:
-        if process.returncode is None:
-            process.send_signal(number)
+        self._process: Process | None = None
+        self.early: int | None = None
+        loop = asyncio.get_running_loop()
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()
+        for number in (*_FORWARDED_SIGNALS, *_TERMINAL_SIGNALS):
+            loop.add_signal_handler(number, self._forward, number, number in _TERMINAL_SIGNALS and has_terminal)
 
-    for number in _FORWARDED_SIGNALS:
-        loop.add_signal_handler(number, forward, number)
-    for number in _TERMINAL_SIGNALS:
-        loop.add_signal_handler(number, (lambda _: None) if has_terminal else forward, number)
+    def pass_on_to(self, process: "Process") -> None:
+        """From now on to this process, which also gets the signal that arrived while it was started."""
+        self._process = process
+        if self.early is not None:
+            process.send_signal(self.early)
+
+    def _forward(self, number: int, reaches_client: bool) -> None:
+        if self._process is None:
+            self.early = number
+        elif self._process.returncode is None and not reaches_client:
+            self._process.send_signal(number)
 
 
 class _SessionSum:
@@ -279,7 +292,11 @@ class _SessionSum:
 
     def __init__(self, parent: str) -> None:
         self.parent = parent
-        self.requests = self.tokens = self.saved_tokens = 0
+        self.requests = self.tokens = 0
+        self.whole_tokens = 0
+        """Of the same requests, had the client sent them itself."""
+        self.fitting_tokens = 0
+        """The same, each cut to its window."""
 
 
 class _RunWatch:
@@ -298,7 +315,9 @@ class _RunWatch:
         found = self._sums.setdefault(sent.session, _SessionSum(sent.parent))
         found.requests += 1
         found.tokens += sent.tokens
-        found.saved_tokens += sent.saved_tokens
+        whole = sent.tokens + sent.saved_tokens
+        found.whole_tokens += whole
+        found.fitting_tokens += max(sent.tokens, min(whole, sent.window or whole))
 
     def describe(self, client: WrappedClient, metrics: "Metrics", notices: Sequence[str]) -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
@@ -307,21 +326,19 @@ class _RunWatch:
         for counter, label, noun, what in _EXCEPTIONS:
             if number := metrics.read(counter):
                 lines.append(f"  {label:<14} {format_count(number, noun)}; {what}")
+        lines += _describe_state_notes(metrics)
         lines += [f"  note           {notice}" for notice in notices]
         return "\n".join(lines) + "\n"
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
-        whole = found.tokens + found.saved_tokens
-        share = f" ({found.saved_tokens / whole:.0%} of the client's own requests)" if found.saved_tokens else ""
         gone = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
-        saved = f"about {found.saved_tokens:,} input tokens{share}"
         requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
         lines = [
             f"tidegate: session {name}, {requests}",
             f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
             f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
-            f"  saved          {saved if found.saved_tokens else 'nothing: every request was forwarded whole'}",
+            *_describe_savings(found),
         ]
         if left[0]:
             lines.append(f"  to read them   tidegate recall {name} WORDS")
@@ -343,3 +360,30 @@ class _RunWatch:
             and event.payload.message.id not in whole
         ]
         return (len(kept), sum(kept)), (len(left), sum(left))
+
+
+def _describe_state_notes(metrics: "Metrics") -> list[str]:
+    """How many state notes were written in this run, and what they took."""
+    names = ("state_note_input_tokens", "state_note_cached_tokens", "state_note_output_tokens")
+    read, cached, written = map(metrics.read, names)
+    made, failed = (metrics.read("state_notes", outcome=outcome) for outcome in ("written", "failed"))
+    if not (made or failed or read):
+        return []
+    line = f"  {'state notes':<14} {made:,} written"
+    line += f", {failed:,} failed (their sweeps went without one)" if failed else ""
+    share = f" ({cached / read:.0%} from the provider's cache)" if read else ""
+    return [line, f"  {'':<14} for {read:,} input tokens{share} and {written:,} output tokens"]
+
+
+def _describe_savings(found: _SessionSum) -> list[str]:
+    """What was saved, against what the client alone would have sent, and against as much of it as fits the window."""
+    if found.whole_tokens == found.tokens:
+        return ["  saved          nothing: every request was forwarded whole"]
+    baselines = [("the client's own requests", found.whole_tokens)]
+    if found.fitting_tokens < found.whole_tokens:
+        baselines.append(("the same requests cut to the window", found.fitting_tokens))
+    lines = [
+        f"about {total - found.tokens:,} input tokens ({(total - found.tokens) / total:.0%}) less than {what}"
+        for what, total in baselines
+    ]
+    return [f"  {name:<14} {line}" for name, line in zip(("saved", ""), lines, strict=False)]

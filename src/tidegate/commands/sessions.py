@@ -50,6 +50,7 @@ _SHOWN_FIELDS: Final = (
 _PURPOSE_NAMES: Final = {
     "turn": "answers",
     "summary": "summaries",
+    "state_note": "state notes",
     "subagent": "sub-agents",
     "interrupted": "interrupted answers",
     "compaction": "compactions by the provider",

@@ -9,10 +9,12 @@ from typing import Final
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import PIN
+from tidegate.core.messages import user_message
 from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
 from tidegate.session.reports.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
+from tidegate.session.reports.state_note_report import StateNoteReport, describe_state_note
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import add_focus_async
@@ -236,12 +238,29 @@ def _remove_rule(context: CommandContext, rules: Sequence[LedgerLine], number: s
     return CommandAnswer(f"Removed: {text}\n/undo takes that back.")
 
 
+async def run_state(context: CommandContext, arguments: str) -> CommandAnswer:
+    """Show the state note, or take a correction of it: as the user's words, which the next note takes up."""
+    session = context.session
+    if arguments:
+        context.require_idle()
+        ident = session.add(user_message(f"Correction of the state of the work: {arguments}", typed=True))[0]
+        return CommandAnswer(f"Added as {ident}, in your words. The next state note takes it up.")
+    writer = session.state_notes.writer
+    if writer is not None and not context.is_busy:
+        writer.collect()
+    report = await asyncio.to_thread(StateNoteReport, session.log)
+    busy = ["A note is being written."] if writer is not None and writer.is_busy else []
+    return CommandAnswer("\n".join([*report.lines(), *busy]))
+
+
 async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
     session = context.session
     lines = [f"The policy {session.policy.name} is in use; the next request has {session.tokens:,} tokens."]
     lines += session.budget.explain()
     coming = forecast_sweep(session.policy, session.view, session.budget, session._clock())
     lines += [str(coming)] if coming is not None else []
+    newest = session.state_notes.newest
+    lines += [f"{describe_state_note(newest)} /state shows it."] if newest is not None else []
     moment = ""
     for each in forecast_rules(session):
         if each.moment != moment:
@@ -287,6 +306,7 @@ WINDOW_COMMANDS: Final = (
         "[remove NUMBER]",
         completions=lambda _: ("remove ",),
     ),
+    Command("state", "the state note that the model wrote; CORRECTION corrects it", run_state, "[CORRECTION]"),
     Command(
         "explain",
         "each rule of the policy: what it would do now, and why",

@@ -5,6 +5,8 @@ log without counting again. Structs are encoded as arrays without field names: a
 with a default, so that old logs can still be read.
 """
 
+from typing import Final
+
 import msgspec
 
 from tidegate.core.edits import Edit
@@ -80,7 +82,13 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
+    - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
+
+    The gateway records with these, for people, what became of a request on its way; the text says why:
+
+    - `thinking_left_out`, `thinking_dropped`: signed thinking that was not sent, or that the provider dropped
+    - `sent_unmanaged`: the client's own request was sent, because no view of it could be
     """
 
     topic: str
@@ -92,6 +100,14 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
         """The seq of the event that an `undo`, a `redo` or a branch names, or 0."""
         return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
+
+THINKING_LEFT_OUT: Final = "thinking_left_out"
+THINKING_DROPPED: Final = "thinking_dropped"
+SENT_UNMANAGED: Final = "sent_unmanaged"
+LISTED_TOPICS: Final = frozenset(
+    {"undo", "redo", "clear", "forgotten", "overflow", "unsigned", THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED}
+)
+"""Notes that a list of what happened to a session has, beside its edits."""
 
 BRANCH = "branch"
 

@@ -49,14 +49,22 @@ class ThinkingWalk:
     """Walks the messages of a request in order.
 
     `binds_prefix`: signatures of this model are bound to everything before them. `is_foreign`: something
-    besides the messages of a host is sent, so its data whose birth is not known must not be. `is_open`: nothing of ours
-    was ever sent, so all data is sent that the host has.
+    besides the messages of a host is sent, so its data whose birth is not known must not be; nor that of messages which
+    came after the first edit, the event `first_edit_seq`. `is_open`: nothing of ours was ever sent, so all data is sent
+    that the host has.
     """
 
     def __init__(
-        self, view: WalkedView, *, binds_prefix: bool, is_foreign: bool = False, is_open: bool = False
+        self,
+        view: WalkedView,
+        *,
+        binds_prefix: bool,
+        is_foreign: bool = False,
+        is_open: bool = False,
+        first_edit_seq: int = 0,
     ) -> None:
         self._rejected_seq = view.rejected_seq
+        self._first_edit_seq = first_edit_seq
         self._binds_prefix = binds_prefix
         self._is_foreign = is_foreign
         self._is_open = is_open
@@ -75,7 +83,7 @@ class ThinkingWalk:
             return not self._is_rejected(item.message.id)
         is_valid = True
         if has_signed_data(message):
-            is_valid = self._is_open or (not self._is_rejected(item.message.id) and self._is_in_place(item))
+            is_valid = not self._is_rejected(item.message.id) and (self._is_open or self._is_in_place(item))
             if is_valid:
                 self._last = item.message.id
         self._chain = blake2b(self._chain + hash_message(item.message).encode(), digest_size=12).digest()
@@ -85,8 +93,9 @@ class ThinkingWalk:
         return bool(self._rejected_seq) and seq_of_id(ident) <= self._rejected_seq
 
     def _is_in_place(self, item: WalkedItem) -> bool:
-        if not item.birth:
-            return item.signed and not self._is_foreign
+        if not item.birth:  # nobody knows what was sent before it, unless the view had never been edited
+            is_first = not self._first_edit_seq or seq_of_id(item.message.id) < self._first_edit_seq
+            return is_first and item.signed and not self._is_foreign
         prefix, _, previous = item.birth.partition(" ")
         # Thinking may be missing at the beginning, so the first block that is sent need not follow another.
         return prefix == self._chain.hex() and self._last in ("", previous)

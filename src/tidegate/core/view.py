@@ -17,7 +17,7 @@ The fold keeps three laws:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -61,6 +61,9 @@ from tidegate.core.tokens.counting import (
 )
 
 Meter = Callable[[Message], int]
+
+STATE_NOTE: Final = "state_note"
+"""The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
 
 
 class Item(msgspec.Struct, gc=False, array_like=True):
@@ -202,6 +205,8 @@ class View:
         # Rules that freed nothing, with `changed_seq` at that time. Until it changes they would free nothing again.
         self.fruitless_rules: dict[str, int] = {}
         self.model_note = ""
+        # The newest state note as it is stored, and the seq of its event.
+        self.state_note, self.state_note_seq = "", 0
         # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
         self.kind_index = KindIndex()
@@ -333,7 +338,10 @@ class View:
             raise RefoldNeeded
         if noted.topic in ("system", "tools", "unsigned", BIRTH_TOPIC):
             self._note_head(noted)
+        elif noted.topic == STATE_NOTE:
+            self.state_note, self.state_note_seq = noted.text, self.head
         elif noted.topic == "clear":
+            self.state_note, self.state_note_seq = "", 0
             self.orphans = []
             self._moved()
             self._rebuild([], 0)

@@ -16,12 +16,12 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, encode_into_bytes
 from tidegate.core.text.user_rules import rules_of
-from tidegate.core.view import Item, View, resolve_visibility
+from tidegate.core.view import STATE_NOTE, Item, View, resolve_visibility
 
 _MAX_SEARCHED_CHARS = 1024 * 1024
 """A longer text is not searched: it is left out of snapshots as if it contained a secret."""
 
-ViewField = Literal["items", "orphans", "system", "tools", "removed_rules"]
+ViewField = Literal["items", "orphans", "system", "tools", "removed_rules", "state_note"]
 EventReader = Callable[[int], Event | None]
 _encode = partial(encode_into_bytes, msgspec.msgpack.Encoder())
 
@@ -42,6 +42,7 @@ class CensoredFields(TypedDict, total=False):
     system: str
     tools: tuple[Tool, ...]
     removed_rules: dict[str, int]
+    state_note: str
 
 
 class SecretSearch:
@@ -71,6 +72,8 @@ class SecretSearch:
             found.append(Gap("tools", 0, _hash(view.tools)))
         if any(self.suspect or self._mask(text) != text for text in view.removed_rules):
             found.append(Gap("removed_rules", 0, _hash(view.removed_rules)))
+        if view.state_note and (self.suspect or self._mask(view.state_note) != view.state_note):
+            found.append(Gap("state_note", 0, _hash(view.state_note)))
         if self.suspect:
             found += [Gap("items", index, _hash_item(item)) for index, item in self._find_unclean(view.items)]
             found += [Gap("orphans", index, _hash_item(item)) for index, item in self._find_unclean(view.orphans)]
@@ -97,6 +100,8 @@ def censor_fields(view: View, gaps: list[Gap]) -> CensoredFields:
                 fields["system"] = ""
             case "tools":
                 fields["tools"] = ()
+            case "state_note":
+                fields["state_note"] = ""
             case "removed_rules":
                 fields["removed_rules"] = {str(seq): seq for seq in view.removed_rules.values()}
             case "items":
@@ -135,6 +140,10 @@ def _fill_gap(view: View, gap: Gap, read: EventReader) -> bool:
             note = _read_note(read(view.tools_at), "tools")
             view.tools = read_tools(note) if note else ()
             return note is not None and _hash(view.tools) == gap.sha256
+        case "state_note":
+            note = _read_note(read(view.state_note_seq), STATE_NOTE)
+            view.state_note = note.text if note else ""
+            return note is not None and _hash(view.state_note) == gap.sha256
         case "removed_rules":
             view.removed_rules = _read_removed_rules(sorted(set(view.removed_rules.values())), read)
             return _hash(view.removed_rules) == gap.sha256

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.http_body import RawHeaders
-from tidegate.gateway.settings import GatewaySettings, Upstream, is_loopback
+from tidegate.gateway.settings import GatewaySettings, is_loopback
 from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS
 
 TOKEN_HEADER: Final = "x-tidegate-token"
@@ -84,15 +84,15 @@ def hide_token(path: str) -> str:
     return _HIDDEN_TOKEN + rest[1:] if token else path
 
 
-def check_token(settings: GatewaySettings, headers: Mapping[str, str], upstream: Upstream, in_path: str) -> str:
+def check_token(settings: GatewaySettings, headers: Mapping[str, str], in_path: str, *, in_key_header: bool) -> str:
     """Refuse a client without a token. Return the token that has sessions of its own, if it is one of `tokens`.
 
-    The client's key header may carry the token only if the gateway has the upstream's key.
+    `in_key_header`: the token may also be where clients send their key, as in `Authorization: Bearer TOKEN`.
     """
     if not settings.has_door:
         return ""
     shown = [headers.get(TOKEN_HEADER, ""), in_path]
-    if upstream.key:
+    if in_key_header:
         shown += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
     for token in settings.tokens:
         if any(_is_equal(each, token) for each in shown):

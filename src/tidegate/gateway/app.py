@@ -16,6 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
+from tidegate.core.events import SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -46,12 +47,14 @@ from tidegate.gateway.http_body import (
     read_headers,
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
+from tidegate.gateway.note_request import SentRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
+from tidegate.gateway.state_notes import GatewayNotes
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
 from tidegate.gateway.upstream_windows import UpstreamWindows
@@ -60,7 +63,7 @@ from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.following import FollowedRequest
+from tidegate.session.following import FollowedRequest, FollowingSession
 from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import (
     ClientRequest,
@@ -108,6 +111,9 @@ class Gateway:
         self._gate = StoreGate(data.store, settings.store_timeout, settings.store_check_timeout, self.metrics, log_line)
         self._conversations = Conversations(data, settings, self._gate, self.metrics, self.activity, make_watcher)
         self._thinking = BoundThinking(self.metrics, log_line)
+        self._notes = GatewayNotes(
+            settings, self._upstream_clients, self._conversations, self._gate, self.metrics, log_line
+        )
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
         self._servers = ServerWindows(clock)
@@ -131,7 +137,13 @@ class Gateway:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    @property
+    def is_writing_notes(self) -> bool:
+        """Whether a state note is being written."""
+        return self._notes.is_writing
+
     async def close(self) -> None:
+        await self._notes.close()
         await self._upstream_clients.close()
         for failure in await self._conversations.close():
             self.log_line(f"closing a session failed: {type(failure).__name__}")
@@ -208,7 +220,9 @@ class Gateway:
         if path == "/readyz":
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
-        token = check_token(self._settings, headers, route.upstream, token_in_path)
+        # Elsewhere the key header has the key of the client, which is passed on.
+        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
         if headers.get("upgrade", "").lower() == "websocket":
@@ -352,8 +366,12 @@ class Gateway:
                 await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
+                if self._thinking.continues_changed(own):
+                    followed = await self._discard_thinking(conversation.following, client)
         except TooSmall as small:
             self.log_line(f"forwarded unmanaged: {small.args[0]}")
+            if conversation is not None:
+                await self._note_unmanaged(conversation, small.args[0])
             return self._clean_own(request, own, conversation, own.text)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
@@ -365,10 +383,27 @@ class Gateway:
             return self._clean_own(request, own, conversation, await self._guard(own, window) or own.text)
         if followed.branched:
             self.metrics.count("branches")
-        self._watch(ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens))
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        self._report(conversation, followed)
-        return Exchange(conversation, client, followed, own, recall, window_key)
+        exchange = Exchange(conversation, client, followed, own, recall, window_key)
+        conversation.unmanaged_reason = ""
+        self._report(exchange)
+        return exchange
+
+    async def _discard_thinking(
+        self, following: FollowingSession[HostUnit], client: ClientRequest
+    ) -> FollowedRequest[HostUnit]:
+        """Leave out all thinking so far, because an earlier request was sent unmanaged and changed."""
+        call = following.session.call_async
+        return await self._gate.wait(lambda: call(following.discard_thinking, client.items))
+
+    async def _note_unmanaged(self, conversation: Conversation, why: str) -> None:
+        """Log that this request is sent unmanaged, unless the one before was for the same reason."""
+        if conversation.unmanaged_reason == why:
+            return
+        conversation.unmanaged_reason = why
+        session = conversation.following.session
+        with suppress(TidegateError, OSError):
+            await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
 
     def _clean_own(
         self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
@@ -377,9 +412,10 @@ class Gateway:
         text = self._thinking.clean(own, conversation, text)
         return request.body if text == own.text else text
 
-    def _report(self, conversation: Conversation, followed: FollowedRequest[HostUnit]) -> None:
+    def _report(self, exchange: Exchange) -> None:
         """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
-        self._thinking.report(conversation, followed)
+        self._thinking.report(exchange)
+        conversation = exchange.conversation
         for decision in conversation.following.session.last_decisions:
             if decision.acted and decision.stage == "guard":
                 self.metrics.count("guarded_requests")
@@ -414,10 +450,20 @@ class Gateway:
                     await self._pass_on_failure(answer, refused)
                     return
                 await self._refusals.note_accepted(exchange)
+                if not exchange.is_watched:
+                    self._report_sent(exchange)
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
+
+    def _report_sent(self, exchange: Exchange) -> None:
+        """Tell who watches of a request that was accepted; of one with hidden calls once."""
+        exchange.is_watched = True
+        conversation, followed = exchange.conversation, exchange.followed
+        window = conversation.following.session.window
+        sent = ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
+        self._watch(sent)
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
@@ -450,6 +496,7 @@ class Gateway:
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self.log_line(f"a defect: {defect.args[0]}")
+            exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window) or exchange.own.text
@@ -459,7 +506,7 @@ class Gateway:
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         request, text = self._thinking.add_net(request, client, exchange.conversation, text)
-        exchange.sent_text = text
+        exchange.sent_text, exchange.sent_request = text, request
         return request, request.body if text == exchange.own.text else text
 
     async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
@@ -502,8 +549,6 @@ class Gateway:
             copy.end()
             rest = stream.end()
             await self._record_if_whole(exchange, copy)
-            if copy.dropped_thinking:
-                self._thinking.report_dropped(copy.dropped_thinking)
         except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
             self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
@@ -545,6 +590,9 @@ class Gateway:
         reply, notes = exchange.recall.take_answer(copied) if exchange.recall else (copied.message, [])
         exchange.is_recorded = True
         exchange.has_usage = bool(usage)
+        if copy.dropped_thinking:
+            self._thinking.report_dropped(exchange, copy.dropped_thinking)
+        notes = [*notes, *exchange.take_notes()]
         try:
             following, followed = exchange.conversation.following, exchange.followed
             await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
@@ -554,6 +602,15 @@ class Gateway:
         self._count_usage(usage)
         tokens = read_usage(usage).input_tokens
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
+        self._start_state_note(exchange, turn_ended=not copied.asks_for_calls)
+
+    def _start_state_note(self, exchange: Exchange, *, turn_ended: bool) -> None:
+        """After an answer: have a state note written in the background if one is due."""
+        request, followed = exchange.sent_request, exchange.followed
+        if request is None or (exchange.recall is not None and exchange.recall.merged.goes_on):
+            return
+        sent = SentRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
+        self._notes.start_if_due(exchange.conversation, sent, turn_ended=turn_ended)
 
     async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""
@@ -562,6 +619,8 @@ class Gateway:
         if partial is None and not usage:
             return
         exchange.is_recorded = exchange.has_usage = True
+        if partial is not None and copy.dropped_thinking:
+            self._thinking.report_dropped(exchange, copy.dropped_thinking)
         with suppress(TidegateError, OSError):
             following, followed = exchange.conversation.following, exchange.followed
             await self._gate.wait(

@@ -3,25 +3,30 @@
 The engine decides which thinking goes with a view (`core/thinking_walk.py`). Here is the rest: a request of the client
 that is sent unmanaged must not carry thinking that was made under our view; and where a provider can be told to drop a
 block in a wrong place instead of refusing the request, it is told so. That is a net: no block should be dropped.
+
+If an unmanaged request was changed all the same, thinking of its answer is bound to what neither the client nor the log
+has. The next request of that conversation that is managed leaves out all thinking so far.
 """
 
 from collections.abc import Callable
+from typing import Final
 from urllib.parse import urlsplit
 
+from tidegate.core.events import THINKING_DROPPED, THINKING_LEFT_OUT, NoteAdded
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.exchange import Exchange
 from tidegate.gateway.metrics import Metrics
+from tidegate.gateway.session_search import chain_keys
 from tidegate.gateway.upstream_clients import IncomingRequest
-from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
 from tidegate.session.refused_thinking import RefusedThinking
 from tidegate.wire.anthropic.models import accepts_block_binding
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.head import ask_to_drop_thinking, is_thinking_demanded
-from tidegate.wire.splicing.units import HostUnit
 
-_CONTROL_BETA = "thinking-binding-controls-2026-08-01"
+_CONTROL_BETA: Final = "thinking-binding-controls-2026-08-01"
+_MAX_CHANGED_CHAINS: Final = 1_000
 
 
 class BoundThinking:
@@ -29,6 +34,7 @@ class BoundThinking:
         self._metrics = metrics
         self._log_line = log_line
         self._refused = RefusedThinking()
+        self._changed_chains: dict[str, None] = {}
 
     def apply_known(self, conversation: Conversation, upstream: str, model: str) -> None:
         self._refused.apply(conversation.following, upstream, model)
@@ -61,12 +67,30 @@ class BoundThinking:
         else:
             is_bound = conversation.following.binds_prefix and conversation.following.sent_anything_of_ours
         if not is_bound:
+            self._note_changed(client, text)
             return text
         sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
         cleaned = write_without_thinking(sent) if sent is not None else text
         if cleaned != text:
             self._count_left_out()
+        self._note_changed(client, cleaned)
         return cleaned
+
+    def _note_changed(self, client: ClientRequest, text: bytes) -> None:
+        if text == client.text or not get_dialect(client.dialect).binds_prefix(client.host.model):
+            return
+        self._changed_chains[_chain(client)[-1]] = None
+        while len(self._changed_chains) > _MAX_CHANGED_CHAINS:
+            del self._changed_chains[next(iter(self._changed_chains))]
+
+    def continues_changed(self, client: ClientRequest) -> bool:
+        """Whether a request has an answer to a changed unmanaged one. It is said once."""
+        found = (
+            [chain for chain in _chain(client)[:-1] if chain in self._changed_chains] if self._changed_chains else []
+        )
+        for chain in found:
+            del self._changed_chains[chain]
+        return bool(found)
 
     def add_net(
         self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, text: bytes
@@ -84,18 +108,27 @@ class BoundThinking:
         headers = [pair for pair in request.raw_headers if pair[0].lower() != b"anthropic-beta"]
         return request._replace(raw_headers=[*headers, (b"anthropic-beta", value.encode())]), asking
 
-    def report(self, conversation: Conversation, followed: FollowedRequest[HostUnit]) -> None:
+    def report(self, exchange: Exchange) -> None:
         """Say what this request leaves out and why, as far as it is new."""
-        left_out = followed.count_unsigned()
+        conversation, left_out = exchange.conversation, exchange.followed.count_unsigned()
         if left_out > conversation.left_out_thinking:
             self._count_left_out()
-            self._log_line(f"thinking of {left_out} messages is left out: what it was made from has been edited")
+            why = f"thinking of {left_out} messages is left out: what it was made from has been edited"
+            self._log_line(why)
+            exchange.notes.append(NoteAdded(THINKING_LEFT_OUT, why))
         conversation.left_out_thinking = left_out
 
-    def report_dropped(self, places: int) -> None:
+    def report_dropped(self, exchange: Exchange, places: int) -> None:
         """Say that the provider dropped thinking of a request."""
         self._metrics.count("dropped_thinking", places)
-        self._log_line(f"the upstream dropped {places} blocks of thinking (input_transformations)")
+        why = f"the upstream dropped {places} blocks of thinking (input_transformations)"
+        self._log_line(why)
+        exchange.notes.append(NoteAdded(THINKING_DROPPED, why))
 
     def _count_left_out(self) -> None:
         self._metrics.count("requests_with_thinking_left_out")
+
+
+def _chain(client: ClientRequest) -> list[str]:
+    """Hashes of every beginning of a client's list of messages."""
+    return chain_keys(client.dialect, [item.key for item in client.items])

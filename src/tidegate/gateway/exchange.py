@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+from tidegate.core.events import NoteAdded
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.hidden_recall import HiddenRecall, make_client_stream
 from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest
@@ -32,7 +34,8 @@ class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead.
+    what was sent instead, with the headers of `sent_request`. `notes` are logged with the answer: what became of the
+    request on its way. `is_watched`: who watches the gateway knows of it.
     """
 
     def __init__(
@@ -47,10 +50,13 @@ class Exchange:
         self.conversation = conversation
         self.own = own
         self.sent_text = own.text
+        self.sent_request: IncomingRequest | None = None
         self.recall = recall
         self.window_key = window_key
         self.smaller_try: SmallerTry | None = None
         self.thinking_refusals = 0
+        self.notes: list[NoteAdded] = []
+        self.is_watched = False
         self.stream = make_client_stream(recall)
         self.start_round(client, followed)
 
@@ -59,3 +65,8 @@ class Exchange:
         self.followed = followed
         self.is_recorded = False
         self.has_usage = False
+
+    def take_notes(self) -> list[NoteAdded]:
+        """The notes so far; they are given once."""
+        taken, self.notes = self.notes, []
+        return taken

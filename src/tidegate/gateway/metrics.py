@@ -19,6 +19,10 @@ _HELP: Final = {
     "tidegate_store_timeouts_total": "Calls of the store that did not end in time.",
     "tidegate_store_outages_total": "Times that the store stopped answering.",
     "tidegate_branches_total": "Conversations that continued from an earlier message.",
+    "tidegate_state_notes_total": "State notes by outcome.",
+    "tidegate_state_note_input_tokens_total": "Input tokens that upstreams reported for state notes.",
+    "tidegate_state_note_cached_tokens_total": "Those of them that the provider read from its cache.",
+    "tidegate_state_note_output_tokens_total": "Output tokens that upstreams reported for state notes.",
     "tidegate_input_tokens_total": "Input tokens that upstreams reported.",
     "tidegate_output_tokens_total": "Output tokens that upstreams reported.",
 }
@@ -34,9 +38,13 @@ class Metrics:
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         self._counts[f"tidegate_{name}_total", tuple(sorted(labels.items()))] += amount
 
-    def read(self, name: str) -> int:
-        """The sum of a counter over its labels."""
-        return sum(amount for (known, _), amount in self._counts.items() if known == f"tidegate_{name}_total")
+    def read(self, name: str, **labels: str) -> int:
+        """The sum of a counter over its labels, or over those that have these."""
+        return sum(
+            amount
+            for (known, found), amount in self._counts.items()
+            if known == f"tidegate_{name}_total" and labels.items() <= dict(found).items()
+        )
 
     def render(self) -> str:
         lines: list[str] = []
@@ -61,12 +69,14 @@ def _format_labels(labels: tuple[tuple[str, str], ...]) -> str:
 
 
 class ForwardedRequest(NamedTuple):
-    """A managed request that is sent, for whoever watches. `parent` is the session of the agent that started this one.
+    """A managed request that an upstream accepted, for whoever watches.
 
-    `saved_tokens` is by how much it is smaller than the client's own request.
+    `parent` is the session of the agent that started this one. `saved_tokens` is by how much the request is smaller
+    than the client's own. `window` is that of the session; None if it is not known.
     """
 
     session: str
     parent: str
     tokens: int
     saved_tokens: int
+    window: int | None = None

@@ -55,6 +55,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     `tokens`; the workers of a gateway share it. `allowed_origins`: web pages whose scripts may use the gateway.
     `recall`: offer the model a tool to read back what left the view, which the client does not see. `recall_tool`: the
     client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
+    `state_notes`: the client's own model, or `state_notes_model`, writes down the state of the work before a sweep.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
     """
 
@@ -72,6 +73,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     on_store_failure: StoreFailure = "forward"
     recall: bool = True
     recall_tool: str = ""
+    state_notes: bool = False
+    state_notes_model: str = ""
     retention_days: int = 0
     max_body: int = 64_000_000
     max_answer: int = 64_000_000

@@ -26,12 +26,21 @@ ServeOn = Callable[[socket.socket], None]
 class Workers:
     """Processes that each run `serve(listener)`, a function of a module or a partial of one."""
 
-    def __init__(self, serve: ServeOn, listener: socket.socket, count: int, log_line: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        serve: ServeOn,
+        listener: socket.socket,
+        count: int,
+        log_line: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._serve = serve
         self._listener = listener
         self._count = count
         self._log_line = log_line
+        self._clock = clock
         self._running: dict[BaseProcess, float] = {}
         self._stopping = False
 
@@ -57,7 +66,7 @@ class Workers:
     def _start(self) -> None:
         process = self._context.Process(target=_serve_worker, args=(self._serve, self._listener), daemon=True)
         process.start()
-        self._running[process] = time.monotonic()
+        self._running[process] = self._clock()
 
     def _supervise(self) -> None:
         young_deaths = 0
@@ -67,7 +76,7 @@ class Workers:
             multiprocessing.connection.wait([process.sentinel for process in self._running], timeout=0.5)
             ended = [each for each in self._running if not each.is_alive()]
             for process in () if self._is_stopping() else ended:
-                age = time.monotonic() - self._running.pop(process)
+                age = self._clock() - self._running.pop(process)
                 self._log_line(f"tidegate: worker {process.pid} ended with {process.exitcode}; starting another")
                 if process.exitcode != -signal.SIGKILL:  # killed from outside: that says nothing about its start
                     young_deaths = young_deaths + 1 if age < _YOUNG_SECONDS else 0

@@ -1,6 +1,5 @@
 """Passages: the units that a search returns, and how they are stored in blocks of the index."""
 
-import sqlite3
 import zlib
 from typing import Literal, NamedTuple
 
@@ -8,7 +7,12 @@ import msgspec
 
 SourceKind = Literal["note", "session"]
 
-BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
+
+class DamagedBlock(ValueError):
+    """A block of the index that is not what was stored."""
+
+
+BLOCK_DECODE_ERRORS = (DamagedBlock, zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
 """Errors of a damaged block."""
 
 
@@ -37,13 +41,13 @@ def pack_spans(spans: list[PassageSpan]) -> bytes:
 
 def unpack_text(data: object) -> str:
     if not isinstance(data, bytes):
-        raise sqlite3.DatabaseError("a block is no block")
+        raise DamagedBlock("a block is no block")
     return zlib.decompress(data).decode()
 
 
 def unpack_spans(data: object) -> list[PassageSpan]:
     if not isinstance(data, bytes):
-        raise sqlite3.DatabaseError("a block is no block")
+        raise DamagedBlock("a block is no block")
     return msgspec.msgpack.decode(data, type=list[PassageSpan])
 
 
@@ -54,5 +58,5 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
     """Check the types: SQLite stores any type in any column, so a flipped bit can turn a name into a number."""
     if not isinstance(name, str):
-        raise sqlite3.DatabaseError("a passage is no passage")
+        raise DamagedBlock("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))

@@ -14,8 +14,9 @@ from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode
 from tidegate.wire.streaming.reply import Reply
 
 _MAX_COPY_BYTES: Final = 32_000_000
-_OPENING_TYPES: Final = frozenset(("response.created", "response.in_progress", "response.queued", "ping"))
-_ERROR_TYPES: Final = frozenset(("error", "response.failed"))
+# Tuples: the type of a frame may be anything, also a list, which cannot be looked up in a set.
+_OPENING_TYPES: Final = ("response.created", "response.in_progress", "response.queued", "ping")
+_ERROR_TYPES: Final = ("error", "response.failed")
 
 
 class CopiedAnswer(NamedTuple):
@@ -104,9 +105,13 @@ class AnswerCopy:
             if delta.kind == "text":
                 self._texts.append(delta.text)
 
+    def read_reply(self) -> Reply:
+        """The answer as it was given. TidegateError if it is not whole."""
+        return self._assembler.finish()
+
     def read(self) -> CopiedAnswer:
         """The answer and its usage. TidegateError if it is not whole."""
-        reply: Reply = self._assembler.finish()
+        reply = self.read_reply()
         message = read_reply(self._dialect, reply.messages)
         return CopiedAnswer(
             message, reply.usage, to_client_messages(self._dialect, reply.messages), reply.stop == "calls"

@@ -176,7 +176,8 @@ class FollowingSession(Generic[HostObject]):
             notes.append(HostNote("system", system, count_system(system, session.counter)))
         if tools != session.view.tools:
             text = msgspec.json.encode(tools).decode()
-            notes.append(HostNote("tools", text, count_tools(tools, session.counter)))
+            note = NoteAdded if fixed_part.is_changed else HostNote
+            notes.append(note("tools", text, count_tools(tools, session.counter)))
         return notes
 
     def prepare(
@@ -278,12 +279,18 @@ class FollowingSession(Generic[HostObject]):
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
-        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch."""
+        """The host's list as it would be shown now; nothing is added or changed. None if it is another branch.
+
+        The list may lack the newest messages of the log: a host also asks about a list that has been answered.
+        """
         ids = self._tree.match([item.key for item in items])
-        if not ids or ids[-1] != self._tree.tip:
+        later = self._tree.list_after(ids[-1]) if ids else None
+        if later is None:
             return None
         places = dict(zip(ids, count(), strict=False))
-        arrangement = _Arrangement[HostObject](self.session.view.items, len(self._tree.hidden), self._start_walk())
+        unknown = set(later)
+        view_items = [item for item in self.session.view.items if item.message.id not in unknown]
+        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk())
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
@@ -341,12 +348,13 @@ class FollowingSession(Generic[HostObject]):
 
     def _start_walk(self) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
-        session, adds = self.session, self._fixed_is_changed or self._tree.has_hidden_calls
+        session, adds = self.session, self._adds_to_requests
         return ThinkingWalk(
             session.view,
             binds_prefix=self.binds_prefix,
             is_foreign=adds,
             is_open=not (adds or session.view.first_edit_seq),
+            first_edit_seq=session.view.first_edit_seq,
         )
 
     @property
@@ -357,7 +365,12 @@ class FollowingSession(Generic[HostObject]):
     @property
     def sent_anything_of_ours(self) -> bool:
         """Whether anything that the host does not know was ever sent: an edit, a hidden exchange, another tool."""
-        return bool(self.session.view.first_edit_seq) or self._fixed_is_changed or self._tree.has_hidden_calls
+        return bool(self.session.view.first_edit_seq) or self._adds_to_requests
+
+    @property
+    def _adds_to_requests(self) -> bool:
+        tree = self._tree
+        return self._fixed_is_changed or tree.has_added_tool or tree.has_hidden_calls
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, Event, HostMessageAdded, MessageAdded, NoteAdded
+from tidegate.core.events import BranchStarted, Event, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Message, Part, Text, Thinking, calls_of, result_of
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
@@ -53,14 +53,15 @@ class _OpenTurn(NamedTuple):
 class HostTree:
     """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
 
-    `hidden` are the messages that the host does not know. `is_left`: the log went on without the host, because someone
-    continued the session with another program.
+    `hidden` are the messages that the host does not know. `has_added_tool`: a tool was once offered that the host does
+    not know. `is_left`: the log went on without the host, because someone continued the session with another program.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._children: dict[tuple[str, str], Step] = {}
         self._resume: dict[str, int] = {}  # where to continue after a message: the last event before what followed it
         self._totals: dict[str, int] = {ROOT: 0}  # tokens from the start to a message
+        self._parents: dict[str, str] = {}
         self._turns: list[int] = [0]  # the events after which the tip is another
         self._tips: list[str] = [ROOT]
         self._last: tuple[str, Message] | None = None  # the newest message and its parent
@@ -70,6 +71,7 @@ class HostTree:
         self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
+        self.has_added_tool = False
         self.is_left = False
         for event in events:
             self.feed(event)
@@ -91,6 +93,7 @@ class HostTree:
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), Step(what.message.id))
             self._totals[what.message.id] = self._totals[parent] + what.tokens
+            self._parents[what.message.id] = parent
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
             self._move(event.seq, what.message.id)
@@ -103,6 +106,8 @@ class HostTree:
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
+        elif isinstance(what, NoteAdded) and what.topic == "tools":
+            self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
     def _move(self, seq: int, tip: str) -> None:
         self._turns.append(seq)
@@ -169,6 +174,17 @@ class HostTree:
         """Whether the current branch ends with an answer that was added last and follows this message."""
         parent, newest = self._last or ("", None)
         return newest is not None and newest.id == self.tip and newest.role == "assistant" and parent == ident
+
+    def list_after(self, ident: str) -> list[str] | None:
+        """The messages of the current branch after this one, the newest first; None if it is on another branch."""
+        found: list[str] = []
+        at = self.tip
+        while at != ident:
+            if at == ROOT:
+                return None
+            found.append(at)
+            at = self._parents[at]
+        return found
 
     @property
     def has_hidden_calls(self) -> bool:

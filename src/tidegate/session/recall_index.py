@@ -261,7 +261,7 @@ class RecallIndex:
         if (asked and asked.is_search) or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
-            text = self._mask(extract_message_text(message))
+            text = self._mask(extract_message_text(_drop_search_calls(message) if calls else message))
             self._chars += len(text)
             self._unsaved_chars += len(text)
             is_plain = not calls and result is None
@@ -335,6 +335,12 @@ def _hash_event(log: LogReader, seq: int) -> bytes:
 
 def _is_search(call: Call) -> bool:
     return call.name.rpartition("__")[2] in _SEARCH_TOOLS
+
+
+def _drop_search_calls(message: Message) -> Message:
+    """Return a message without its searches: they have all the words that were searched for."""
+    kept = tuple(part for part in message.parts if not (isinstance(part, Call) and _is_search(part)))
+    return message if len(kept) == len(message.parts) else msgspec.structs.replace(message, parts=kept)
 
 
 def _fold(text: str) -> str:

@@ -90,7 +90,8 @@ class Recovery:
 
     def discard_signed_reasoning(self) -> None:
         """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
-        self._conversation._append(NoteAdded("unsigned"))
+        why = "signed thinking so far is left out from now on, because the provider refused or would refuse it"
+        self._conversation._append(NoteAdded("unsigned", why))
 
 
 class _ImageRemoval(NamedTuple):

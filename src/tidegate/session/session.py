@@ -22,7 +22,7 @@ from tidegate.core.budget import Budget
 from tidegate.core.config.token_amount import parse_token_amount
 from tidegate.core.errors import BadInput, BadRequest, TooSmall
 from tidegate.core.events import NoteAdded
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Tool, calls_of
 from tidegate.core.plan import Decision
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.tokens.counting import TokenCounter, make_policy_meter
@@ -30,13 +30,14 @@ from tidegate.models.catalog import ModelInfo, find_model, find_window
 from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
-from tidegate.session.conversation import LiveConversation
+from tidegate.session.conversation import GivenMessage, LiveConversation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
 from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
+from tidegate.session.state_notes import StateNotes
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.drivers import (
     AsyncSummarizer,
@@ -47,6 +48,7 @@ from tidegate.session.summaries.drivers import (
     run_steps,
     run_steps_async,
 )
+from tidegate.session.summaries.model_question import AskModel
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
@@ -90,6 +92,9 @@ class Session(LiveConversation):
     - `log`: where to store the events; the default is in memory. `DataFolder.open` opens sessions on disk.
     - `clock`: returns the time in seconds.
     - `prices`: entries that override the model catalog.
+    - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
+      writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
+      ready-made ones for the SDKs.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class Session(LiveConversation):
         log: Log | SessionStorage | None = None,
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
+        summarizer: AskModel | None = None,
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
@@ -140,14 +146,38 @@ class Session(LiveConversation):
         self._renderer = RequestRenderer(
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
+        self._state_notes = StateNotes(self._runner, self._renderer)
+        if summarizer is not None:
+            from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+
+            NoteWriter(self, self._state_notes, summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
             self.set_tools(tools)
         if storage is log:
+            self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
     # --- what the model sees --------------------------------------------------------------------------------------
+
+    def add(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
+        """Append messages, all or none. Return their ids. See `LiveConversation.add`."""
+        ids = super().add(*messages, typed=typed, key=key)
+        self._start_state_note()
+        return ids
+
+    async def add_async(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
+        """`add` for async code."""
+        ids = await super().add_async(*messages, typed=typed, key=key)
+        self._start_state_note()
+        return ids
+
+    def _start_state_note(self) -> None:
+        """After an answer: have a state note written in the background, if one is due."""
+        writer, items = self._state_notes.writer, self.view.items
+        if writer is not None and items and items[-1].message.role == "assistant":
+            writer.start_if_due(turn_ended=not calls_of(items[-1].message))
 
     def prepare(self, summarise: Summarizer | None = None) -> Request:
         """Return the next request: it fits the window and is valid for the provider."""
@@ -157,7 +187,12 @@ class Session(LiveConversation):
     async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
         await self._calls.read(self._refresh)
+        await self._collect_async()
         return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
+
+    async def _collect_async(self) -> None:
+        if self._state_notes.writer is not None:
+            await self._calls.run(self._state_notes.writer.collect)
 
     def _render_after(self, steps: SummarySteps[list[Decision]]) -> SummarySteps[Request]:
         yield from steps
@@ -166,11 +201,14 @@ class Session(LiveConversation):
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
         self._refresh()
+        if self._state_notes.writer is not None:
+            self._state_notes.writer.collect()
         return run_steps(self._runner.fit_steps(), summarise, self._runner.note_summary_failure)
 
     async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""
         await self._calls.read(self._refresh)
+        await self._collect_async()
         return await self._run_async(self._runner.fit_steps(), summarise)
 
     async def _run_async(self, steps: SummarySteps[_T], summarise: AsyncSummarizer | None) -> _T:
@@ -318,6 +356,11 @@ class Session(LiveConversation):
     def rules(self) -> SessionRules:
         """The rules of the user that are kept word for word. Iterate over it to read them."""
         return SessionRules(self._runner)
+
+    @property
+    def state_notes(self) -> StateNotes:
+        """The state notes that a model writes: when one is due, what to ask, and the newest one."""
+        return self._state_notes
 
     @property
     def recovery(self) -> Recovery:

@@ -126,7 +126,9 @@ class GroupCommit:
         if self._queue and not self._working:
             try:
                 self._get_worker().submit(self._work)
-            except RuntimeError:  # the store is closed, and says so to each of them
+            # The store is closed, and says so to each of them; or the main thread has ended while others still write:
+            # then the module of the worker cannot be imported any more, and this thread commits.
+            except (RuntimeError, ImportError):
                 self._work()
 
     def _get_worker(self) -> "Executor":

@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
+from tidegate.core.events import LISTED_TOPICS, Event, EventPayload, NoteAdded, ViewEdited
 from tidegate.core.log_fold import fold_log
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import RefoldNeeded, View
@@ -31,7 +31,6 @@ from tidegate.wire.rendering.request import RequestRenderer
 _MAX_REQUESTS: Final = 10_000
 MAX_LISTED_CHANGES: Final = 4_000
 MAX_CHART_POINTS: Final = 1_500
-_LISTED_TOPICS: Final = ("undo", "redo", "clear", "forgotten", "overflow")
 
 
 class RequestState(msgspec.Struct, frozen=True, array_like=True):
@@ -290,7 +289,7 @@ class _StoryReader:
 
 
 def _is_change(payload: EventPayload) -> bool:
-    return isinstance(payload, ViewEdited) or (isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS)
+    return isinstance(payload, ViewEdited) or (isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS)
 
 
 def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> RequestState:

@@ -109,7 +109,8 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
     `timeout` the seconds of a turn.
 
     In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
-    `background` prepares summaries a little before the policy needs them.
+    `background` prepares summaries a little before the policy needs them. With `state_notes` the model writes down the
+    state of the work before a sweep, if the policy has the stage `note_sweep` (docs/state-notes.md).
 
     `tool_mode` says how tools are shown to the model: `direct` with all definitions, `discovery` with categories and
     meta-tools to find and call them, `auto` as `discovery` above `max_direct_tools` tools, else as `direct`.
@@ -121,6 +122,7 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
     max_steps: PositiveInt = 100
     timeout: NonNegativeFloat | None = None
     background: bool = False
+    state_notes: bool = True
     tool_mode: Literal["auto", "direct", "discovery"] = "auto"
     max_direct_tools: PositiveInt = 40
     context: ContextSettings | None = None
@@ -227,8 +229,9 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
 
     `token_envs` names environment variables with the tokens that clients must send. `allowed_origins` are web pages
     whose scripts may use the gateway, such as https://chat.example.com. `open_sessions` is how many sessions are kept
-    open; others are opened again when they are used. `recall` offers models a hidden
-    tool to read back what left the view. `retention_days` is how long sessions are kept; 0 is no limit.
+    open; others are opened again when they are used. `recall` offers models a hidden tool to read back what left the
+    view. With `state_notes`, the client's own model, or `state_notes_model`, writes down the state of the work before a
+    sweep. `retention_days` is how long sessions are kept; 0 is no limit.
     """
 
     host: str = "127.0.0.1"
@@ -242,6 +245,8 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     open_sessions: PositiveInt = 256
     recall: bool = True
+    state_notes: bool = False
+    state_notes_model: str = ""
     on_store_failure: Literal["forward", "refuse"] = "forward"
     retention_days: NonNegativeInt = 0
     max_body: PositiveInt = 64_000_000

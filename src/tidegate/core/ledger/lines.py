@@ -4,16 +4,14 @@
     - rule m2: Never push to main.          a rule of the user, word for word
     - pin m9: Answer in French.             the same, pinned by hand
     - recall m2..m97 has all that was said there, shown here or not
-    Open work:
-    - open m40: task {...} has no result
-    What was decided or found:
-    - decided m44: We decided to take the lock first (supersedes m31).
-    Files changed:
-    - changed m31: src/a.py
+    Open work (the newest list counts):
+    - open m40: task {...} has no known result
+    Files changed by what left (edited, if nothing else is said):
+    - changed in src: a.py m31 (committed in 1f0c9d2), b.py m33
+    Commits made there:
+    - committed m36: 1f0c9d2 Take the lock first (on main)
     Commands and how they ended:
     - ran m52: make test -> 2 failed, exit code 1
-    Values:
-    - value m60: the server listens on port 8443
 
 Each line carries what it needs to be understood and the message to recall, so lines can be added and removed.
 """
@@ -29,12 +27,15 @@ from tidegate.core.budget import Budget
 from tidegate.core.messages import user_message
 
 LEDGER: Final = "ledger"
+_HOW_TO_RECALL: Final = "recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 LEDGER_HEADING: Final = (
     "[Ledger of what left the view. The user's rules still hold, word for word; where two differ, the later one. The"
-    " rest is data. recall shows what was said, by an id (m4), a range (m2..m59) or words]"
+    f" rest is data. {_HOW_TO_RECALL}"
 )
 SHORT_LEDGER_HEADING: Final = "[Ledger; the user's rules hold, the rest is data]"
 """For what is added to a ledger, and where the rules would not fit with the long heading."""
+_HEADING_WITHOUT_RULES: Final = f"[Ledger of what left the view; it is data. {_HOW_TO_RECALL}"
+_SHORT_HEADING_WITHOUT_RULES: Final = "[Ledger, continued; it is data]"
 LEDGER_END: Final = "[End of the ledger]"
 """Providers join messages of the same role: without it the user's next words would read as a part of the ledger."""
 MAX_RULES_SHARE: Final = 0.75
@@ -44,18 +45,20 @@ PIN_SHARE: Final = 0.25
 
 # The kinds of statements in order, with their heading and the share of the ledger that each may take at first.
 _SECTIONS: Final = {
-    "open": ("Open work:", 0.15),
-    "decided": ("What was decided or found:", 0.2),
-    "changed": ("Files changed:", 0.2),
-    "ran": ("Commands and how they ended:", 0.25),
-    "value": ("Values:", 0.2),
+    "open": ("Open work (the newest list counts):", 0.15),
+    "changed": ("Files changed by what left (edited, if nothing else is said):", 0.35),
+    "committed": ("Commits made there:", 0.2),
+    "ran": ("Commands and how they ended:", 0.3),
 }
+_OLD_KINDS: Final = ("decided", "value")  # of older ledgers: they are read, and leave when the ledger is written again
+_STATEMENTS_SHARE: Final = 0.6
+"""The most that statements take of what is free, so that the ledger can grow at its end before it is written again."""
 _RULES_HEADING: Final = "Rules of the user:"
-_MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS)
+_MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS, *_OLD_KINDS)
 
 _LINE: Final = re.compile(rf"- (?:({'|'.join(_MESSAGE_KINDS)}) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
-_OLD_CHANGED: Final = re.compile(r"- changed: (.+)")  # the form of older ledgers: names with ids, in one list
-_OLD_NAME: Final = re.compile(r"(\S+) (m\d+)")
+_CHANGED: Final = re.compile(r"- changed(?: in (\S+))?: (.+)")
+_CHANGED_NAME: Final = re.compile(r"([^\s,]+) (m\d+)( \([^()]{1,200}\))?")
 _LEFT: Final = ("- recall ", "- left ")  # the second is the form of older ledgers
 _LEFT_END: Final = " has all that was said there, shown here or not"
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
@@ -98,8 +101,12 @@ def parse_ledger(text: str) -> list[LedgerLine]:
     for line in text.split("\n"):
         if line.startswith(_LEFT):
             found.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
-        elif (match := _OLD_CHANGED.fullmatch(line)) is not None:
-            found.extend(LedgerLine("changed", ident, name) for name, ident in _OLD_NAME.findall(match[1]))
+        elif (match := _CHANGED.fullmatch(line)) is not None:
+            folder = f"{match[1]}/" if match[1] else ""
+            found += (
+                LedgerLine("changed", ident, f"{folder}{name}{state}")
+                for name, ident, state in _CHANGED_NAME.findall(match[2])
+            )
         elif (match := _LINE.fullmatch(line)) is not None:
             found.append(LedgerLine(match[1] or match[3] or "noted", match[2], match[4]))
     return found
@@ -113,8 +120,32 @@ def render_ledger(lines: Sequence[LedgerLine]) -> str:
     texts += [f"{_LEFT[0]}{ranges}{_LEFT_END}"] if ranges else []
     for what, (heading, _) in _SECTIONS.items():
         mine = sorted((line for line in lines if line.what == what), key=_PLACE)
-        texts += [heading, *map(str, mine)] if mine else []
+        if mine:
+            texts += [heading, *(_render_changed(mine) if what == "changed" else map(str, mine))]
     return "\n".join(texts)
+
+
+def _render_changed(lines: Sequence[LedgerLine]) -> list[str]:
+    """A line for each folder with its files. A path with a space is a line of its own."""
+    folders: dict[str, list[str]] = {}
+    alone: list[str] = []
+    for line in lines:
+        folder, name = _split_changed(line)
+        if name:
+            folders.setdefault(folder, []).append(name)
+        else:
+            alone.append(str(line))
+    return [*alone, *(f"{folder}{', '.join(names)}" for folder, names in folders.items())]
+
+
+def _split_changed(line: LedgerLine) -> tuple[str, str]:
+    """The beginning of the line of its folder, and its part of that line. Empty if it needs a line of its own."""
+    path = subject_of(line)
+    if " " in path or "," in path or line.ident[:1] != "m":
+        return "", ""
+    folder, _, name = path.rpartition("/")
+    state = line.text[len(path) :]
+    return (f"- changed in {folder}: " if folder else "- changed: "), f"{name} {line.ident}{state}"
 
 
 def _left_ranges(lines: Iterable[LedgerLine]) -> list[tuple[int, int]]:
@@ -158,18 +189,31 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
         else:
             last.pop(key, None)
             last[key] = line
-    superseded = {ident for line in last.values() for ident in _SUPERSEDED.findall(line.text)}
-    return [line for line in last.values() if line.what != "decided" or line.ident not in superseded]
+    replaced = {found[1] for line in last.values() if (found := _REPLACES.search(line.text))}
+    return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in replaced]
 
 
-_SUPERSEDED: Final = re.compile(r"\(supersedes (m\d+)\)$")
+_REPLACES: Final = re.compile(r" \(replaces ([0-9a-f]{7,40})\)$")
+_OF_SUBAGENT: Final = re.compile(r"[\w.:@/-]{1,120} m\d+: ")
+_FILE_STATE: Final = re.compile(r" \([^()]{1,200}\)$")
+
+
+def is_of_subagent(line: LedgerLine) -> bool:
+    """Whether a line is about the session of a subagent: it begins with the name of that session and a message."""
+    return _OF_SUBAGENT.match(line.text) is not None
 
 
 _CLIPPED_COMMAND: Final = re.compile(r"(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?", re.DOTALL)
 
 
 def subject_of(line: LedgerLine) -> str:
-    """What a statement is about: the command without its outcome and what only cuts its output, or all of its text."""
+    """What a statement is about: a file without its state, a commit without its subject, a command without its outcome
+    and without what only cuts its output, or all of its text.
+    """
+    if line.what == "changed":
+        return _FILE_STATE.sub("", line.text)
+    if line.what == "committed" and not is_of_subagent(line):
+        return line.text.partition(" ")[0]
     if line.what != "ran":
         return line.text
     command = line.text.rpartition(" -> ")[0] or line.text
@@ -190,7 +234,7 @@ def select_ledger_lines(
     Rules get at most `rules` tokens. Each kind of statement gets its share, the newest first; what is left over goes to
     all of them in order.
     """
-    purse = _Purse(tokens, budget, headed)
+    purse = _Purse(tokens, budget, ledger_heading(lines, headed=headed))
     for what in ("left", "pin"):  # ranges are cheap, and without them nothing can be recalled
         for line in lines:
             if line.what == what:
@@ -198,36 +242,44 @@ def select_ledger_lines(
     for line in reversed(lines):
         if line.what == "rule":
             rules -= purse.buy(line, min(rules, purse.left))
-    free = purse.left
+    free = int(purse.left * _STATEMENTS_SHARE)
+    end = purse.left - free
     newest_first = sorted(lines, key=_PLACE, reverse=True)
     for whole in (False, True):
         for what, (_, share) in _SECTIONS.items():
-            allowance = purse.left if whole else int(free * share)
+            allowance = purse.left - end if whole else int(free * share)
             for line in newest_first:
                 if line.what == what:
-                    allowance -= purse.buy(line, min(allowance, purse.left))
+                    allowance -= purse.buy(line, min(allowance, purse.left - end))
     return [line for line in lines if line in purse.taken]
+
+
+def ledger_heading(lines: Sequence[LedgerLine], *, headed: bool) -> str:
+    """The heading over these lines. It speaks of rules only if there are any."""
+    if any(line.lays_down for line in lines):
+        return LEDGER_HEADING if headed else SHORT_LEDGER_HEADING
+    return _HEADING_WITHOUT_RULES if headed else _SHORT_HEADING_WITHOUT_RULES
 
 
 class _Purse:
     """Tokens for lines. The first line of a section pays for its heading, too."""
 
-    def __init__(self, tokens: int, budget: Budget, headed: bool) -> None:
+    def __init__(self, tokens: int, budget: Budget, heading: str) -> None:
         self._count = budget.counter.count_text
-        heading = LEDGER_HEADING if headed else SHORT_LEDGER_HEADING
         self.left = tokens - budget.count(user_message(f"{heading}\n{LEDGER_END}", LEDGER))
         self.taken: set[LedgerLine] = set()
         self._begun: set[str] = set()
 
     def buy(self, line: LedgerLine, room: int) -> int:
         heading = _heading_of(line)
-        cost = self._count(f", {line.ident}" if line.what == "left" else f"{line}\n")
-        cost += self._count(f"{heading}\n") if heading not in self._begun else 0
+        folder, name = _split_changed(line) if line.what == "changed" else ("", "")
+        cost = self._count(f", {name or line.ident}" if name or line.what == "left" else f"{line}\n")
+        cost += sum(self._count(f"{text}\n") for text in (heading, folder) if text and text not in self._begun)
         if cost > room or line in self.taken:
             return 0
         self.left -= cost
         self.taken.add(line)
-        self._begun.add(heading)
+        self._begun |= {heading, folder}
         return cost
 
 

@@ -9,10 +9,9 @@ import msgspec
 
 from tidegate.core.edits import Edit, EditIndex
 from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line, merge_ledger_lines
-from tidegate.core.ledger.statements import drop_old_todos, mark_superseded, statements_of
+from tidegate.core.ledger.statements import drop_old_todos, statements_of
 from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
-from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.text.plural import format_count
 from tidegate.core.view import Item, View, rules_given
 
@@ -21,7 +20,6 @@ PIN: Final = "pin"
 
 _HEAD_SHARE: Final = 0.25  # of the view
 _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
-_INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
 
 
 class LossTally(NamedTuple):
@@ -53,16 +51,6 @@ def readable_text_of(message: Message) -> str:
     return "\n".join([text_of(message), *(call.arguments for call in calls_of(message))])
 
 
-def collect_words(text: str) -> set[str]:
-    """The words of a text to look facts up in: runs, and their parts between `=`, `:`, `/` and backslashes."""
-    found = set(split_runs(text))
-    odd = [strip_punctuation(run) for run in found if not run.isalnum()]
-    found.update(odd)
-    joined = "\n".join(odd)
-    found.update(joined.encode("utf-8", "surrogatepass").translate(_INNER).decode("utf-8", "surrogatepass").split())
-    return found
-
-
 class LossCheck:
     """What one transaction removes, compared with what the view has afterwards."""
 
@@ -71,7 +59,6 @@ class LossCheck:
         self.lines = list(lines)
         self._whole = facts
         self._facts: list[LedgerLine] = []
-        self._words_shown: set[str] = set()
         self._summaries = ""
         self._pointed = ReachableIds(lines).named
         self._known: list[Message] = []  # what leaves and what stays
@@ -105,8 +92,8 @@ class LossCheck:
                 if ident not in described
             ]
             self._known = [*self._gone, *stay]
-            found = drop_old_todos([*vanished, *statements_of(self._gone, described)], self._known)
-            self._facts = mark_superseded(lines, found)
+            found = statements_of(self._gone, described, lines=[*lines, *vanished], every=messages)
+            self._facts = drop_old_todos([*(line for line in vanished if line.what == "ran"), *found], self._known)
             self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
         every = [line for m in (*self._gone, *requests) for line in held(items[m.id])]
@@ -118,19 +105,16 @@ class LossCheck:
             missing -= present and {line.text for line in held(items[message.id])} & present
         self._laid_down = [line for line in self._rules if line.text in missing]
         self._out_of_sight = [line for line in self._facts if not self._present(line)]
-        listed = {line.text for line in lines}
+        listed = {line.text for line in merge_ledger_lines(lines, ())}  # of each file its last state
         self._missing = [line for line in self._out_of_sight if line.text not in listed]
 
     def _read(self, stay: Sequence[Message]) -> None:
         text = "\n".join(map(readable_text_of, stay))
-        self._words_shown = collect_words(text)
         self._summaries = "\n".join(text_of(message) for message in stay if message.kind == SUMMARY)
         self._pointed |= set(_RECALL.findall(text))
 
     def _present(self, line: LedgerLine) -> bool:
-        """Whether the view still says it: a value that is shown, or a statement that a summary repeats."""
-        if line.what == "value":
-            return all(word in self._words_shown for word in line.text.split())
+        """Whether a summary in the view repeats the statement."""
         return line.text in self._summaries
 
     def wanted(self, *, again: bool = False) -> list[LedgerLine]:

@@ -23,12 +23,11 @@ from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Repla
 from tidegate.core.ledger.lines import (
     LEDGER,
     LEDGER_END,
-    LEDGER_HEADING,
     MAX_RULES_SHARE,
     PIN_SHARE,
-    SHORT_LEDGER_HEADING,
     LedgerLine,
     join_left_ranges,
+    ledger_heading,
     parse_ledger,
     render_ledger,
     select_ledger_lines,
@@ -45,7 +44,7 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.policy.policy import Policy
-from tidegate.core.view import Item, View, rules_given
+from tidegate.core.view import STATE_NOTE, Item, View, rules_given
 
 __all__ = [
     "LEDGER",
@@ -138,15 +137,21 @@ def update_ledger(
     """
     held = [view.items[place] for place in view.kind_index.find(view.items, LEDGER)]
     size = sum(item.tokens for item in held)
+    whole = ledger_share_of(policy) > 0 and not _shows_state_note(edits)
     if not held and min(most, spare) <= 0:
-        return LedgerUpdate(add_recall_note(view, edits, budget, spare) if ledger_share_of(policy) else tuple(edits))
-    whole = ledger_share_of(policy) > 0
+        return LedgerUpdate(add_recall_note(view, edits, budget, spare) if whole else tuple(edits))
     edits = _move_inserts_after_ledger(edits, held)
     pointed = _add_recall_pointers(view, edits, budget, max(0, spare) // 2) if whole else _PointedEdits(edits)
     limit = min(most, size + spare - pointed.cost)
-    check = LossCheck(view, pointed.edits, parse_ledger("\n".join(text_of(item.message) for item in held)), facts=whole)
+    lines = every = parse_ledger("\n".join(text_of(item.message) for item in held))
+    if not whole and ledger_share_of(policy):
+        lines = [line for line in every if line.lays_down]
+    check = LossCheck(view, pointed.edits, lines, facts=whole)
     after = _find_place(view, edits) if whole else held[-1].message.id if held else ""
-    ledger = _write_ledger(check, pointed.edits, held, limit, budget, after)
+    if len(lines) < len(every):
+        ledger = _rewrite_ledger(check, held, limit, budget, after)
+    else:
+        ledger = _write_ledger(check, pointed.edits, held, limit, budget, after)
     done = pointed.edits
     if check.reaches(ledger.lines):  # the ledger names the range: the note of the guard is not needed
         done = tuple(edit for edit in done if not _is_recall_note_insert(edit))
@@ -181,6 +186,11 @@ def without_rule(view: View, rule: LedgerLine, budget: Budget) -> tuple[Edit, ..
     pins = [item for item in view.items if item.message.kind == PIN]
     gone = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
     return (*edits, *([Drop(gone)] if gone else []), RemoveRule(text, rule.ident))
+
+
+def _shows_state_note(edits: Iterable[Edit]) -> bool:
+    """Whether a state note takes the place of old messages: the ledger then has rules and pins only."""
+    return any(isinstance(edit, Insert) and edit.message.kind == STATE_NOTE for edit in edits)
 
 
 def _is_recall_note_insert(edit: Edit) -> bool:
@@ -218,7 +228,7 @@ def _write_ledger(
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:
-    heading = LEDGER_HEADING if headed else SHORT_LEDGER_HEADING
+    heading = ledger_heading(lines, headed=headed)
     return user_message(f"{heading}\n{render_ledger(lines)}\n{LEDGER_END}", LEDGER)
 
 

@@ -3,6 +3,7 @@
 from tidegate.core.policy.policy import Stage
 from tidegate.core.stages.admission import cap_result, spill_result
 from tidegate.core.stages.guard import shrink_to
+from tidegate.core.stages.note_sweep import note_sweep
 from tidegate.core.stages.notices import hint
 from tidegate.core.stages.results import archive_results, cap_results, cap_texts, clear_results, digest_results
 from tidegate.core.stages.summary import summarize
@@ -32,6 +33,7 @@ STAGES: dict[str, Stage] = {
     "clear_context": clear_context,
     "flush_memory": flush_memory,
     "shrink_to": shrink_to,
+    "note_sweep": note_sweep,
     "sweep": sweep,
     "hint": hint,
 }

@@ -7,6 +7,7 @@ from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert
+from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
@@ -127,7 +128,8 @@ def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
     names = find_file_names(text_of(asked))
     notes = [item.message for item in view.items if is_group_note(item.message)] if names else []
     lines = [line for note in notes for line in lines_of_note(note)]
-    lines += [line for item in view.ledger_items if names for line in text_of(item.message).split("\n")]
+    for item in view.ledger_items if names else ():
+        lines += [f"{line.ident} {line.text}" for line in parse_ledger(text_of(item.message))]
     found: dict[str, str] = {}
     for line in lines:
         ident = _IDENT.search(line)

@@ -27,17 +27,29 @@ from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, make_gap_notes
-from tidegate.core.sweep.group_notes import describe_group, groups_of_note, is_group_note
+from tidegate.core.sweep.group_notes import (
+    describe_group,
+    groups_of_note,
+    is_group_note,
+    is_quoted,
+    quote_answer,
+    requote,
+)
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
+_RANGE_SHARE: Final = 0.05  # of the room: the most that ranges take, which join older lines of notes
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
+_CONCLUSION_SHARE: Final = 0.1  # of the room: the most that answers take, whole or quoted in a note
+_CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of them takes, the newest first
+_LONGEST_CONCLUSION: Final = 1_200  # tokens
+_LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
 _REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
@@ -146,12 +158,16 @@ class _Sweep:
         self.notes: list[Insert] = []
         self.chosen = Choice({}, 0.0, 0.0)
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
+        self._notes: dict[int, list[str]] = {}  # the lines of each earlier note
         self._last_answer = self._find_last_answer()
+        self._answers: set[int] = set()  # those that stay whole
         self._loop_start = next((n for n in self._old if view.loop_start and view.loop_start in units[n].ids), -1)
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
                 self._said[number] = describe_group(units[number])
+            elif is_group_note(message):
+                self._notes[number] = groups_of_note(message)
             elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
                 self.draft.drop(units[number])
 
@@ -217,11 +233,42 @@ class _Sweep:
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = int(room * _NOTE_SHARE)
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
+        workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
         others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
         self._fit_work(appraisal, level - reserved, level - others, note_tokens)
         return level
+
+    def _keep_conclusions(self, left: int) -> int:
+        """Choose which answers stay, whole or quoted in a note, in `left` tokens. Returns what they take.
+
+        An answer that ends a turn is the summary of it that the agent itself wrote. The newest ones come first; each
+        takes at most a part of what is left, so that older ones stay with less.
+        """
+        spent = 0
+        per_token = self._budget.counter.count_text
+        for number in reversed(self._old):
+            if number in self._notes:
+                lines = self._notes[number]
+                for at in reversed(range(len(lines))):
+                    if is_quoted(lines[at]):
+                        chars = _to_chars(min(int((left - spent) * _CONCLUSION_PART), _LONGEST_CONCLUSION))
+                        lines[at] = requote(lines[at], chars)
+                        spent += per_token(lines[at]) if is_quoted(lines[at]) else 0
+            elif number in self._said and number != self._last_answer:
+                unit = self._units[number]
+                text = text_of(unit.items[0].message)
+                if calls_of(unit.items[0].message) or len(text) <= _LEAST_CONCLUSION:
+                    continue
+                most = min(int((left - spent) * _CONCLUSION_PART), _LONGEST_CONCLUSION)
+                if unit.tokens <= most:
+                    self._answers.add(number)
+                    spent += unit.tokens
+                else:
+                    self._said[number] = quote_answer(unit.items[0].message.id, text, _to_chars(most))
+                    spent += per_token(self._said[number]) if is_quoted(self._said[number]) else 0
+        return spent
 
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
@@ -249,13 +296,13 @@ class _Sweep:
         in_gap = False
         shown_id = self._units[self._old.start - 1].last_id if self._old.start else ""
         left = note_tokens
-        answers = set()
+        answers = set(self._answers)
         for_answers = note_tokens // 2
         for number in reversed(self._old):
             message = self._units[number].items[0].message
-            if number in self._said and number not in kept and not calls_of(message):
+            if number in self._said and number not in kept and number not in answers and not calls_of(message):
                 size = self.draft.group_cost(self._units[number])
-                if len(text_of(message)) <= _ANSWER_CHARS and size <= for_answers:
+                if len(text_of(message)) <= _ANSWER_CHARS and size <= for_answers and not is_quoted(self._said[number]):
                     for_answers -= size
                     left -= size
                     answers.add(number)
@@ -263,8 +310,8 @@ class _Sweep:
             unit = self._units[number]
             message = unit.items[0].message
             lines: list[str] | None = None
-            if is_group_note(message):
-                lines = groups_of_note(message)
+            if number in self._notes:
+                lines = self._notes[number]
             elif number in self._said and number not in kept and number not in answers:
                 lines = [self._said[number]] if self._said[number] else []
             if lines is None:
@@ -280,7 +327,14 @@ class _Sweep:
             else:
                 gaps.append(Gap(shown_id, unit.last_id, lines))
             in_gap = True
-        self.notes = make_gap_notes([gap for gap in gaps if gap.lines], left, self._budget)
+        gaps = [gap for gap in gaps if gap.lines]
+        ranges = int(self._budget.room * _RANGE_SHARE) if note_tokens > 0 else 0
+        self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
+
+
+def _to_chars(tokens: int) -> int:
+    """About as many characters as so many tokens, without what a note adds to each line."""
+    return int(tokens * 3.7)
 
 
 def _shorten_group(draft: ViewDraft, unit: Group, kept: Kept, *, keeps_thinking: bool) -> None:

@@ -22,17 +22,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, calls_of, result_of, text_of
+from tidegate.core.recognition.shell_commands import only_reads
 from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
-    COMMAND_KEYS,
     INCIDENTAL_KEYS,
-    READS_ONLY,
     CallTarget,
     call_target_of,
+    find_command,
     find_file_names,
     is_content_argument,
     iterate_strings,
@@ -56,7 +56,6 @@ _LARGEST_SIZE_WORTH: Final = 6.0
 _LEAST_SIZE_WORTH: Final = 0.15
 _NAME_WORTH: Final = 15.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
-_NEXT_COMMAND: Final = re.compile(r"&&|;|\n")
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
@@ -156,12 +155,8 @@ def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
 
 def _only_reads(call: Call) -> bool:
     """Whether a call runs a command that only reads, such as a search, and no other after it."""
-    arguments = parse_call_arguments(call)
-    commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
-    return any(
-        isinstance(each, str) and (begin := READS_ONLY.match(each)) and not _NEXT_COMMAND.search(each, begin.end())
-        for each in commands
-    )
+    command = find_command(call)
+    return bool(command) and only_reads(command)
 
 
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:

@@ -5,7 +5,14 @@ from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Insert
-from tidegate.core.sweep.group_notes import make_group_note, make_range_line, tells_answer
+from tidegate.core.sweep.group_notes import (
+    is_quoted,
+    last_id_of,
+    make_group_note,
+    make_range_line,
+    requote,
+    tells_answer,
+)
 
 NOTE_TOKENS: Final = 20  # of a note without its lines
 
@@ -18,14 +25,22 @@ class Gap(NamedTuple):
     lines: list[str]
 
 
-def make_gap_notes(gaps: Sequence[Gap], left: int, budget: Budget) -> list[Insert]:
+def make_gap_notes(
+    gaps: Sequence[Gap], left: int, budget: Budget, *, ranges: int | None = None, quotes: bool = False
+) -> list[Insert]:
     """A note for each gap, in about `left` tokens. If all lines take too much, the oldest of a gap become a range.
 
-    What was answered comes first, then the newest gaps. Ranges say which tools were called as far as the same room
-    again allows. A gap without a note would read as if nothing had been done there.
+    What was answered comes first, then the newest gaps. Ranges name files, commands and answers as far as `ranges`
+    tokens allow (None: as many as `left`); each gets a little before the newest get more. With `quotes`, quoted answers
+    stay beyond these tokens; without, their first words. A gap without a note would read as if nothing had been done
+    there.
     """
+    if not quotes:
+        gaps = [
+            gap._replace(lines=[requote(line, 0) if is_quoted(line) else line for line in gap.lines]) for gap in gaps
+        ]
     count = budget.counter.count_text
-    spare_for_ranges = left
+    spare_for_ranges = left if ranges is None else ranges
     shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
     for answered in (True, False):
         for number in reversed(range(len(gaps))):
@@ -34,23 +49,38 @@ def make_gap_notes(gaps: Sequence[Gap], left: int, budget: Budget) -> list[Inser
                 continue
             spare = left if number in shown else left - NOTE_TOKENS
             while shown.get(number, 0) < (1 if answered else len(lines)):
-                spare -= count(lines[-1 - shown.get(number, 0)]) + 1
+                line = lines[-1 - shown.get(number, 0)]
+                spare -= 0 if is_quoted(line) else count(line) + 1
                 if spare < 0:
                     break
                 shown[number] = shown.get(number, 0) + 1
                 left = spare
-    made = []
-    for number in reversed(range(len(gaps))):
-        gap = gaps[number]
-        split = len(gap.lines) - shown.get(number, 0)
-        some = [make_range_line(gap.lines[:split], gap.before_id)] if split else []
-        note = make_group_note([*some, *gap.lines[split:]])
-        tokens = budget.count(note)
-        if number not in shown:
-            if tokens > spare_for_ranges:
-                note = make_group_note([make_range_line(gap.lines, gap.before_id, is_brief=True)])
-                tokens = budget.count(note)
-            spare_for_ranges -= tokens
-        made.append(Insert(note, gap.last_id, tokens))
-    made.reverse()
-    return made
+    splits = [len(gap.lines) - shown.get(number, 0) for number, gap in enumerate(gaps)]
+    chosen = [_join_ranges(gap, split, 0) for gap, split in zip(gaps, splits, strict=True)]
+    costs = [0] * len(gaps)
+    for detail in (1, 2):
+        for number in reversed(range(len(gaps))):
+            lines = _join_ranges(gaps[number], splits[number], detail)
+            joined = lines[: len(lines) - len(gaps[number].lines) + splits[number]]
+            cost = sum(count(line) for line in joined if not is_quoted(line))
+            if cost - costs[number] <= spare_for_ranges:
+                spare_for_ranges -= cost - costs[number]
+                chosen[number], costs[number] = lines, cost
+    notes = [make_group_note(lines) for lines in chosen]
+    return [Insert(note, gap.last_id, budget.count(note)) for note, gap in zip(notes, gaps, strict=True)]
+
+
+def _join_ranges(gap: Gap, split: int, detail: int) -> list[str]:
+    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them."""
+    done: list[str] = []
+    run: list[str] = []
+    before = gap.before_id
+    for line in gap.lines[:split]:
+        if is_quoted(line):
+            done += [make_range_line(run, before, detail=detail)] if run else []
+            done.append(line)
+            run, before = [], last_id_of(line)
+        else:
+            run.append(line)
+    done += [make_range_line(run, before, detail=detail)] if run else []
+    return [*done, *gap.lines[split:]]

@@ -13,17 +13,20 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
-from tidegate.core.sweep.key_lines import is_envelope
+from tidegate.core.recognition.shell_commands import effect_of, only_reads
+from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
+from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
-    COMMAND_KEYS,
     INCIDENTAL_KEYS,
-    READS_ONLY,
     call_target_of,
     changed_paths_of,
     classify_tool,
     describe_todos,
+    file_name_of,
+    find_command,
+    find_file_names,
     is_todo_list,
     iterate_strings,
     parse_call_arguments,
@@ -48,8 +51,6 @@ _SAID_CHARS: Final = 160
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
 
-_WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
-_SCRIPT_CHARS: Final = 2_000
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
 _REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
@@ -100,21 +101,6 @@ def find_subject(call: Call) -> str:
     return fold_line(", ".join(changed_paths_of(call)) or " ".join(texts[:2]), _SUBJECT_CHARS)
 
 
-def find_command(call: Call) -> str:
-    """The command that a call runs, or ""."""
-    arguments = parse_call_arguments(call)
-    script = arguments.get("input") if isinstance(arguments, dict) else arguments
-    if isinstance(script, str) and (wrapped := _WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
-        return wrapped[1].replace('\\"', '"')
-    for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
-        value = arguments.get(key)
-        if isinstance(value, list):
-            value = " ".join(map(str, value))
-        if isinstance(value, str):
-            return value
-    return ""
-
-
 def describe_outcome(call: Call, answer: Message | None) -> str:
     """How a call ended: its failure or exit code, a short result, or the size of a longer one.
 
@@ -128,8 +114,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     if is_refusal(text):
         said = _REFUSAL_WORDS.search(text)
         return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
-    if find_command(call) and (running := _RUNNING.search(text[:_RUNNING_CHARS])):
-        return f"still running when the call returned, id {next(filter(None, running.groups()))}"
+    if find_command(call) and (running := find_running_id(answer)):
+        return f"still running when the call returned, id {running}"
     result = result_of(answer)
     shortened = _SHORTENED.match(text)
     lines = int(shortened[1].replace(",", "")) if shortened else _count_lines(text)
@@ -154,6 +140,12 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         last = printed.strip().partition("\n")[0]
     shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+
+
+def find_running_id(answer: Message) -> str:
+    """The id of a command that went on in the background, from the result of its call, or ""."""
+    running = _RUNNING.search(text_of(answer)[:_RUNNING_CHARS])
+    return next(filter(None, running.groups())) if running else ""
 
 
 def _count_lines(text: str) -> int:
@@ -184,41 +176,199 @@ def _number_of(ident: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def make_range_line(lines: Sequence[str], before: str, *, is_brief: bool = False) -> str:
-    """One line in place of those of several groups: `- m4..m31 earlier work, such as command ×9, Edit ×2`.
+def last_id_of(line: str) -> str:
+    """The last message that a line of a note is about."""
+    return _span_of(line.partition("\n")[0]).rpartition("..")[2]
 
-    A brief one says only whether a request was answered: `- m4..m31 earlier work, answered`.
-    It begins after the message `before`: others may have left without a line, so the counts are not of all calls.
+
+def make_range_line(lines: Sequence[str], before: str, *, detail: int = 2) -> str:
+    """One line in place of those of several groups, with what to ask recall for:
+
+    `- m4..m31 earlier work: edited a.py ×2; read b.py; ran make test (2 failed); m30 answered: The cause is ...`.
+
+    With `detail` 1 it has less of each, with 0 only whether a request was answered. It begins after the message
+    `before`: others may have left without a line, so the counts are not of all calls.
     """
     first = _number_of(_span_of(lines[0]).partition("..")[0])
-    last = _number_of(_span_of(lines[-1]).rpartition("..")[2])
+    last = _number_of(last_id_of(lines[-1]))
     if before[:1] == "m":
         first = min(first, _number_of(before) + 1)
-    counts: Counter[str] = Counter()
-    for line in "\n".join(lines).split("\n"):
-        earlier, noted = _RANGE_LINE.fullmatch(line), _NOTED.fullmatch(line)
-        if earlier:
-            counts[_ANSWER] += earlier[1] is not None
-            counts.update({what: int(count) for what, count in _COUNTED.findall(earlier[2] or "")})
-        elif noted:
-            times = _TIMES.search(line)
-            counts[_kind_of_noted(noted[2])] += int(times[1]) if times else 1
+    work = WorkSummary()
+    for text in lines:
+        for line in _split_lines(text):
+            work.add(line)
     span = f"m{first}" if first == last else f"m{first}..m{last}"
-    if is_brief:
-        return f"- {span} {EARLIER}{_WITH_ANSWER if counts[_ANSWER] else ''}"
-    done = ", ".join(f"{what} ×{count}" for what, count in counts.most_common(_COUNTS_SHOWN) if count)
-    return f"- {span} {EARLIER}" + (f"{_SUCH_AS}{done}" if done else "")
+    if not detail:
+        return f"- {span} {EARLIER}{_WITH_ANSWER if work.answers or work.others[_ANSWER] else ''}"
+    done = work.render(detail)
+    return f"- {span} {EARLIER}" + (f": {done}" if done else "")
+
+
+class WorkSummary:
+    """What was done in the groups that a range takes the place of: files with counts, commands with outcomes, answers.
+
+    It is read from lines of notes and from its own text, because ranges are joined when more leaves.
+    """
+
+    def __init__(self) -> None:
+        self.edited: Counter[str] = Counter()
+        self.read: Counter[str] = Counter()
+        self.ran: dict[str, str] = {}
+        self.others: Counter[str] = Counter()
+        self.answers: dict[str, str] = {}
+        self.unnamed: Counter[str] = Counter()  # files and commands that a range had no room to name
+
+    def add(self, line: str) -> None:
+        """Add a line of a note."""
+        earlier = _RANGE_LINE.fullmatch(line)
+        if earlier:
+            self.others[_ANSWER] += earlier[1] is not None
+            self._add_range(earlier[2] or "")
+            return
+        noted = _NOTED.fullmatch(line)
+        if not noted:
+            return
+        ident, said = noted[1], noted[2]
+        times = int(found[1]) if (found := _TIMES.search(said)) else 1
+        said, _, outcome = _TIMES.sub("", said).partition(OUTCOME)
+        if said.startswith(_ANSWERED_BY):
+            self.answers[ident] = _plain(said[len(_ANSWERED_BY) :])
+        elif said.startswith(_COMMAND):
+            self._add_command(said.removeprefix(_COMMAND), outcome, times)
+        else:
+            tool, _, rest = said.partition(" ")
+            access = classify_tool(tool.rstrip(":"))
+            paths = _split_paths(rest) if access != "other" else []
+            counts = self.edited if access == "write" else self.read
+            if outcome.startswith(REFUSED) or (access == "write" and begins_with_failure(_SIZE.sub("", outcome))):
+                self.others[f"{tool} (not done)"] += times
+            elif paths:
+                counts.update({file_name_of(path): times for path in paths})
+            else:
+                self.others[_plain(tool.rstrip(":"))] += times
+
+    def _add_command(self, command: str, outcome: str, times: int) -> None:
+        effect = effect_of(command.partition("<<")[0])  # a here-document in a line has no end
+        if outcome.startswith(REFUSED):
+            self.others["command (not done)"] += times
+        elif effect.only_reads:
+            names = sorted(find_file_names(command))
+            self.read.update(dict.fromkeys(names, times))
+            if not names:
+                self.others["command"] += times
+        else:
+            main = _plain(fold_line(effect.main.replace("... ", ""), _RAN_CHARS))
+            if not _PROGRAM.match(main):  # a script from a here-document, or a command whose middle was left out
+                self.others["command"] += times
+                return
+            ended = _SIZE.sub("", outcome).removeprefix("exit code 0, ")
+            self.ran.pop(main, None)
+            self.ran[main] = _plain(fold_line(ended, _ENDED_CHARS)) if _SAYS_HOW.search(ended) else ""
+
+    def _add_range(self, text: str) -> None:
+        for part in text.split("; "):
+            verb, _, rest = part.partition(" ")
+            answer = _ANSWERED_IN.fullmatch(part)
+            if answer:
+                self.answers[answer[1]] = answer[2]
+            elif verb in ("edited", "read"):
+                counts = self.edited if verb == "edited" else self.read
+                for name, count in _COUNTED_NAME.findall(rest):
+                    if _MORE.fullmatch(name):
+                        self.unnamed[verb] += int(name)
+                    else:
+                        counts[name] += int(count or 1)
+            elif verb == "ran":
+                for command in rest.split(" | "):
+                    ended = _ENDED.fullmatch(command)
+                    if _MORE.fullmatch(command):
+                        self.unnamed[verb] += int(command)
+                    else:
+                        self.ran[ended[1] if ended else command] = ended[2] if ended else ""
+            else:
+                self.others.update({what: int(count) for what, count in _COUNTED.findall(part)})
+
+    def render(self, detail: int) -> str:
+        """The text after `earlier work: `. `detail` 1 or 2: how many of each kind it names."""
+        files, commands, answers, chars = (2, 1, 1, 60) if detail < 2 else (5, 3, 2, 110)
+        ran = [f"{what} ({ended})" if ended else what for what, ended in list(self.ran.items())[-commands:]]
+        more = len(self.ran) - len(ran) + self.unnamed["ran"]
+        others = [f"{what} ×{count}" for what, count in self.others.most_common(commands) if count and what]
+        texts = [
+            self._list_names("edited", self.edited, files),
+            self._list_names("read", self.read, files),
+            f"ran {' | '.join(ran)}{f' | +{more}' if more else ''}" if ran else "",
+            ", ".join(others),
+            *(f"{ident} answered: {fold_line(said, chars)}" for ident, said in list(self.answers.items())[-answers:]),
+        ]
+        return "; ".join(filter(None, texts))
+
+    def _list_names(self, verb: str, counts: Counter[str], most: int) -> str:
+        shown = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(most)]
+        more = len(counts) - len(shown) + self.unnamed[verb]
+        return f"{verb} {', '.join(shown)}{f', +{more}' if more else ''}" if shown else ""
+
+
+def _plain(text: str) -> str:
+    """A text that cannot be taken for the end of a part of a range."""
+    return text.replace("; ", ", ").replace(" | ", " , ").replace(OUTCOME, " → ").rstrip(";")
 
 
 def tells_answer(line: str) -> bool:
     """Whether a line of a note says that a request was answered."""
-    return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER)
+    return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER) or is_quoted(line)
 
 
-def _kind_of_noted(text: str) -> str:
-    if text.startswith(_COMMAND):
-        return "command"
-    return _ANSWER if text.startswith(ANSWERED.lstrip()) else text.partition(" ")[0].rstrip(":")
+# --- answers that are quoted in a note --------------------------------------------------------------------------------
+
+_QUOTE: Final = "\n  | "
+_QUOTED: Final = " answered:"
+_QUOTE_NOTICE: Final = re.compile(r"\n?\[([\d,]+) of ([\d,]+) characters; recall m\d+ has all of it\]$")
+_LEAST_QUOTE: Final = 240
+"""Characters: a shorter quote says no more than the first words."""
+
+
+def is_quoted(line: str) -> bool:
+    """Whether a line of a note quotes an answer."""
+    return _QUOTE in line
+
+
+def quote_answer(ident: str, text: str, chars: int) -> str:
+    """A line of a note with at most about `chars` characters of an answer, shortened at paragraphs.
+
+    Each line of the answer begins with a bar, so that none reads as a line of the note.
+    """
+    notice = _QUOTE_NOTICE.search(text)
+    size = int(notice[2].replace(",", "")) if notice else len(text)
+    body = _QUOTE_NOTICE.sub("", text).strip("\n")
+    if chars < _LEAST_QUOTE:
+        return f"- {ident}{ANSWERED}{fold_line(body, _SAID_CHARS)}"
+    shown = shorten_prose(body, chars)
+    if notice or len(shown) < len(body):
+        length = len(shown.replace(GAP_MARK, ""))
+        shown = f"{shown}\n[{length:,} of {size:,} characters; recall {ident} has all of it]"
+    return f"- {ident}{_QUOTED}" + "".join(f"{_QUOTE}{line}" for line in shown.split("\n"))
+
+
+def requote(line: str, chars: int) -> str:
+    """A line that quotes an answer, with at most about `chars` characters of it."""
+    first, *quoted = line.split(_QUOTE)
+    return quote_answer(_span_of(first), "\n".join(quoted), chars)
+
+
+def _split_lines(text: str) -> list[str]:
+    """The lines of a part of a note. A quote is one line, shortened to its first words."""
+    return [requote(line, 0) if is_quoted(line) else line for line in _join_quotes(text.split("\n"))]
+
+
+def _join_quotes(lines: Sequence[str]) -> list[str]:
+    joined: list[str] = []
+    for line in lines:
+        if joined and f"\n{line}".startswith(_QUOTE.rstrip(" ")):
+            joined[-1] += f"\n{line}" if line.startswith(_QUOTE[1:]) else f"{_QUOTE}"
+        else:
+            joined.append(line)
+    return joined
 
 
 def is_group_note(message: Message) -> bool:
@@ -229,7 +379,7 @@ def lines_of_note(message: Message) -> list[str]:
     text = text_of(message)
     if text.startswith(_SHORT_HEADING):
         return [f"- {text[len(_SHORT_HEADING) : -len(_END)]}"]
-    return text.split("\n")[1:-1]
+    return _join_quotes(text.split("\n")[1:-1])
 
 
 def groups_of_note(message: Message) -> list[str]:
@@ -244,7 +394,20 @@ _RANGE_LINE: Final = re.compile(
     rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:(?:{_SUCH_AS}|: )(.+))?"
 )  # the colon: in older notes
 _COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
-_COUNTS_SHOWN: Final = 4
+_COUNTED_NAME: Final = re.compile(r"([^\s,][^,]*?)(?: ×(\d+))?(?:, |$)")
+_MORE: Final = re.compile(r"\+\d{1,5}")
+_ANSWERED_IN: Final = re.compile(r"([me][\d.]+) answered: (.+)")
+_ANSWERED_BY: Final = ANSWERED.lstrip()
+_ENDED: Final = re.compile(r"(.+?) \((.+)\)")
+_SAYS_HOW: Final = re.compile(
+    r"exit code [1-9]|\b\d+ (?:passed|failed|passing|failing|failures?|errors?|issues?)"
+    r"|^(?:ok|done|FAIL|PASS|error)\b",
+    re.I,
+)
+"""An outcome that says whether a command succeeded. Others are a line of its output."""
+_PROGRAM: Final = re.compile(r"[\w./-]*\w(?: (?!-$)|$)")
+_RAN_CHARS: Final = 60  # of a command in a range
+_ENDED_CHARS: Final = 60  # of its outcome
 _TIMES: Final = re.compile(r" \((\d{1,4}) times\)$")
 
 
@@ -267,7 +430,7 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
             continue
         if said.startswith(_COMMAND):
             command = said.removeprefix(_COMMAND)
-            if not READS_ONLY.match(command):
+            if not only_reads(command):
                 yield "ran", match[1], f"{command}{OUTCOME}{outcome or NO_OUTPUT}"
             continue
         tool, _, paths = said.partition(" ")

@@ -30,6 +30,8 @@ _GAP_CHARS: Final = 3
 def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
     """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule.
 
+    Tags that the beginning leaves open are closed before anything that was not inside them: neither the pointer nor
+    words of the user may look like a part of what a client put in. A sentence from inside stays inside.
     A line takes the place of each image: a message may have nothing else, and providers refuse an empty text.
     """
     text, mark = text_of(message), common_mark(message.parts)
@@ -45,10 +47,15 @@ def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
         rules.append(rule)
     head = _clip_head(text, chars - sum(len(rule) + 1 for rule in rules))
     later = [rule for rule in dict.fromkeys(rules) if rule not in head]
+    closing = _close_tags(head, text[len(head) :])
+    end = text.rfind(closing[-1]) if closing else len(head)  # the last: a file inside may have the tag as well
+    inside = [rule for rule in later if text.find(rule, len(head)) < end]
+    outside = later[len(inside) :]
     lines = [
-        *([head, GAP_MARK, *later] if later else [head]),
+        *([head, GAP_MARK, *inside] if inside else [head]),
+        *closing,
+        *([GAP_MARK, *outside] if outside else []),
         f"[first {len(head):,} of {len(text):,} characters; recall {message.id} has all of it]",
-        *_close_tags(head, text[len(head) :]),
         *images,
     ]
     clipped = "\n".join(lines)

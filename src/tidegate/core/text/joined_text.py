@@ -1,12 +1,14 @@
 """Text without the places at which programs split a word: line ends, and the ends of strings that code concatenates.
 
 A terminal wraps a long word, an editor indents what follows, a tool numbers or quotes the lines, and source code writes
-`"one" + "two"`. A secret that was split in such a way is found in the joined text and masked in the original.
+`"one" + "two"`. `grep` puts the file's name before each line, and a table wraps its cells. A secret that was split in
+such a way is found in the joined text and masked in the original.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 KEY_CHARS: Final = r"[\w.+/=-]"
@@ -33,6 +35,14 @@ _CONTINUED_LINE = re.compile(r"\\\r?\n")
 
 _PENDING = re.compile(r"""(?:[\s"'`\\+&|>#*]|(?<=["'`\s])[._])++\Z""")
 _LONGEST_BREAK: Final = 200
+_LINE = re.compile(r"\\?\r?\n|(?:\\++r)?\\++n")
+_KEY_CHAR = re.compile(KEY_CHARS, re.ASCII)
+_NUMBER_END = re.compile(r"[:-]?[0-9]*\Z")
+_GREP_MARK = re.compile(r"[:-](?:([0-9]{1,6})[:-])?")
+_CELL_SEPARATOR = re.compile(r"[|│┃║]")
+_LONGEST_NAME: Final = 300
+_MOST_CELLS: Final = 16
+_WIDEST_PADDING: Final = 2
 _LINE_NUMBER = re.compile(r"\n[ \t]*+[0-9]{1,6}[:|→-]?\Z")
 
 
@@ -104,6 +114,91 @@ def _find_breaks(text: str) -> Iterator[Break]:
         is_certain = is_string or _CONTINUED_LINE.match(found[0]) is not None
         yield Break(start, end, start - removed, is_certain, is_string)
         removed += end - start
+
+
+# --- lists of lines and tables ----------------------------------------------------------------------------------------
+
+
+class _Piece(NamedTuple):
+    """What a line or a cell holds, by its place in the text."""
+
+    start: int
+    end: int
+
+
+def join_layouts(text: str) -> list[JoinedText]:
+    """The text joined over the lines that `grep` prints of a file, and over the wrapped cells of each table column."""
+    ends = [*(found.span() for found in _LINE.finditer(text)), (len(text), len(text))]
+    lines = [_Piece(after, end) for (_, after), (end, _) in pairwise([(0, 0), *ends])]
+    ways = [_join_pieces(text, _find_grep_pairs(text, lines))]
+    cells = _find_cell_pairs(text, lines)
+    ways += [_join_pieces(text, pairs) for pairs in cells.values()]
+    return [joined for joined in ways if joined.breaks]
+
+
+def _join_pieces(text: str, pairs: list[tuple[_Piece, _Piece]]) -> JoinedText:
+    """The text without what is between the pieces of each pair, if a key may go on there."""
+    breaks, removed = [], 0
+    for one, other in pairs:
+        if one.start < one.end and _KEY_CHAR.match(text, one.end - 1) and _KEY_CHAR.match(text, other.start, other.end):
+            breaks.append(Break(one.end, other.start, one.end - removed, False, False))
+            removed += other.start - one.end
+    return JoinedText(text, breaks)
+
+
+def _find_grep_pairs(text: str, lines: list[_Piece]) -> list[tuple[_Piece, _Piece]]:
+    """What follows `name:12:` and `name-13-` in adjacent lines, or `name:` and `name-` without numbers."""
+    found = []
+    for one, other in pairwise(lines):
+        if text[one.start : one.start + 1] != text[other.start : other.start + 1]:
+            continue
+        first, second = text[one.start : one.end], text[other.start : other.end]
+        name = _NUMBER_END.sub("", _find_common_start(first[:_LONGEST_NAME], second))
+        marks = _GREP_MARK.match(first, len(name)), _GREP_MARK.match(second, len(name))
+        if name and marks[0] and marks[1] and _are_adjacent(name, marks[0][1], marks[1][1]):
+            found.append((_Piece(one.start + marks[0].end(), one.end), _Piece(other.start + marks[1].end(), other.end)))
+    return found
+
+
+def _find_common_start(one: str, other: str) -> str:
+    places = zip(one, other, strict=False)
+    return one[: next((at for at, (first, second) in enumerate(places) if first != second), min(len(one), len(other)))]
+
+
+def _are_adjacent(name: str, one: str | None, other: str | None) -> bool:
+    if one and other:
+        return int(other) == int(one) + 1
+    return one is other and ("." in name or "/" in name) and " " not in name
+
+
+def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Piece, _Piece]]]:
+    """By the number of a column: the cells in adjacent rows, where the first is full."""
+    found: dict[int, list[tuple[_Piece, _Piece]]] = {}
+    before: list[_Piece] = []
+    for line in lines:
+        cells = _split_cells(text, line)
+        if len(cells) == len(before):
+            for number, (one, other) in enumerate(zip(before, cells, strict=True)):
+                held = text[one.start : one.end]
+                if len(held) - len(held.rstrip()) <= _WIDEST_PADDING:
+                    found.setdefault(number, []).append((_strip(text, one), _strip(text, other)))
+        before = cells
+    return found
+
+
+def _split_cells(text: str, line: _Piece) -> list[_Piece]:
+    places = [each.start() for each in _CELL_SEPARATOR.finditer(text, line.start, line.end)]
+    if not 1 <= len(places) <= _MOST_CELLS:
+        return []
+    return [
+        _Piece(start, end)
+        for start, end in zip([line.start, *(at + 1 for at in places)], [*places, line.end], strict=True)
+    ]
+
+
+def _strip(text: str, piece: _Piece) -> _Piece:
+    held = text[piece.start : piece.end]
+    return _Piece(piece.end - len(held.lstrip()), piece.start + len(held.rstrip()))
 
 
 def strip_pending_break(text: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from tidegate.core.edits import Replace
 from tidegate.core.messages import Part, Result, Text
 from tidegate.core.outcome import Effect, Outcome, Spill, make_spill
-from tidegate.core.text.joined_text import KEY_CHARS, JoinedText, join_text, strip_pending_break
+from tidegate.core.text.joined_text import KEY_CHARS, JoinedText, join_layouts, join_text, strip_pending_break
 from tidegate.core.text.secret_patterns import (
     MASKED,
     SHORTEST_TOKEN,
@@ -40,6 +40,8 @@ SAMPLE, SAMPLES = 8, 64
 """It is found by samples of this length; the second number is the most samples per line of a secret."""
 LONGEST_SPLIT, MOST_PIECES, MOST_TRIES = 2_048, 32, 16
 """Characters of a key that is split, pieces of it, and places of one word at which it may begin, at most."""
+LAYOUT_CHARS, MOST_LAYOUTS = 4_096, 100
+"""Characters from the beginning of a line with a key in which the rest is looked for in tables, and such lines."""
 LONGEST_KNOWN = 8_192
 """Characters of a secret that are remembered, at most."""
 REMEMBERED = 256
@@ -51,6 +53,7 @@ _WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
 _WORD = re.compile(rf"{KEY_CHARS}++", re.ASCII)
 _LAST_WORD = re.compile(rf"(?<!{KEY_CHARS}){KEY_CHARS}*+\Z", re.ASCII)
 _WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
+_CELL_END = re.compile(rf"{KEY_CHARS}{{0,2048}}+[ \t]{{0,2}}(?:[|│┃║\r\n]|\\+[rn])", re.ASCII)
 _LINES = re.compile(r"\s|\\+[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
 _BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
@@ -153,9 +156,12 @@ class SecretMask:
     def _mask_split(self, text: str) -> str:
         """Mask what goes on after a line end, or in another string of a concatenation."""
         joined = join_text(text)
-        if not joined.breaks:
+        found = [*self._find_split(joined)] if joined.breaks else []
+        for start in self._find_beginnings(text):
+            for layout in join_layouts(text[start : start + LAYOUT_CHARS]):
+                found += [(start + at, start + end, mark) for at, end, mark in self._find_in_layout(layout)]
+        if not found:
             return text
-        found = [*self._find_split(joined)]
         pieces, done = [], 0
         for start, end, mark in sorted(found):
             if start >= done:
@@ -164,6 +170,39 @@ class SecretMask:
                 pieces += [text[done:start], mark]
                 done = end
         return "".join([*pieces, text[done:]]) if pieces else text
+
+    def _find_beginnings(self, text: str) -> list[int]:
+        """Where lines begin that have a key which may go on in the next one: most texts have none."""
+        starts = [shape.literal for shape in token_shapes() if shape.literal in text]
+        starts += [form[:SAMPLE] for form in self._forms if form[:SAMPLE] in text]
+        found: list[int] = []
+        for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
+            if found and match.start() < found[-1] + LAYOUT_CHARS // 2:
+                continue
+            if _CELL_END.match(text, match.end()):
+                escaped = text.rfind("\\n", 0, match.start())
+                found.append(max(text.rfind("\n", 0, match.start()) + 1, escaped + 2 if escaped >= 0 else 0))
+                if len(found) == MOST_LAYOUTS:
+                    break
+        return found
+
+    def _find_in_layout(self, layout: JoinedText) -> Iterator[tuple[int, int, str]]:
+        """As `_find_split`, but each piece of a key has a place of its own: what is between them stays."""
+        spans = [
+            (*found.span(), _value_mark(form))
+            for form in self._forms
+            if form in layout.text
+            for found in re.finditer(re.escape(form), layout.text)
+        ]
+        for shape in token_shapes():
+            spans += [(*span, _mark(shape.literal)) for span in _find_split_tokens(layout, shape)]
+        for start, end, mark in spans:
+            breaks = layout.find_breaks(start, end, MOST_PIECES)
+            if breaks:
+                starts = [layout.find_start(start), *(each.end for each in breaks)]
+                ends = [*(each.start for each in breaks), layout.find_end(end)]
+                marks = [mark, *(MASKED for _ in breaks)]
+                yield from zip(starts, ends, marks, strict=True)
 
     def _find_split(self, joined: JoinedText) -> Iterator[tuple[int, int, str]]:
         """Where secrets with breaks in them begin and end in the original, and their marks."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from tidegate.core.messages import Call
+from tidegate.core.recognition.shell_commands import CREATED, DELETED, EDITED, WRITTEN, FileChange, effect_of
 from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
 
 ToolAccess = Literal["write", "read", "other"]
@@ -21,12 +22,6 @@ _READS_WHOLE_FILE: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_
 _PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _SHOWS_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
-READS_ONLY: Final = re.compile(
-    r"\s*(?:cd \S+ *&& *)?(?:ls|cat|head|tail|sed -n|nl|grep|rg|find|wc|pwd|echo|which|tree|stat|file|du|jq|ps|env"
-    r"|date|diff|hexdump|xxd|md5|md5sum|sha\d+sum|git (?:-C \S+ )?(?:status|diff|log|show|branch|remote|rev-parse|blame"
-    r"|fsck|reflog|ls-files|ls-tree|cat-file|count-objects|config --(?:list|get)))\b"
-)
-"""A command that begins like this reads and changes nothing, unless it redirects."""
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
 _CONTENT_CHARS: Final = 200
 COMMAND_KEYS: Final = ("command", "cmd", "script")
@@ -42,7 +37,15 @@ _MAX_PARSED_CHARS: Final = 400_000
 _MAX_CACHED_CHARS: Final = 16_000
 _ARGUMENT_HEAD_CHARS: Final = 1_000
 _FILE_NAME_CHARS: Final = 4_000  # characters of a text in which file names are searched for
-_PATCHED_FILES: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
+_PATCHED_FILES: Final = re.compile(
+    r"^\*\*\* (?:(Update|Add|Delete) File: (.+)|Move to: (.+))$|^(?:\+\+\+|---) [ab]/(.+)$", re.M
+)
+_PATCH_STATES: Final = {"Update": EDITED, "Add": CREATED, "Delete": DELETED}
+_DELETES: Final = re.compile(r"delet|remov", re.I)
+_CREATED_FILE: Final = re.compile(r"\bcreated?\b", re.I)
+_CREATED_CHARS: Final = 200
+_WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
+_SCRIPT_CHARS: Final = 2_000
 
 
 class ContentArgument(NamedTuple):
@@ -116,7 +119,7 @@ def classify_call(call: Call) -> ToolAccess:
     """Whether a call changes something, reads something, or does neither.
 
     The name of the tool decides; one that fits both (`search_and_replace`) writes. A patch among the arguments writes,
-    regardless of the name of the tool. Writes by a shell command (`sed -i`, `>`) are not recognized.
+    regardless of the name of the tool. What a shell command writes is found by `effect_of`.
     """
     return _classify(call.name, (value for _, value in iterate_strings(parse_call_arguments(call))))
 
@@ -153,7 +156,7 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
     texts: list[ContentArgument] = []
     for key, value in iterate_strings(arguments):
         if is_content_argument(value):
-            files.update(file_name_of(one or two) for one, two in _PATCHED_FILES.findall(value))
+            files.update(file_name_of(a or b or c) for _, a, b, c in _PATCHED_FILES.findall(value))
             texts.append(ContentArgument(value, _REPLACED_TEXT_KEYS.search(key) is not None))
         elif _PATH_KEYS.search(key):
             files.add(file_name_of(value))
@@ -173,16 +176,54 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
 
 
 def changed_paths_of(call: Call) -> list[str]:
-    """The paths of the files that a call writes, as it names them."""
+    """The paths of the files that a call changes, as it names them."""
+    return [change.path for change in file_changes_of(call)]
+
+
+def file_changes_of(call: Call, printed: str = "") -> list[FileChange]:
+    """The files that a call changes, each with its state afterwards. `printed`: the result, which may name it."""
+    command = find_command(call)
+    if command and not _is_patch(command):
+        return list(effect_of(command).changes)
     if classify_call(call) != "write":
         return []
-    found: dict[str, None] = {}
+    state = _state_after(call.name, printed)
+    found: dict[str, str] = {}
     for key, value in iterate_strings(parse_call_arguments(call)):
         if is_content_argument(value):
-            found.update(dict.fromkeys(one or two for one, two in _PATCHED_FILES.findall(value)))
+            for verb, path, moved, old in _PATCHED_FILES.findall(value):
+                if moved:
+                    origin = next(reversed(found), "")
+                    found[origin], found[moved] = f"moved to {moved}", f"moved from {origin}"
+                elif path or old:
+                    found.setdefault(path or old, _PATCH_STATES.get(verb, EDITED))
         elif _PATH_KEYS.search(key) and "." in file_name_of(value):
-            found[value] = None
-    return list(found)
+            found[value] = state
+    return [FileChange(path, after) for path, after in found.items() if path]
+
+
+def _state_after(tool_name: str, printed: str) -> str:
+    if _DELETES.search(tool_name):
+        return DELETED
+    if _CREATED_FILE.search(printed[:_CREATED_CHARS]):
+        return CREATED
+    return WRITTEN if _WRITES_WHOLE_FILE.search(tool_name) else EDITED
+
+
+def find_command(call: Call) -> str:
+    """The command that a call runs, or ""."""
+    arguments = parse_call_arguments(call)
+    script = arguments.get("input") if isinstance(arguments, dict) else arguments
+    if isinstance(script, str) and (wrapped := _WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
+        return wrapped[1].replace('\\"', '"')
+    for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
+        value = arguments.get(key)
+        if isinstance(value, list):
+            is_shell = len(value) == 3 and value[1] in ("-lc", "-c")
+            value = str(value[2]) if is_shell else " ".join(map(str, value))
+        if isinstance(value, str):
+            return value
+    return ""
 
 
 def iterate_strings(

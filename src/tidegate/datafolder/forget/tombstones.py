@@ -14,9 +14,10 @@ import msgspec
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import resolve_visibility
+from tidegate.core.view import STATE_NOTE, resolve_visibility
 
 TOMBSTONE = "[forgotten]"
 MIN_FORGOTTEN_CHARS = 4
@@ -62,6 +63,8 @@ def blank_event(event: Event, ids: frozenset[str]) -> Event:
         return _replace_payload(
             event, msgspec.structs.replace(what, edits=tuple(_blank_edit(edit, ids) for edit in what.edits))
         )
+    if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
+        return _replace_payload(event, msgspec.structs.replace(what, text=forget_in_note(what.text, ids)))
     return event
 
 
@@ -80,6 +83,9 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
     if isinstance(edit, Insert) and edit.message.id in ids:
         message = _blank_message(edit.message)
         return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
+    if isinstance(edit, Insert) and edit.message.kind == STATE_NOTE:
+        shown = forget_in_shown_note(edit.message, ids)
+        return edit if shown == edit.message else Insert(shown, edit.after_id, _count_upper_bound(shown))
     if isinstance(edit, RemoveRule) and edit.id in ids:
         return RemoveRule(TOMBSTONE, edit.id)
     return edit
@@ -259,6 +265,8 @@ class PhraseRemover:
     def _noted(self, noted: NoteAdded) -> NoteAdded:
         if noted.topic in _KEPT_TOPICS:
             return noted
+        if noted.topic == STATE_NOTE:
+            return msgspec.structs.replace(noted, text=self.remove_from_json(noted.text, "{}"))
         text = self._tools(noted.text) if noted.topic == "tools" else self.remove_from_text(noted.text)
         if noted.topic not in ("system", "tools"):
             return msgspec.structs.replace(noted, topic=self.remove_from_text(noted.topic), text=text)

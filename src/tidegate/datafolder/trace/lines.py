@@ -23,7 +23,7 @@ _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
 
 _ERROR_TOPICS = frozenset({"error", "summary_failed", "overflow"})
-_OWN_PURPOSES = frozenset({"summary", "interrupted", "compaction"})
+_OWN_PURPOSES = frozenset({"summary", "state_note", "interrupted", "compaction"})
 """Calls besides those of turns that no other trace has. The calls of a subagent are in its own trace."""
 _EVENT_NAMES = {
     "clear": "context_clear",

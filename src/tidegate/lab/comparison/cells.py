@@ -18,7 +18,9 @@ from tidegate.lab.comparison.session_sources import (
 )
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.peers.process import close_peer_process, get_peer_process
+from tidegate.lab.replay.recorded_notes import AnswerNote, NoteFolder
 from tidegate.lab.replay.recording_file import list_recorded_lines
+from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
@@ -33,13 +35,18 @@ _VALIDATED_DIALECTS = (MAIN_DIALECT, "anthropic")
 
 
 class ComparisonTerms(msgspec.Struct, frozen=True):
-    """The values that all cells of a run share. The list of common names is in the cache, under its key."""
+    """The values that all cells of a run share. The list of common names is in the cache, under its key.
+
+    `notes_folder` has recorded state notes; its contents have the hash `notes_hash`.
+    """
 
     count: str
     common_names_key: str
     rates: tuple[TokenRates, ...]
     cache_folder: str
     versions: ResultVersions = CURRENT_VERSIONS
+    notes_folder: str = ""
+    notes_hash: str = ""
 
 
 class ComparisonCell(msgspec.Struct, frozen=True):
@@ -56,6 +63,7 @@ class ComparisonCell(msgspec.Struct, frozen=True):
         return hash_values(
             "cell", self.source.content_hash, contender.fingerprint, self.window,
             terms.count, terms.common_names_key, terms.rates, terms.versions.scoring, runs,
+            *([terms.notes_hash] if terms.notes_hash and not contender.peer_name else []),
         )  # fmt: skip
 
 
@@ -145,23 +153,34 @@ def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
         load_common_names(terms.common_names_key, terms.cache_folder),
     )
     gauge = RequestScorer(task, InputBill(terms.rates, times))
-    elsewhere = run_contender(cell, recording, gauge.add_request, stopped)
+    replayed = run_contender(cell, recording, gauge.add_request, stopped)
     figures = gauge.finish()
-    figures.invalid_in_other_dialects = elsewhere
+    if replayed is not None:
+        figures.invalid_in_other_dialects = replayed.invalid_by_dialect.total()
+        figures.used_notes, figures.missing_notes = replayed.used_notes, len(replayed.missing_notes)
+        figures.unusable_notes = replayed.unusable_notes
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(terms.rates, times))
     return figures
 
 
 def run_contender(
-    cell: ComparisonCell, recording: Recording, sink: Callable[[ContenderRequest], None], stopped: StopCheck
-) -> int:
-    """Hand each request to the sink. Returns how many requests a dialect other than the main one would refuse."""
+    cell: ComparisonCell,
+    recording: Recording,
+    sink: Callable[[ContenderRequest], None],
+    stopped: StopCheck,
+    answer_note: AnswerNote | None = None,
+) -> ReplayReport | None:
+    """Hand each request to the sink. Return the report of the replay; None for a peer.
+
+    State notes are those that are recorded for the cell, unless `answer_note` gives others.
+    """
     contender = cell.contender
     if contender.peer_name:
         get_peer_process(contender.peer_name).play(recording.messages, cell.window, sink, stopped)
-        return 0
+        return None
     policy = load_contender_policy(contender)
     lines = list_recorded_lines(recording)
     setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
-    report = replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped)
-    return report.invalid_by_dialect.total()
+    if answer_note is None and cell.terms.notes_folder:
+        answer_note = NoteFolder(Path(cell.terms.notes_folder)).answer
+    return replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped, answer_note=answer_note)

@@ -104,7 +104,7 @@ async def answer_task(task: ProbeTask, provider: Provider) -> ProbeRow:
     """Ask the model, or take its answer from the cache. An answer with an error is not cached."""
     cell = task.cell
     cache = ResultCache(Path(cell.terms.cache_folder))
-    messages = [_mask_values(message, task.mask) for message in task.request.messages]
+    messages = [mask_values(message, task.mask) for message in task.request.messages]
     key = hash_values("probe", provider.model, provider.wire, task.with_recall, task.question.text, messages)
     answer = cache.get(key, ProbeAnswer)
     if answer is None:
@@ -169,12 +169,13 @@ def _run_recall(call: Call, task: ProbeTask) -> Message:
     return Message("tool", (Result(call.id, (Text(text),)),))
 
 
-def _mask_values(value: Any, mask: Callable[[str], str]) -> Any:
+def mask_values(value: Any, mask: Callable[[str], str]) -> Any:
+    """A JSON value with its texts masked."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {key: _mask_values(each, mask) for key, each in value.items()}
-    return [_mask_values(each, mask) for each in value] if isinstance(value, list) else value
+        return {key: mask_values(each, mask) for key, each in value.items()}
+    return [mask_values(each, mask) for each in value] if isinstance(value, list) else value
 
 
 class ProbeTotal(msgspec.Struct, frozen=True):

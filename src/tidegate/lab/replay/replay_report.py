@@ -15,7 +15,8 @@ class ReplayReport(msgspec.Struct):
     sessions whose fixed part leaves no room; `refusal` says so with the numbers. The newest user message is whole,
     clipped with a notice because it alone is larger than the room, or lost, which must not happen. `rereads` are tool
     calls that fetched again what could have been recalled. `edit_descriptions` are the edits of one session in words,
-    if requested.
+    if requested. `used_notes` and `missing_notes` are the keys of recorded state notes; `unusable_notes` are used ones
+    that failed their check.
     """
 
     name: str
@@ -34,6 +35,9 @@ class ReplayReport(msgspec.Struct):
     newest_lost: int = 0
     tool_calls: int = 0
     rereads: int = 0
+    used_notes: list[str] = msgspec.field(default_factory=list)
+    missing_notes: list[str] = msgspec.field(default_factory=list)
+    unusable_notes: int = 0
     edit_descriptions: list[str] = msgspec.field(default_factory=list)
     edits: Tally[str] = msgspec.field(default_factory=Tally)
     invalid_by_dialect: Tally[str] = msgspec.field(default_factory=Tally)

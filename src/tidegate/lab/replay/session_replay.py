@@ -4,10 +4,11 @@ Before each recorded assistant message the policy prepares a request from everyt
 and its results are added. Nothing is sent. Each request is measured and validated here, independently of the engine:
 does it fit, is it valid, does it hold the newest user message, how much of it is a prefix of the previous request.
 
-Two inputs of a live session are fixed, so that a replay gives the same figures everywhere:
+Three inputs of a live session are fixed, so that a replay gives the same figures everywhere:
 
 - time: the clock starts at 0 and 30 seconds pass before every assistant message;
-- summaries: the deterministic summarizer writes them.
+- summaries: the deterministic summarizer writes them;
+- state notes: recorded answers of a model, or none (`recorded_notes.py`). A note is stored at once.
 
 Leading system messages are the fixed part, the system prompt; later ones are ordinary messages.
 """
@@ -24,6 +25,7 @@ from tidegate.core.errors import BadInput, BadRequest, TooSmall
 from tidegate.core.messages import Message, Text, Tool
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Policy
+from tidegate.lab.replay.recorded_notes import AnswerNote, ReplayNotes
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
@@ -67,16 +69,20 @@ def replay_session(
     *,
     on_request: Callable[[ContenderRequest], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    answer_note: AnswerNote | None = None,
 ) -> ReplayReport:
-    """Replay one recording. `on_request` gets each request; when `should_stop` is true it raises KeyboardInterrupt."""
+    """Replay one recording. `on_request` gets each request; when `should_stop` is true it raises KeyboardInterrupt.
+
+    `answer_note` gives the answers of a model that is asked for state notes.
+    """
     stream = iter(lines)
     system, first = _read_system_prompt(stream)
-    run = _ReplayRun(name, system, setup, on_request)
+    run = _ReplayRun(name, system, setup, on_request, answer_note)
     for at, line in enumerate(chain(first, stream), len(system)):
         if line.message.get("role") == "assistant":
             if should_stop():
                 raise KeyboardInterrupt
-            run.prepare_request(at)
+            run.prepare_request(at, ends_turn=not line.message.get("tool_calls"))
         run.add_message(line)
     return run.finish()
 
@@ -98,7 +104,12 @@ class _ReplayRun:
     """The state of one replay."""
 
     def __init__(
-        self, name: str, system: list[str], setup: ReplaySetup, sink: Callable[[ContenderRequest], None] | None
+        self,
+        name: str,
+        system: list[str],
+        setup: ReplaySetup,
+        sink: Callable[[ContenderRequest], None] | None,
+        answer_note: AnswerNote | None,
     ) -> None:
         self._report = ReplayReport(name)
         self._setup = setup
@@ -117,6 +128,7 @@ class _ReplayRun:
         )
         self._request_sizer = RequestSizer(self._session.counter, setup.window)
         self._summary_usage: list[SummaryUsage] = []
+        self._notes = ReplayNotes(self._session, answer_note) if answer_note is not None else None
         self._other_renderers = [RequestRenderer(wire) for wire in setup.dialects if wire != MAIN_DIALECT]
 
     def add_message(self, line: RecordedLine) -> None:
@@ -132,7 +144,8 @@ class _ReplayRun:
         if line.message.get("role") == "user" and idents:
             self._newest_user_message = self._session.recall(idents[-1])
 
-    def prepare_request(self, at: int) -> None:
+    def prepare_request(self, at: int, *, ends_turn: bool) -> None:
+        """Prepare a request. `ends_turn`: the recorded answer to it has no calls."""
         self._report.calls += 1
         self._time += SECONDS_PER_CALL
         asked = ContenderRequest(at, (), self._refusal)
@@ -144,6 +157,8 @@ class _ReplayRun:
                 cpu = process_time() - begun
                 asked = ContenderRequest(at, messages, "", cpu, tuple(self._summary_usage), self._recall)
                 self._check_request(messages)
+                if self._notes is not None:
+                    asked = asked._replace(note=self._notes.write_if_due(messages, turn_ended=ends_turn))
             except TooSmall as refusal:
                 self._refusal = self._report.refusal = str(refusal)
                 asked = ContenderRequest(at, (), self._refusal)
@@ -212,6 +227,9 @@ class _ReplayRun:
         self._report.edits.update(self._session.edit_counts)
         seen = count_recalls(self._session.log)
         self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
+        if self._notes is not None:
+            self._report.used_notes, self._report.missing_notes = self._notes.used, self._notes.missing
+            self._report.unusable_notes = self._notes.unusable
         if self._setup.explain:
             self._report.edit_descriptions = [*describe_edits(self._session), str(seen)]
         return self._report

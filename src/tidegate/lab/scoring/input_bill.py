@@ -4,7 +4,8 @@ A provider's prompt cache returns the beginning of a prompt that it read recentl
 leading messages shared with the previous request, if it is long enough to be cached and not older than the cache keeps
 it. In recordings without times nothing expires.
 
-The model's answers cost the same under every policy and are left out. Summaries that a policy requests are included.
+The model's answers cost the same under every policy and are left out. Summaries that a policy requests are included,
+and so are state notes.
 """
 
 from collections.abc import Sequence
@@ -67,6 +68,12 @@ class InputBill:
     def add_summary(self, tokens_in: float, tokens_out: float) -> None:
         """Add a summary: a call of its own, with nothing of it in the cache."""
         self._charge(Usage(round(tokens_in), round(tokens_out), 0, 0))
+
+    def add_note(self, cached: float, new: float, tokens_out: float) -> None:
+        """Add a state note: the request before, which the cache has as a whole, with an instruction at its end."""
+        rules = self._rules
+        read = int(cached) // rules.token_step * rules.token_step if rules and cached >= rules.min_tokens else 0
+        self._charge(Usage(max(round(cached + new), read), round(tokens_out), read, 0))
 
     def _charge(self, usage: Usage) -> None:
         price = compute_cost(usage, self._rates)

@@ -127,6 +127,11 @@ class RequestScorer:
         for spent in asked.summaries:
             figures.summary_calls += 1
             self._bill.add_summary(spent.input_tokens, spent.output_tokens)
+        if asked.note is not None:
+            figures.state_notes += 1
+            before = self._bill.dollars
+            self._bill.add_note(*asked.note)
+            figures.note_dollars += self._bill.dollars - before
         if beyond:
             self._count_needs(at)
         if asked.error:

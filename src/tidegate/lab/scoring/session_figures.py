@@ -52,6 +52,7 @@ class UnmanagedCost(msgspec.Struct, frozen=True):
 class SessionFigures(msgspec.Struct):
     """Sums of one cell, in tokens unless the name says otherwise.
 
+    `note_dollars` are the part of `dollars` for writing state notes; `used_notes` are the keys of recorded ones.
     Fidelity is measured only for requests beyond the window: before that, everything still fits.
     """
 
@@ -86,6 +87,11 @@ class SessionFigures(msgspec.Struct):
     user_word_shares: float = 0.0
     newest_whole: int = 0
     summary_calls: int = 0
+    state_notes: int = 0
+    note_dollars: float = 0.0
+    used_notes: list[str] = []
+    missing_notes: int = 0
+    unusable_notes: int = 0
     longest_pause: float = 0.0
     texts: TextFigures = msgspec.field(default_factory=TextFigures)
     costs: ModelCosts = msgspec.field(default_factory=ModelCosts)

@@ -50,7 +50,7 @@ from tidegate.wire.streaming.assembly import (
 from tidegate.wire.streaming.reply import Delta, Reply, ReplyAssembler
 
 _T = TypeVar("_T")
-_LAST_FRAME_TYPES = frozenset(("message_stop", "response.completed", "response.incomplete"))
+_LAST_FRAME_TYPES = ("message_stop", "response.completed", "response.incomplete")  # a type may be no string
 _DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a stream after a complete answer, so that its connection can be reused."""
 _SLICE_BYTES = 16_384

@@ -22,8 +22,8 @@ _EVENTS_PER_STEP: Final = 2_000
 
 
 class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, subagent, interrupted or compaction (one that the
-    provider made); older notes have none.
+    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, state_note, subagent, interrupted or compaction
+    (one that the provider made); older notes have none.
 
     The calls of a subagent are in its own log, too.
     """

@@ -33,6 +33,7 @@ from tidegate.core.policy.policy import (
     measure_for_triggers,
 )
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
+from tidegate.core.state_note.note import is_new_state_note
 from tidegate.core.turns import split_turns
 from tidegate.core.view import View
 from tidegate.session.session import Session
@@ -40,6 +41,7 @@ from tidegate.session.session import Session
 AUTOMATIC_MOMENTS: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")
 """Moments that occur by themselves in the course of a session."""
 _SWEEP_STAGE: Final = "sweep"
+_NOTE_SWEEP_STAGE: Final = "note_sweep"
 
 
 class Threshold(msgspec.Struct, frozen=True):
@@ -152,7 +154,10 @@ def _trigger_context(policy: Policy, view: View, budget: Budget, moment: str) ->
 
 
 def list_thresholds(session: Session) -> list[Threshold]:
-    """List every trigger of every rule and of the guard. Cheap: no stage runs."""
+    """List every trigger of every rule and of the guard. Cheap: no stage runs.
+
+    A sweep to a state note is listed only while there is a note to sweep to.
+    """
     policy, view = session.policy, session.view
     budget = priced_now(view, session.budget, session._clock())
     pace = _tokens_per_turn(view, budget)
@@ -160,6 +165,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
         each
         for moment in MOMENTS
         for rule in policy.moments.get(moment, ())
+        if rule.stage != _NOTE_SWEEP_STAGE or is_new_state_note(view)
         for each in _rule_thresholds(
             rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
         )

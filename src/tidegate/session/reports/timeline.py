@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.events import LISTED_TOPICS, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
@@ -23,12 +23,11 @@ MAX_SCANNED_EVENTS: Final = 8_192
 """The number of entries of a page, and of events read for it, at most."""
 
 _BLOCK_EVENTS: Final = 256
-_LISTED_TOPICS: Final = frozenset({"clear", "undo", "redo", "overflow", "forgotten"})
 
 
 class TimelineEntry(msgspec.Struct):
-    """An edit or a note. `action` is the stage of an edit, or clear, undo, redo, overflow, forgotten. `is_undone`: the
-    edit is not in effect now.
+    """An edit or a note. `action` is the stage of an edit, or the topic of a note (`core/events.py`).
+    `is_undone`: the edit is not in effect now.
 
     `summary_tokens` is what writing its summary cost. `lost_cache_tokens` is how much less the next request read from
     the provider's cache than the previous one. `calls_affected` are the requests until the next compaction while the
@@ -209,7 +208,7 @@ class _BackwardReader:
             self._note_toggle(noted.edit, noted.topic)
         elif noted.topic == "clear":
             self.state.reset()
-        if noted.topic in _LISTED_TOPICS:
+        if noted.topic in LISTED_TOPICS:
             why = f"edit {noted.text}" if noted.topic in ("undo", "redo") else noted.text
             self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, reason=why))
 

@@ -173,7 +173,11 @@ def _connect(path: Path, timeout: float, step: Step) -> Database:
     )
     db.step = step
     db.text_factory = _decode_text
-    db.executescript("".join(f"PRAGMA {setting};" for setting in _SETTINGS)).close()
+    try:
+        db.executescript("".join(f"PRAGMA {setting};" for setting in _SETTINGS)).close()
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -82,6 +82,9 @@ function redraw(host, ...children) {
   if (key) [...host.querySelectorAll('[data-key]')].find((each) => each.dataset.key === key)?.focus();
 }
 
+/* The client of a session, the last part of its folder, and the session's own name. */
+const whereFrom = (row, boot) =>
+  [row.client, (row.folder || '').split(/[\\/]/).filter(Boolean).pop(), row.name.slice(boot.scope.length)].filter(Boolean).join(' · ');
 const sessionLink = (name) => '/ui/session?' + new URLSearchParams({ name });
 const money = (figures, amount) =>
   figures.unpriced_tokens && !amount ? '–' : (figures.unpriced_tokens ? '> ' : '') + dollars(amount);

@@ -107,10 +107,10 @@ function line(row, heads, boot) {
   const values = [
     [
       row.depth > 0 && el('span', { class: 'branch', 'aria-hidden': 'true' }, '└ '),
-      el('a', { href: sessionLink(row.name), 'data-key': row.name }, row.name.slice(boot.scope.length)),
+      el('a', { href: sessionLink(row.name), 'data-key': row.name }, row.title || row.name.slice(boot.scope.length)),
       row.depth > 0 && el('span', { class: 'hidden' }, ' (sub-agent)'),
       row.is_running && el('span', { class: 'running' }, 'running'),
-      el('small', { class: 'client' }, row.client),
+      el('small', { class: 'client', title: row.folder || null }, whereFrom(row, boot)),
     ],
     figures.model || '–',
     row.is_read ? filling(figures) : el('span', { class: 'soft' }, 'reading…'),

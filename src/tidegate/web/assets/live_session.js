@@ -18,7 +18,10 @@ async function showSession() {
   let last = null,
     axisOf = -1;
   const picked = { change: 0 };
-  texts.compare = async (change) => stretches(texts, (await ask('change', { name, seq: change.seq })).stretches);
+  texts.compare = async (change) => {
+    const found = await ask('change', { name, seq: change.seq });
+    return stretches(texts, found.stretches, found.labels);
+  };
   async function toggle(change, redo, button) {
     button.disabled = true;
     try {
@@ -134,7 +137,12 @@ function describeHead({ figures, head }, client) {
 const figure = (term, value) => el('div', {}, el('dt', {}, term), el('dd', {}, value));
 function describe(data, boot, host) {
   const it = data.figures;
-  describeHead(data, data.row?.client);
+  const title = data.row?.title;
+  if (title) {
+    document.title = title + ' · tidegate';
+    byId('title').textContent = title;
+  }
+  describeHead(data, data.row ? whereFrom(data.row, boot) : '');
   const saved = it.dollars_without - it.dollars;
   const pairs = [
     ['window', filling(it)],
@@ -331,7 +339,7 @@ function requestPart(name, texts, boot) {
       filled(body, {}, [
         fixed.map(([ref, words]) => folded(words, () => each(texts, [ref], 0, true), 'system')),
         form === 'diff' && !changes && el('p', { class: 'note' }, 'Nothing was edited: the messages were forwarded as the client sent them.'),
-        form === 'diff' ? stretches(texts, list) : folded(many(list.length, 'message'), () => some(texts, list, 0, 'kept')),
+        form === 'diff' ? stretches(texts, list, found.labels) : folded(many(list.length, 'message'), () => some(texts, list, 0, 'kept')),
       ]);
       if (form !== 'diff') body.lastChild.open = true;
     }

@@ -19,8 +19,9 @@ function remoteTexts(name) {
 
 const WORDS = { gone: ['−', 'left out'], come: ['+', 'added by tidegate'], kept: ['', 'unchanged'] };
 
-/* The stretches of a comparison as nodes. Long ones are folded, and a part of them is shown at a time. */
-function stretches(texts, found) {
+/* The stretches of a comparison as nodes. Long ones are folded, and a part of them is shown at a time. `labels` say what
+   changed and added messages hold. */
+function stretches(texts, found, labels) {
   const counts = { changed: 0, gone: 0, come: 0, kept: 0 };
   found.forEach(({ state, refs, pairs }) => (counts[state] += refs.length + pairs.length));
   const words = [
@@ -35,26 +36,26 @@ function stretches(texts, found) {
     let end = at;
     while (end < found.length && (found[end].state === 'changed' || (found[end].state === 'kept' && found[end].refs.length < 5))) end++;
     if (end - at > 6) {
-      nodes.push(mixed(texts, found.slice(at, end)));
+      nodes.push(mixed(texts, found.slice(at, end), labels));
       at = end;
-    } else nodes.push(...stretchNodes(texts, found[at++], nodes.length < 4));
+    } else nodes.push(...stretchNodes(texts, found[at++], nodes.length < 4, labels));
   }
   return nodes;
 }
-function stretchNodes(texts, { state, refs, pairs }, open) {
-  if (state === 'changed') return pairs.map(([before, after], at) => pairOf(texts, before, after, open && at < 2));
+function stretchNodes(texts, { state, refs, pairs }, open, labels) {
+  if (state === 'changed') return pairs.map(([before, after], at) => pairOf(texts, before, after, open && at < 2, labels[before]));
   const [sign, words] = WORDS[state];
   if (state === 'come' && refs.length <= 3)
-    return refs.map((ref) => folded(`${sign} ${words}`, () => each(texts, [ref], 0, true), 'come'));
+    return refs.map((ref) => folded([sign, words, labels[ref]].filter(Boolean).join(' '), () => each(texts, [ref], 0, true), 'come'));
   const title = `${sign} ${many(refs.length, 'message')} ${words}`.trim();
   return [folded(title, () => some(texts, refs, 0, state), state === 'kept' ? null : state)];
 }
 /* Many short stretches, changed and not by turns: folded, and a part of them at a time. */
-function mixed(texts, found) {
+function mixed(texts, found, labels) {
   const pairs = found.reduce((sum, each) => sum + each.pairs.length, 0),
     kept = found.reduce((sum, each) => sum + each.refs.length, 0);
   const part = (from) => {
-    const nodes = found.slice(from, from + MOST_AT_ONCE).flatMap((each, at) => stretchNodes(texts, each, from + at < 3));
+    const nodes = found.slice(from, from + MOST_AT_ONCE).flatMap((each, at) => stretchNodes(texts, each, from + at < 3, labels));
     const rest = found.length - from - MOST_AT_ONCE;
     if (rest > 0) {
       const more = el('button', { type: 'button' }, `Show more of ${whole(rest)}`);
@@ -82,7 +83,7 @@ async function some(texts, refs, from, state) {
   }
   return nodes;
 }
-function pairOf(texts, before, after, open) {
+function pairOf(texts, before, after, open, label) {
   const host = el('details', { class: 'changed' });
   const load = async () => {
     if (host.dataset.loaded) return;
@@ -91,7 +92,7 @@ function pairOf(texts, before, after, open) {
     const full = changed(a, b, before > 0 ? before : 0, true);
     host.replaceChildren(...full.childNodes);
   };
-  host.append(el('summary', {}, el('span', { class: 'word' }, '± changed')));
+  host.append(el('summary', {}, el('span', { class: 'word' }, '± changed'), label && el('span', { class: 'what' }, label)));
   host.addEventListener('toggle', load);
   host.open = open;
   return host;

@@ -1,5 +1,7 @@
 /* The window over time. */
 
+const REFUSED_OR_WHOLE = new Set(['overflow', 'unsigned', 'guard', 'thinking_dropped', 'sent_unmanaged']);
+
 function windowSection(page, data, used, at, choose, listeners) {
   const { points, requests, changes } = data;
   const columns = used.map((name) => data.categories.indexOf(name));
@@ -63,7 +65,7 @@ function windowSection(page, data, used, at, choose, listeners) {
             );
           if (!on && dense && x - left < 2) return;
           left = x;
-          const kind = change.what === 'overflow' ? ' bad' : change.undone || !change.moment ? ' undone' : '';
+          const kind = REFUSED_OR_WHOLE.has(change.what) ? ' bad' : change.undone || !change.moment ? ' undone' : '';
           pins.append(
             svg(
               'path',
@@ -241,4 +243,4 @@ function clock(seconds, span) {
       : words.slice(11, span > 600 ? 16 : 19);
 }
 const label = (change) =>
-  `${change.what}: ${whole(change.before)} → ${whole(change.after)} tokens${change.undone ? ', undone' : ''}`;
+  `${change.what.replaceAll('_', ' ')}: ${whole(change.before)} → ${whole(change.after)} tokens${change.undone ? ', undone' : ''}`;

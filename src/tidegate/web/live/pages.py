@@ -106,8 +106,9 @@ class GatewayPage:
         self._streams = 0
 
     def _find_window(self, noted: ModelNote) -> int:
-        asked = self._settings.window_for(noted.model)
-        return asked or noted.window or find_window(noted.model, self._prices) or 0
+        """The window that the session was opened with. What is set now may be another one."""
+        known = noted.window or self._settings.window_for(noted.model)
+        return known or find_window(noted.model, self._prices) or 0
 
     def end_streams(self) -> None:
         self._is_ending = True

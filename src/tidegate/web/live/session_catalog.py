@@ -15,6 +15,8 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import NoteAdded
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.session_names import read_session_title
+from tidegate.datafolder.workspaces import find_workspace
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo
 from tidegate.store.store import SessionInfo
@@ -44,9 +46,14 @@ _CLIENTS: Final = (
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session in the list. `depth` is how many agents are above it; `is_read`: the figures are complete."""
+    """A session in the list. `depth` is how many agents are above it; `is_read`: the figures are complete.
+
+    `title` are the first words of its first request; `folder` is where its client ran, if that is known.
+    """
 
     name: str
+    title: str
+    folder: str
     client: str
     depth: int
     head: int
@@ -80,6 +87,11 @@ class _Known(NamedTuple):
     reader: FiguresReader
 
 
+class _Titled(NamedTuple):
+    created: float
+    title: str
+
+
 class _Indexed(NamedTuple):
     created: float
     session: SessionIndex
@@ -97,6 +109,7 @@ class SessionCatalog:
         self._readers: OrderedDict[str, _Known] = OrderedDict()
         self._indexes: OrderedDict[str, _Indexed] = OrderedDict()
         self._parents: dict[str, tuple[float, str]] = {}
+        self._titles: dict[str, _Titled] = {}
         self._lock = threading.Lock()
 
     # --- the list -------------------------------------------------------------------------------------------------
@@ -190,6 +203,8 @@ class SessionCatalog:
         reader = self._read_figures(info, budget)
         return SessionRow(
             info.name,
+            self._find_title(info),
+            find_workspace(self._data, info.name),
             name_client(info.name[len(scope) :]),
             depth,
             info.head,
@@ -199,6 +214,14 @@ class SessionCatalog:
             reader.head >= info.head,
             reader.figures,
         )
+
+    def _find_title(self, info: SessionInfo) -> str:
+        known = self._titles.get(info.name)
+        if known is None or known.created != info.created or not known.title:
+            if len(self._titles) > _MAX_READERS:
+                self._titles.clear()
+            known = self._titles[info.name] = _Titled(info.created, read_session_title(self._data, info.name))
+        return known.title
 
     def _find_reader(self, info: SessionInfo) -> FiguresReader:
         """The sums of a session as far as they are known: the list and the index of the session share them."""

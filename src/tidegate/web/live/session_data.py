@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import Event
+from tidegate.core.events import Event, MessageAdded
+from tidegate.core.messages import Message, calls_of, text_of
+from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.recall import find_edit_to_toggle, recall_text
 from tidegate.store.log import LogReader
@@ -24,6 +26,10 @@ MAX_MESSAGES: Final = 60
 _EVENTS_PER_LOOK: Final = 10_000
 _MAX_CHARS: Final = 1_500_000
 _RECALL_CHARS: Final = 12_000
+_MAX_LABELS: Final = 200
+_LABEL_CHARS: Final = 90
+_LABEL_READ_CHARS: Final = 4_000
+"""More than is shown: a secret that is cut would not be recognized."""
 
 
 class RequestSummary(msgspec.Struct, frozen=True):
@@ -83,9 +89,13 @@ class NewestPart(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """`system` and `tools` are the events with the fixed part of the request, 0 for none."""
+    """`system` and `tools` are the events with the fixed part of the request, 0 for none.
+
+    `labels` say what a changed message and one that was added hold, by the reference of the message.
+    """
 
     stretches: list[Stretch]
+    labels: dict[int, str]
     system: int = 0
     tools: int = 0
 
@@ -163,10 +173,33 @@ class SessionLooks:
     def compare_request(self, scope: str, name: str, head: int) -> bytes:
         index = self._index(scope, name)
         system, tools = index.fixed_at(head)
-        return msgspec.json.encode(Comparison(index.compare_request(head), system, tools))
+        found = index.compare_request(head)
+        return msgspec.json.encode(Comparison(found, self._label(name, index, found), system, tools))
 
     def compare_change(self, scope: str, name: str, seq: int) -> bytes:
-        return msgspec.json.encode(Comparison(self._index(scope, name).compare_change(seq)))
+        index = self._index(scope, name)
+        found = index.compare_change(seq)
+        return msgspec.json.encode(Comparison(found, self._label(name, index, found)))
+
+    def _label(self, name: str, index: SessionIndex, stretches: Sequence[Stretch]) -> dict[int, str]:
+        """The first words of each message that was changed or added, of so many at most."""
+        refs = [before for each in stretches for before, _ in each.pairs]
+        refs += [ref for each in stretches if each.state == "come" for ref in each.refs]
+        refs = refs[:_MAX_LABELS]
+        events = _read_events(self._data.open_log(name), [ref for ref in refs if ref > 0])
+        labels: dict[int, str] = {}
+        for ref in refs:
+            what = events[ref].payload if ref in events else None
+            said = what.message if isinstance(what, MessageAdded) else index.own_message(ref)
+            if said is not None:
+                labels[ref] = self._describe(said)
+        return labels
+
+    def _describe(self, said: Message) -> str:
+        calls = ", ".join(call.name for call in calls_of(said))
+        text = " ".join(self._data.mask(text_of(said)[:_LABEL_READ_CHARS]).split())
+        who = "result" if said.role == "tool" else said.role
+        return f"{who}: {clip_chars(text or calls, _LABEL_CHARS, mode='head', notice='…').text}"
 
     def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
         index, log = self._index(scope, name), self._data.open_log(name)

@@ -19,6 +19,7 @@ import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import (
+    LISTED_TOPICS,
     BranchStarted,
     Event,
     EventPayload,
@@ -41,7 +42,6 @@ from tidegate.web.request_history import RequestReader, RequestRecord
 
 MAX_POINTS: Final = 400
 """Requests in the chart at most: of each stretch the fullest and the last."""
-_CHANGE_TOPICS: Final = frozenset(("undo", "redo", "clear", "forgotten", "overflow"))
 _EMPTY: Final[Sequence[int]] = ()
 
 
@@ -87,7 +87,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """An edit of the view, or a note that changed it. The scripts in assets/ read these keys.
+    """An edit of the view, or a note about what was sent. The scripts in assets/ read these keys.
 
     `before` and `after` are our own count of the history; `full` and `left` are sizes of a request in the provider's
     tokens.
@@ -192,7 +192,7 @@ class SessionIndex:
             (self.undone.add if noted.topic == "undo" else self.undone.discard)(noted.edit)
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
-        if noted.topic in _CHANGE_TOPICS:
+        if noted.topic in LISTED_TOPICS:
             self._add_change(event, ViewEdited(noted.topic, "", "", noted.text, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:

@@ -9,18 +9,19 @@ as it gave it:
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Text, Thinking, Tool
 from tidegate.wire.parsing import decode_object, is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import HostRequest, HostUnit
 from tidegate.wire.streaming.reply import as_list, as_object
 
 _encode = msgspec.json.encode
+_SIGNED_KEYS: Final = ("signature", "data", "encrypted_content", "thoughtSignature")
 
 
 class HiddenCall(msgspec.Struct, frozen=True):
@@ -161,7 +162,7 @@ def append_exchange(
     if listed[:1] != b"[":  # a single text in place of a list
         listed = b"[" + _encode({"role": "user", "content": msgspec.Raw(listed)}) + b"]"
     items = [listed[each.start : each.end] for each in find_elements(listed)]
-    new = rebuild_array(listed, [*items, *map(_encode, messages), *form.encode_results(results)])
+    new = rebuild_array(listed, [*items, *form.encode_answer(messages), *form.encode_results(results)])
     return text[: member.value] + new + text[member.end :]
 
 
@@ -203,8 +204,15 @@ def _is_same(one: Part, other: Part) -> bool:
     if isinstance(one, Call) and isinstance(other, Call):
         return one.id == other.id and one.name == other.name
     if isinstance(one, Thinking) and isinstance(other, Thinking) and one.block:
-        return decode_object(one.block) == decode_object(other.block)  # a client may order the keys in another way
+        return _identify_thinking(one.block) == _identify_thinking(other.block)
     return one == other
+
+
+def _identify_thinking(block: str) -> object:
+    """What stays the same of a provider's thinking block when a client sends it back: some omit ids, or order keys."""
+    value = decode_object(block)
+    signed = next((found for key in _SIGNED_KEYS if (found := value.get(key))), None)
+    return signed or {key: each for key, each in value.items() if key not in ("id", "status")}
 
 
 def _arrange(
@@ -263,6 +271,9 @@ class _BlockForm:
     def encode_text(self, text: str) -> bytes:
         return _encode({"type": "text", "text": text})
 
+    def encode_answer(self, messages: Sequence[JsonObject]) -> list[bytes]:
+        return [_encode(each) for each in messages]
+
     def encode_results(self, results: Sequence[HiddenResult]) -> list[bytes]:
         return [self._encode_item("user", [self.encode_result(each) for each in results])] if results else []
 
@@ -314,6 +325,9 @@ class _ItemForm:
 
     key = "messages"
 
+    def encode_answer(self, messages: Sequence[JsonObject]) -> list[bytes]:
+        return [_encode(each) for each in messages]
+
     def encode_results(self, results: Sequence[HiddenResult]) -> list[bytes]:
         return [_encode({"role": "tool", "tool_call_id": each.call_id, "content": each.text}) for each in results]
 
@@ -354,7 +368,14 @@ class _ItemForm:
 
 
 class _ResponsesForm(_ItemForm):
+    """Responses: an answer is several items. One with a server's id needs the reasoning that it was made with."""
+
     key = "input"
+
+    def encode_answer(self, messages: Sequence[JsonObject]) -> list[bytes]:
+        if any(each.get("type") == "reasoning" for each in messages):
+            return [_encode(each) for each in messages]
+        return [_encode({key: value for key, value in each.items() if key != "id"}) for each in messages]
 
     def encode_results(self, results: Sequence[HiddenResult]) -> list[bytes]:
         return [
@@ -369,12 +390,18 @@ class _ResponsesForm(_ItemForm):
         placed = [_PlacedPart(parts[place], items[place][-1]) for place in places]
         new: list[bytes] = []
         for answer, own in zip(answers, _arrange(placed, answers), strict=True):
-            new += own
+            raw = {bytes(call.raw) for call in answer.calls}
+            has_reasoning = any(_is_reasoning(each) for each in own)
+            new += [remove_member(each, "id") if each in raw and not has_reasoning else each for each in own]
             new += self.encode_results(answer.results)
         before = [item for place in places for item in items[place][:-1]]
         for place in places:
             items[place] = []
         items[places[0]] = [*before, *new]
+
+
+def _is_reasoning(item: bytes) -> bool:
+    return decode_object(item.decode("utf-8", "replace")).get("type") == "reasoning"
 
 
 _FORMS: Mapping[str, _BlockForm | _ItemForm] = MappingProxyType(

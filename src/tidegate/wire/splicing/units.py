@@ -452,11 +452,16 @@ def _without_made_up_id(part: object) -> object:
 
 
 def _without_repeated_results(parts: list[object]) -> list[object]:
-    """The parts, with `REPEATED` for a result that is there twice: Gemini CLI doubles all when it resumes a session."""
+    """The parts, with `REPEATED` for a second result with the same id.
+
+    Gemini CLI doubles all results when it resumes a session. Later it clips old ones, the two copies not alike.
+    """
     found: list[object] = []
+    ids: set[object] = set()
     for part in parts:
-        is_repeated = bool(_find_function(part, "functionResponse").get("id")) and part in found
-        found.append(REPEATED if is_repeated else part)
+        ident = _find_function(part, "functionResponse").get("id")
+        found.append(REPEATED if isinstance(ident, str) and ident in ids else part)
+        ids.add(ident if isinstance(ident, str) and ident else None)
     return found
 
 

@@ -23,6 +23,7 @@ from tidegate.wire.splicing.block_rules import (
     join_result_text,
     wrap_result,
 )
+from tidegate.wire.splicing.cache_marks import keep_marks
 from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, find_items, join_items
 from tidegate.wire.splicing.spans import (
     find_elements,
@@ -432,6 +433,7 @@ class _BlockForm(_Form):
         if not written:
             return None if blocks else _OutputItem(role, text, place)
         if written != blocks:
+            written = keep_marks(blocks, written)
             text = text[: member.value] + rebuild_array(content, written) + text[member.end :]
         return _OutputItem(role, text, place)
 

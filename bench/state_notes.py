@@ -1,0 +1,162 @@
+"""Replay a recording with state notes that a capable reader writes, and print the view that they lead to.
+
+    python bench/state_notes.py RECORDING OUTDIR [--window 32000] [--stop N] [--policy default]
+
+Before each recorded answer the session prepares its request, as an agent would. When a state note is due, the request
+that a model would get is written to OUTDIR/note-K.prompt.md, and the answer is read from OUTDIR/note-K.answer.md. If
+that file is not there yet, the program says so and ends with status 3: write it, with nothing but the prompt, and run
+the program again. It replays the notes that are there and goes on to the next one. An empty answer stands for a model
+that failed.
+
+At the end OUTDIR/view.txt has the request before message N (without --stop: before the last answer), and
+OUTDIR/notes.json what became of every answer: lines that held, were marked or dropped, and passages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from tidegate import Session
+from tidegate.lab.replay.recording_file import RecordedLine, read_chat_recording
+from tidegate.lab.replay.session_replay import MAIN_DIALECT, SECONDS_PER_CALL
+from tidegate.session.state_notes import NoteQuestion
+
+WAITING = 3
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class NoteMissing(Exception):
+    """The answer to a prompt has not been written yet."""
+
+
+class NotedReplay:
+    """A replay that asks for notes through files."""
+
+    def __init__(self, folder: Path, system: str, window: int, policy: str, count: str) -> None:
+        self.folder = folder
+        self._time = 0.0
+        self.session = Session(
+            policy=policy, window=window, wire=MAIN_DIALECT, system=system, count=count, clock=lambda: self._time
+        )
+        self.notes = self.session.state_notes
+        self.reports: list[dict[str, Any]] = []
+        self.sweeps: list[dict[str, Any]] = []
+
+    def prepare(self, at: int) -> list[dict[str, Any]]:
+        self._time += SECONDS_PER_CALL
+        messages = self.session.prepare().messages
+        for decision in self.session.last_decisions:
+            if decision.acted and "sweep" in decision.stage:
+                sizes = {"before": decision.tokens_before, "after": decision.tokens_after}
+                self.sweeps.append({"at": at, "stage": decision.stage, **sizes, "why": decision.reason})
+        return messages
+
+    def ask_if_due(self, at: int, *, turn_ended: bool = False) -> None:
+        if not self.notes.is_due(turn_ended=turn_ended):
+            return
+        question = self.notes.make_question()
+        if question is None:
+            return
+        number = len(self.reports) + 1
+        prompt = self.folder / f"note-{number}.prompt.md"
+        prompt.write_text(write_prompt(question))
+        answer = self.folder / f"note-{number}.answer.md"
+        if not answer.exists():
+            raise NoteMissing(f"Message {at}: read {prompt}, write {answer}, and run this again.")
+        report = self.notes.take(question.task, answer.read_text())
+        made = report.note
+        self.reports.append(
+            {"number": number, "at": at, "horizon": question.task.horizon, "why_not": report.why}
+            | (
+                {}
+                if made is None
+                else {
+                    "held": made.held,
+                    "marked": made.marked,
+                    "dropped": list(made.dropped),
+                    "passages": [f"{p.id} {p.source} {p.first_line}-{p.last_line}" for p in made.passages],
+                    "feedback": list(made.feedback),
+                }
+            )
+        )
+
+
+def write_prompt(question: NoteQuestion) -> str:
+    """The request as a reader sees it: every message with its role, calls included."""
+    body = question.request.body()
+    texts = [show_message(message) for message in body["messages"]]  # type: ignore[attr-defined]
+    limit = f"(Answer in at most {question.max_tokens:,} tokens. Your answer is the text of the file, nothing else.)"
+    return "\n".join([*texts, "", limit, ""])
+
+
+def show_message(message: dict[str, Any]) -> str:
+    lines = [f"--- [in view] {message['role']}"]
+    content = message.get("content")
+    if isinstance(content, list):
+        lines += [part.get("text", "[image]") for part in content]
+    elif content:
+        lines.append(content)
+    for call in message.get("tool_calls") or ():
+        lines.append(f"CALL {call['id']} {call['function']['name']} {call['function']['arguments']}")
+    return "\n".join(lines)
+
+
+def text_of(line: RecordedLine) -> str:
+    content = line.message.get("content")
+    if isinstance(content, list):
+        return "\n\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def replay(lines: Sequence[RecordedLine], stop: int, made: NotedReplay) -> list[dict[str, Any]]:
+    """The messages of the last request before the message `stop`, without the system prompt."""
+    messages: list[dict[str, Any]] = []
+    fixed = len(list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines)))
+    for at, line in enumerate(lines[fixed:], fixed):
+        if line.message.get("role") == "assistant":
+            messages = made.prepare(at)
+            if at >= stop:
+                break
+            made.ask_if_due(at)
+        made.session.add(line.message, typed=line.typed)
+        if line.message.get("role") == "assistant" and not line.message.get("tool_calls"):
+            made.ask_if_due(at, turn_ended=True)
+    return messages
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recording", type=Path)
+    parser.add_argument("folder", type=Path, metavar="OUTDIR")
+    parser.add_argument("--window", type=int, default=32_000)
+    parser.add_argument("--stop", type=int, default=sys.maxsize, help="cut before this message, counted from 0")
+    parser.add_argument("--policy", default="default")
+    parser.add_argument("--count", default="chars/4", help="how tokens are counted")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    lines = list(read_chat_recording(given.recording))
+    head = list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines))
+    system = "\n\n".join(filter(None, map(text_of, head)))
+    made = NotedReplay(given.folder, system, given.window, given.policy, given.count)
+    try:
+        messages = replay(lines, given.stop, made)
+    except NoteMissing as missing:
+        print(missing)
+        return WAITING
+    finally:
+        report = {"notes": made.reports, "sweeps": made.sweeps}
+        (given.folder / "notes.json").write_text(json.dumps(report, indent=1, ensure_ascii=False))
+    (given.folder / "view.txt").write_text("\n".join(map(show_message, messages)))
+    size = made.session.view.tokens
+    print(f"{len(made.reports)} notes, {len(made.sweeps)} sweeps, view of {size:,} tokens: {given.folder / 'view.txt'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

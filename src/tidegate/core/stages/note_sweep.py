@@ -1,0 +1,236 @@
+"""The stage `note_sweep`: the sweep when a model has written a state note that was not shown yet.
+
+What stays: the user's words, instructions, pins; the note with its passages in one message directly before the tail; a
+note in each gap, the map of what can be recalled; and the newest messages whole. The tail takes what is left below the
+level, and begins no later than the first message after the note's horizon. If room is short, passages leave first,
+the least important before the others, then the lines of the gap notes.
+
+Without a new note nothing is done: the stage `sweep` then acts, and leaves an earlier note where it is.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidegate.core.budget import Budget
+from tidegate.core.config.values import Share
+from tidegate.core.edits import Insert
+from tidegate.core.ledger.recall_pointers import recall_range_of
+from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.state_note.note import Passage, StateNote, is_new_state_note, newest_state_note
+from tidegate.core.state_note.originals import FileChange, changes_of, is_after
+from tidegate.core.state_note.passages import refresh_changes
+from tidegate.core.state_note.rendering import render_state_note
+from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
+from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note
+from tidegate.core.sweep.shortening import clip_message
+from tidegate.core.thinking_walk import seq_of_id
+from tidegate.core.turns import Group, split_groups
+from tidegate.core.view import STATE_NOTE, View
+
+_USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
+_NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
+_BRIEF_SHARE: Final = 0.01  # the same if room is short
+_MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
+_MAX_TRIES: Final = 4
+_MAX_FILL: Final = 0.85  # of the room: the most that it leaves if the tail needs it
+
+
+def note_sweep(
+    view: View,
+    budget: Budget,
+    *,
+    fidelity: float = 0.63,
+    tail: Share = 0.07,
+    ledger: Share = 0.0,
+    most: Share = 1.0,
+) -> Outcome:
+    """Put a new state note in the place of everything old, down to `fidelity`, a share of the room, and at most `most`.
+
+    `tail` is the least share for the newest groups, `ledger` is kept free for the rules of the user.
+    """
+    note = newest_state_note(view) if is_new_state_note(view) else None
+    if note is None:
+        return NO_OUTCOME
+    units, room = split_groups(view), budget.room
+    latest = _find_first_after(units, view, note.horizon_seq)
+    if not any(unit.items[0].message.role == "assistant" for unit in units[:latest]):
+        return NO_OUTCOME
+    level = int(room * min(fidelity, most, _MAX_LEVEL)) - int(room * ledger)
+    largest = int(room * min(most, _MAX_FILL)) - int(room * ledger)
+    plan = _NoteSweep(view, budget, units, note)
+    outcome = plan.fit(latest, level, level, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
+    return outcome or NO_OUTCOME
+
+
+def _find_first_after(units: Sequence[Group], view: View, horizon: int) -> int:
+    """The index of the first group after the horizon, or of the first that the model has not seen yet."""
+    new = {item.message.id for item in view.items_since_reply()}
+    for number, unit in enumerate(units):
+        ident = unit.items[0].message.id
+        if (ident[:1] == "m" and seq_of_id(ident) > horizon) or not new.isdisjoint(unit.ids):
+            return number
+    return len(units)
+
+
+class _Fitted(NamedTuple):
+    draft: ViewDraft
+    notes: list[Insert]
+    tokens: int
+
+
+class _NoteSweep:
+    """Sweeps of a view that show this note."""
+
+    def __init__(self, view: View, budget: Budget, units: Sequence[Group], note: StateNote) -> None:
+        self._view, self._budget, self._units, self._note = view, budget, units, note
+        self._kept = [_stays(unit, view) for unit in units]
+
+    def fit(self, latest: int, level: int, largest: int, least_tail: int, *, shrink: bool = False) -> Outcome | None:
+        """The sweep with the largest tail below `level`; None if even the smallest tail leaves more than `largest`.
+
+        Half of the passages may leave for that; with `shrink` all of them, and lines of the notes.
+        """
+        passages = list(self._note.passages)
+        note_tokens = int(self._budget.room * _NOTE_SHARE)
+        while True:
+            first = self._find_tail(latest, level, least_tail, passages, note_tokens)
+            made = self._make(first, passages, note_tokens)
+            for _ in range(_MAX_TRIES):
+                moved = self._move_tail(first, latest, made.tokens - largest, least_tail)
+                if moved == first:
+                    break
+                first, made = moved, self._make(moved, passages, note_tokens)
+            if made.tokens <= largest:
+                return self._finish(made, first, passages)
+            brief = int(self._budget.room * _BRIEF_SHARE)
+            if passages and (shrink or len(passages) * 2 > len(self._note.passages)):
+                passages.pop()
+            elif shrink and note_tokens > brief:
+                note_tokens = brief
+            else:
+                return None
+
+    def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[Passage], note_tokens: int) -> int:
+        """The first group of the tail: as many as fit below the level, and those from `latest` on."""
+        used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
+        said = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
+        used -= max(0, said - int(self._budget.room * _USER_SHARE))
+        used += self._count_note(passages) + note_tokens
+        first = len(self._units)
+        taken = 0
+        while first > 0:
+            cost = 0 if self._kept[first - 1] else self._units[first - 1].tokens
+            if first <= latest and used + cost > level and taken >= least:
+                break
+            used += cost
+            taken += cost
+            first -= 1
+        return first
+
+    def _move_tail(self, first: int, latest: int, excess: int, least: int) -> int:
+        """The first group of a tail that is smaller by about `excess` tokens, and has at least `least`.
+
+        What the notes and the user's shortened messages take is known only when the sweep has been made.
+        """
+        left = sum(unit.tokens for unit in self._units[first:])
+        while first < latest and excess > 0 and left - self._units[first].tokens >= least:
+            excess -= self._units[first].tokens
+            left -= self._units[first].tokens
+            first += 1
+        return first
+
+    def _count_note(self, passages: Sequence[Passage]) -> int:
+        return self._budget.count(render_state_note(self._note, passages))
+
+    def _make(self, first: int, passages: Sequence[Passage], note_tokens: int) -> _Fitted:
+        draft = ViewDraft(self._view, self._budget)
+        self._shorten_user_messages(draft, first)
+        gaps: list[Gap] = []
+        in_gap, shown_id = False, ""
+        for number, unit in enumerate(self._units[:first]):
+            if self._kept[number]:
+                in_gap, shown_id = False, unit.last_id
+                continue
+            draft.drop(unit)
+            lines = _lines_of(unit)
+            if in_gap:
+                gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
+            else:
+                gaps.append(Gap(shown_id, unit.last_id, lines))
+            in_gap = True
+        notes = make_gap_notes([gap for gap in gaps if gap.lines], note_tokens, self._budget)
+        message = render_state_note(self._note, self._choose_passages(first, passages))
+        after = self._units[first - 1].last_id if first else ""
+        notes.append(Insert(message, after, self._budget.count(message)))
+        return _Fitted(draft, notes, draft.tokens + sum(note.tokens for note in notes))
+
+    def _choose_passages(self, first: int, passages: Sequence[Passage]) -> list[Passage]:
+        """The passages that the tail does not show whole, with the edits in the tail that changed their text."""
+        tail = [item for unit in self._units[first:] for item in unit.items]
+        whole = {item.message.id for item in tail if not item.edited}
+        texts = [text_of(item.message) for item in tail if not item.edited]
+        changes: list[FileChange] = [change for item in tail for change in changes_of(item.message)]
+        return [
+            refresh_changes(passage, [change for change in changes if is_after(change.id, self._note.horizon)])
+            for passage in passages
+            if passage.id not in whole and not any(passage.text in text for text in texts)
+        ]
+
+    def _shorten_user_messages(self, draft: ViewDraft, first: int) -> None:
+        """Shorten the longest old messages of the user, all to the same length, until all together fit."""
+        said = [
+            unit.items[0]
+            for unit in self._units[:first]
+            if _is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
+        ]
+        left = int(self._budget.room * _USER_SHARE)
+        sizes = sorted(item.tokens for item in said)
+        if sum(sizes) <= left:
+            return
+        cap = left
+        for number, size in enumerate(sizes):
+            cap = left // (len(sizes) - number)
+            if size > cap:
+                break
+            left -= size
+        for item in said:
+            if item.tokens > cap:
+                chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
+                draft.replace(item, clip_message(item.message, max(chars, 100)))
+
+    def _finish(self, made: _Fitted, first: int, passages: Sequence[Passage]) -> Outcome:
+        shown = len(self._choose_passages(first, passages))
+        quoted = f"with {shown} of {len(self._note.passages)} passages" if self._note.passages else "without passages"
+        whole = sum(len(unit.items) for unit in self._units[first:])
+        why = (
+            f"sweep to the state note of {self._note.horizon} {quoted}; the newest {whole} messages stay whole; of the"
+            f" note's lines {self._note.held} held, {self._note.marked} were marked and"
+            f" {len(self._note.dropped)} dropped by the check"
+        )
+        return Outcome((*made.draft.edits(), *made.notes), why=why)
+
+
+def _is_of_client(message: Message) -> bool:
+    return message.role == "user" and message.kind in ("", CLIENT_NOTE)
+
+
+def _stays(unit: Group, view: View) -> bool:
+    """Whether a group stays wherever it is: what was said or pinned, but no work and no notes about work."""
+    message = unit.items[0].message
+    if view.loop_start and view.loop_start in unit.ids:
+        return True
+    return message.role != "assistant" and message.kind not in (STATE_NOTE, NOTE, REMINDER, SUMMARY)
+
+
+def _lines_of(unit: Group) -> list[str]:
+    """The lines of a dropped group for the note of its gap."""
+    message = unit.items[0].message
+    if is_group_note(message):
+        return groups_of_note(message)
+    if message.kind == SUMMARY:
+        span = recall_range_of([message])
+        return [f"- {span} {EARLIER}"] if span else []
+    line = describe_group(unit) if message.role == "assistant" and (calls_of(message) or text_of(message)) else ""
+    return [line] if line else []

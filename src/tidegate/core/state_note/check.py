@@ -1,0 +1,272 @@
+"""The check of a note: what a line states must stand in the log.
+
+- Each cited id exists.
+- Numbers and commands stand in the cited messages, or anywhere in the log if the line cites none.
+- Names and paths stand anywhere in the log.
+- Words that are attributed to the user stand in what the user typed.
+- A decision that was overruled does not come back.
+
+A line with an invented id loses it and is marked; a line with other faults is marked and says what was not found. A
+line that says that the user said something they did not type, in the sections for the user's words and rules, is
+dropped. Marks are for the reader, who can recall what is in doubt; the writer learns of them at the next update.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidegate.core.state_note.note import HEADINGS
+from tidegate.core.state_note.originals import Originals, collect_runs, fold_space
+from tidegate.core.text.facts import classify_run, split_runs, strip_punctuation
+
+_CITED: Final = re.compile(
+    r"\[((?:[me]\d{1,15}(?:\.\d+)?)(?:\s*(?:,|;|\.\.+|-|–|and|to)\s*[me]?\d{1,15}(?:\.\d+)?)*)\]"
+)
+_ID: Final = re.compile(r"\b[me]\d{1,15}(?:\.\d+)?\b")
+_RANGE: Final = re.compile(r"(m\d{1,15})\s*(?:\.\.+|-|–|to)\s*m?(\d{1,15})")
+_CODE: Final = re.compile(r"`([^`\n]{1,400})`")
+_QUOTED: Final = re.compile(r"\"([^\"\n]{3,600})\"|“([^”\n]{3,600})”")
+_BY_USER: Final = re.compile(
+    r"^[-*+\s\d.)]*[(\[*_\"]*(?:the\s)?user\b(?!\s*(?:id|name|agent|table|model|data|input|service)\b)", re.I
+)
+_SAID_BY_USER: Final = re.compile(
+    r"\b(?:the )?user(?:'s)? (?:said|says|asked|wants?|wanted|ordered|decided|chose|requires?|required|told|forbade"
+    r"|overruled|confirmed|approved|rule|words)\b",
+    re.I,
+)
+_NOT_SAID: Final = re.compile(r"\buser (?:said nothing|did not|didn't|has not|hasn't|was not)\b", re.I)
+_NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
+_ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)")
+_MIN_QUOTE_WORDS: Final = 2
+_MOST_IDS_SPAN: Final = 400
+_OVERRULED: Final = re.compile(
+    r"\b(?:overruled|overridden|rejected|reverted|revoked|withdrawn|superseded|dropped)\b", re.I
+)
+_WORD: Final = re.compile(r"\w{4,}")
+_COMMAND_WORDS: Final = re.compile(r"\s")
+MARK: Final = "not found in the log"
+_NOT_TYPED: Final = "the user did not type this"
+
+
+class CheckedSections(NamedTuple):
+    """The sections after the check, the dropped lines, and how many lines held and were marked."""
+
+    sections: dict[str, str]
+    dropped: tuple[str, ...]
+    held: int
+    marked: int
+
+
+def check_sections(sections: dict[str, str], originals: Originals, previous: dict[str, str]) -> CheckedSections:
+    """Check the changed sections of a note."""
+    checked: dict[str, str] = {}
+    dropped: list[str] = []
+    held = marked = 0
+    for heading, text in sections.items():
+        lines: list[str] = []
+        fenced = False
+        for line in text.split("\n"):
+            if line.lstrip().startswith("```"):
+                fenced = not fenced
+                lines.append(line)
+                continue
+            verdict = check_line(line, heading, originals, fenced=fenced)
+            if verdict.text is None:
+                dropped.append(line.strip())
+                continue
+            held += verdict.states and not verdict.faults
+            marked += bool(verdict.faults)
+            lines.append(verdict.text)
+        checked[heading] = "\n".join(lines)
+    decisions = HEADINGS[2]
+    if decisions in checked:
+        kept = keep_overruled(previous.get(decisions, ""), checked[decisions])
+        checked[decisions], returned = kept
+        dropped += returned
+    return CheckedSections(checked, tuple(dropped), held, marked)
+
+
+class LineVerdict(NamedTuple):
+    """A line after its check: None if it is dropped. `states`: there was something to check."""
+
+    text: str | None
+    faults: tuple[str, ...] = ()
+    states: bool = True
+
+
+def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = False) -> LineVerdict:
+    if not line.strip():
+        return LineVerdict(line, (), False)
+    cited, unknown = _read_ids(line, originals)
+    plain = _CITED.sub(" ", line)
+    faults: list[str] = [*unknown]
+    near = "\n".join(originals.read_around(ident) for ident in cited)
+    near_words = collect_runs(near) if cited else originals.words
+    faults += _find_missing_code(plain, near if cited else "", originals)
+    faults += _find_missing_facts(plain, near_words, originals)
+    faults += _find_missing_numbers(plain, near_words, originals, cited=bool(cited))
+    wrong_author = _has_wrong_author(line, plain, cited, originals)
+    if wrong_author:
+        faults.append(_NOT_TYPED)
+    faults = list(dict.fromkeys(faults))
+    if not faults:
+        return LineVerdict(line, (), bool(cited) or bool(_NUMBER.search(plain)) or "`" in plain)
+    if wrong_author and len(faults) > 1 and heading in (HEADINGS[0], HEADINGS[5]):
+        return LineVerdict(None, tuple(faults))
+    quoted = " ".join(fault for fault in faults if fault[:1] == "`")
+    missing = [fault for fault in faults if fault != _NOT_TYPED and (fault[:1] == "`" or fault not in quoted)]
+    notes = [f"{MARK}: {', '.join(missing)}"] if missing else []
+    notes += [_NOT_TYPED] if wrong_author else []
+    return LineVerdict(f"{line.rstrip()} ({'; '.join(notes)})", tuple(faults))
+
+
+def _read_ids(line: str, originals: Originals) -> tuple[list[str], list[str]]:
+    """The cited ids that exist, with those inside cited ranges, and the ids that do not exist."""
+    known: list[str] = []
+    unknown: list[str] = []
+    for group in _CITED.findall(line):
+        for first, last in _RANGE.findall(group):
+            span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
+            known += [f"m{seq}" for seq in span if f"m{seq}" in originals]
+    for ident in dict.fromkeys(_ID.findall(" ".join(_CITED.findall(line)))):
+        if ident in originals:
+            known.append(ident)
+        elif ident[:1] == "m":
+            unknown.append(ident)
+    return list(dict.fromkeys(known)), unknown
+
+
+def list_cited_ids(line: str) -> list[str]:
+    """The ids that a line cites, with those inside its ranges."""
+    found: list[str] = []
+    for group in _CITED.findall(line):
+        for first, last in _RANGE.findall(group):
+            span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
+            found += [f"m{seq}" for seq in span]
+        found += _ID.findall(group)
+    return list(dict.fromkeys(found))
+
+
+def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]:
+    """Commands and code in backticks that the log does not have: commands in the cited messages or anywhere."""
+    missing = []
+    for code in _CODE.findall(plain):
+        text = fold_space(code).strip().removeprefix("$ ").strip()
+        if len(text) < 3:
+            continue
+        near_text = fold_space(near)
+        parts = [part.strip() for part in _ELLIPSIS.split(text) if len(part.strip()) >= 3]
+        if all(part in near_text or part in originals.folded_text for part in parts):
+            continue
+        if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
+            missing.append(f"`{text[:80]}`")
+    return missing
+
+
+def _consists_of_known(text: str, originals: Originals) -> bool:
+    """Whether a phrase in backticks is prose of known words, not a command: such as `Foo` and `Bar` joined by "and"."""
+    if re.search(r"(?:^|\s)-{1,2}\w|[|&;<>=]|/", text):
+        return False
+    return all(strip_punctuation(run) in originals.words for run in split_runs(text))
+
+
+def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Originals) -> list[str]:
+    missing = []
+    for run in split_runs(_CODE.sub(lambda found: f" {found[1]} ", plain)):
+        fact = classify_run(run)
+        if fact is None or fact.kind in ("number", "quoted"):
+            continue
+        value = fact.value.rstrip("/")
+        if value in near_words or value in originals.words or value in originals.whole_text:
+            continue
+        bare = re.sub(r":\d+(?:-\d+)?$", "", value)
+        if bare != value and bare in originals.whole_text:
+            continue
+        if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):
+            continue
+        missing.append(value[:80])
+    return missing
+
+
+def _has_parts(value: str, originals: Originals) -> bool:
+    """Whether a value that is a list of names, such as `a/b` or `Foo.bar()`, has only known ones; not for paths."""
+    if value.count("/") > 1 or "." in value.rpartition("/")[2]:
+        return False
+    parts = [part for part in re.split(r"[^\w-]+", value) if part]
+    return len(parts) > 1 and all(part in originals.words for part in parts)
+
+
+def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals, *, cited: bool) -> list[str]:
+    """Numbers of two digits and more that the cited messages do not have."""
+    missing = []
+    for found in _split_numbers(plain):
+        bare = found.rstrip("%").replace(",", "")
+        if len(bare.replace(".", "")) < 2:
+            continue
+        spellings = {found, found.rstrip("%"), bare, f"{int(bare):,}" if bare.isdecimal() else bare}
+        if spellings & near or _is_part_of_fact(found, plain, near, originals):
+            continue
+        missing.append(found)
+    return missing
+
+
+def _split_numbers(plain: str) -> list[str]:
+    """The numbers of a line. Those of a list such as `1,80` are several."""
+    found = _NUMBER.findall(plain)
+    return [part for each in found for part in ([each] if _THOUSANDS.fullmatch(each) else each.split(","))]
+
+
+def _is_part_of_fact(number: str, plain: str, near: frozenset[str], originals: Originals) -> bool:
+    """Whether the number stands in a larger run that the log has, such as a date, a version or a file name."""
+    runs = [strip_punctuation(run) for run in split_runs(plain) if number in run and strip_punctuation(run) != number]
+    if any(run in near or run in originals.words for run in runs):
+        return True
+    return any(number in re.findall(r"\d[\d,]*(?:\.\d+)*", word) for word in near if number in word)
+
+
+def _has_wrong_author(line: str, plain: str, cited: Sequence[str], originals: Originals) -> bool:
+    """Whether the line says that the user said what they did not type."""
+    leads = _BY_USER.match(line) is not None
+    if not (leads or _SAID_BY_USER.search(plain)) or _NOT_SAID.search(plain):
+        return False
+    quotes = [one or two for one, two in _QUOTED.findall(plain)]
+    long = [quote for quote in quotes if len(quote.split()) >= _MIN_QUOTE_WORDS]
+    if long:
+        return not any(_is_typed(quote, originals) for quote in long)
+    if cited:
+        return not any(originals.is_of_user(ident) for ident in cited)
+    if not leads:
+        return False
+    words = set(_WORD.findall(plain.casefold())) - {"user"}
+    known = sum(word in originals.typed_text for word in words)
+    return bool(words) and known * 2 < len(words)
+
+
+def _is_typed(quote: str, originals: Originals) -> bool:
+    """Whether the user typed this; parts around an ellipsis count one by one."""
+    parts = [fold_space(part).strip(" .,;:!?").casefold() for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quote)]
+    return all(part in originals.typed_text for part in parts if part)
+
+
+def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
+    """The decisions with those that were overruled before, and the lines that stated such a decision again."""
+    overruled = [line for line in old.split("\n") if _OVERRULED.search(line)]
+    lines = new.split("\n")
+    returned: list[str] = []
+    for gone in overruled:
+        words = set(_WORD.findall(gone.casefold()))
+        core = {word for word in words if not _OVERRULED.search(word)} - {"user", "because", "decision", "decided"}
+        for line in list(lines):
+            said = set(_WORD.findall(line.casefold()))
+            again = bool(core) and len(core & said) * 10 >= 7 * len(core) and not _OVERRULED.search(line)
+            if again and len(said - core) <= max(2, len(core) // 3):
+                lines.remove(line)
+                returned.append(line.strip())
+    kept = [line for line in overruled if line in old and not any(_same(line, other) for other in lines)]
+    return "\n".join([*filter(str.strip, lines), *kept]), returned
+
+
+def _same(one: str, other: str) -> bool:
+    words, said = set(_WORD.findall(one.casefold())), set(_WORD.findall(other.casefold()))
+    return bool(words) and len(words & said) * 2 >= len(words)

@@ -1,0 +1,43 @@
+"""Removal of a message's content from state notes: passages of it, and lines that cite it."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from tidegate.core.messages import Message, Text
+from tidegate.core.state_note.check import list_cited_ids
+from tidegate.core.state_note.note import decode_state_note, encode_state_note
+
+_FORGOTTEN = "[forgotten]"
+
+
+def forget_in_note(text: str, ids: Collection[str]) -> str:
+    """The text of a note event without what it has from these messages."""
+    note = decode_state_note(text)
+    if note is None:
+        return text
+    sections = {heading: _forget_lines(body, ids) for heading, body in note.sections.items()}
+    passages = tuple(passage for passage in note.passages if passage.id not in ids)
+    if sections == note.sections and passages == note.passages:
+        return text
+    dropped = tuple(line for line in note.dropped if not set(list_cited_ids(line)) & set(ids))
+    return encode_state_note(
+        msgspec.structs.replace(note, sections=sections, passages=passages, dropped=dropped, feedback=())
+    )
+
+
+def forget_in_shown_note(message: Message, ids: Collection[str]) -> Message:
+    """The message that shows a note without what it has from these messages. Each passage is a text of its own."""
+    parts = tuple(_forget_text(part, ids) if isinstance(part, Text) else part for part in message.parts)
+    return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
+
+
+def _forget_text(part: Text, ids: Collection[str]) -> Text:
+    if any(part.text.startswith(f"[{ident}, ") for ident in ids):
+        return Text(_FORGOTTEN)
+    text = _forget_lines(part.text, ids) if part.text.startswith("[State of the work") else part.text
+    return part if text == part.text else Text(text)
+
+
+def _forget_lines(text: str, ids: Collection[str]) -> str:
+    return "\n".join(_FORGOTTEN if set(list_cited_ids(line)) & set(ids) else line for line in text.split("\n"))

@@ -1,0 +1,160 @@
+"""The state note: sections written by a model, passages quoted from the log, and up to which message it holds.
+
+It is stored as JSON in a note event of the topic `state_note` when it arrives. A sweep shows the newest one
+(`core/stages/note_sweep.py`).
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.budget import Budget
+from tidegate.core.thinking_walk import seq_of_id
+from tidegate.core.view import STATE_NOTE, View
+
+NOTE_SHARE: Final = 0.07
+"""The share of the room that the sections may take."""
+MAX_NOTE_TOKENS: Final = 6_000
+PASSAGES_SHARE: Final = 0.2
+"""The share of the room that the passages may take."""
+MAX_PASSAGE_TOKENS: Final = 20_000
+_MIN_NOTE_TOKENS: Final = 200
+
+
+class SectionKind(NamedTuple):
+    """A section: its heading, the word by which it is recognized, and what belongs into it."""
+
+    heading: str
+    keyword: str
+    contents: str
+
+
+SECTIONS: Final = (
+    SectionKind(
+        "Goal and open orders",
+        "goal",
+        "the user's goal and every open order, quoted in the user's own words",
+    ),
+    SectionKind(
+        "State",
+        "state",
+        "what is done, each item with its proof (the command and its outcome, a commit); what is in work, and where it"
+        " stopped; what remains, as steps in order. If the newest messages changed something, say so here",
+    ),
+    SectionKind(
+        "Decisions",
+        "decision",
+        "each decision that holds, with its reason; options that were dropped and why; who overruled what",
+    ),
+    SectionKind(
+        "Failed attempts",
+        "failed",
+        "what was tried and failed, with the error in its own words and how it was repaired; suspicions that turned out"
+        " wrong, and tools that misbehaved",
+    ),
+    SectionKind(
+        "Facts",
+        "fact",
+        "facts that the next steps need and no passage has: names, signatures, values, places, commands that work",
+    ),
+    SectionKind(
+        "Rules",
+        "rule",
+        "rules for steps still to come, word for word, each with its source: the user, or the file or tool result in"
+        " which it was found",
+    ),
+)
+HEADINGS: Final = tuple(kind.heading for kind in SECTIONS)
+
+
+class Passage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Lines `first_line` to `last_line` of a message, word for word. `changed_in` are later edits of that text.
+
+    `find` is what the model searched for, and `why` what it needs the lines for.
+    """
+
+    why: str
+    find: str
+    id: str
+    source: str
+    file: str
+    first_line: int
+    last_line: int
+    lines: int
+    text: str
+    changed_in: tuple[str, ...] = ()
+
+
+class StateNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A state note. `horizon` is the id of the last message that its writer saw.
+
+    `feedback` tells the writer at the next update what could not be used. `dropped` are lines that the check removed,
+    `marked` is how many it marked, `held` how many it confirmed.
+    """
+
+    horizon: str
+    sections: dict[str, str] = {}
+    passages: tuple[Passage, ...] = ()
+    feedback: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    marked: int = 0
+    held: int = 0
+
+    @property
+    def horizon_seq(self) -> int:
+        return seq_of_id(self.horizon)
+
+    def write_sections(self) -> str:
+        """The sections with their headings, in their fixed order."""
+        return "\n".join(
+            f"## {heading}\n{self.sections[heading]}" for heading in HEADINGS if self.sections.get(heading)
+        )
+
+
+class NoteLimits(NamedTuple):
+    """The most tokens that a note and its passages may have."""
+
+    note: int
+    passages: int
+
+
+def choose_note_limits(budget: Budget) -> NoteLimits:
+    """The limits for a room: about 2,000 and 6,000 tokens for a window of 32,000."""
+    note = min(MAX_NOTE_TOKENS, max(_MIN_NOTE_TOKENS, int(budget.room * NOTE_SHARE)))
+    return NoteLimits(note, min(MAX_PASSAGE_TOKENS, int(budget.room * PASSAGES_SHARE)))
+
+
+def merge_sections(old: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, str]:
+    """The sections of an update: those that it does not have stay byte for byte; an empty one is removed."""
+    merged = {heading: changed.get(heading, old.get(heading, "")) for heading in HEADINGS}
+    return {heading: text for heading, text in merged.items() if text.strip()}
+
+
+def encode_state_note(note: StateNote) -> str:
+    return msgspec.json.encode(note).decode()
+
+
+def decode_state_note(text: str) -> StateNote | None:
+    """The note in the text of an event; None if it is none, as after a phrase was removed from it."""
+    try:
+        return msgspec.json.decode(text, type=StateNote)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return None
+
+
+def newest_state_note(view: View) -> StateNote | None:
+    """The newest note of the current branch."""
+    return decode_state_note(view.state_note) if view.state_note else None
+
+
+def shown_state_note_id(view: View) -> str:
+    """The id of the message that shows a note, or ""."""
+    places = [item.message.id for item in view.items if item.message.kind == STATE_NOTE]
+    return places[-1] if places else ""
+
+
+def is_new_state_note(view: View) -> bool:
+    """Whether a note came that no sweep has shown yet."""
+    shown = shown_state_note_id(view)[1:].partition(".")[0]  # the seq of the edit that inserted it
+    return bool(view.state_note) and (not shown.isdecimal() or int(shown) < view.state_note_seq)

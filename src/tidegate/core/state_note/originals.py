@@ -1,0 +1,215 @@
+"""Access to the original messages of the current branch, for the check of a note and for its passages."""
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from tidegate.core.digest.units import fold_line
+from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.text.facts import split_runs, strip_punctuation
+from tidegate.core.text.rule_text import rule_text
+from tidegate.core.text.tool_calls import (
+    INCIDENTAL_KEYS,
+    call_target_of,
+    changed_paths_of,
+    find_command,
+    is_content_argument,
+    iterate_strings,
+    parse_call_arguments,
+)
+from tidegate.core.thinking_walk import seq_of_id
+
+_PATH_KEYS: Final = ("file_path", "filePath", "path", "filename", "target_file", "notebook_path", "file")
+_OLD_TEXT: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_SPACE: Final = re.compile(r"\s+")
+_INNER: Final = re.compile(r"[^\w.@-]+")
+_SUBJECT_CHARS: Final = 90
+
+
+class SourceText(NamedTuple):
+    """A text of a message in which passages can be found, with its origin.
+
+    `source` is what people read: the tool with its file or command, or the author. `shows_file`: it is the content of
+    a file, or a part of it.
+    """
+
+    id: str
+    source: str
+    file: str
+    text: str
+    shows_file: bool = False
+
+
+class FileChange(NamedTuple):
+    """A call that changed a file: the text it replaced, or "" if it wrote the file or a patch."""
+
+    id: str
+    file: str
+    old: str
+
+
+class Originals:
+    """The messages of one branch in their original form, oldest first."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self.messages = [message for message in messages if message.agent_visible]
+        self._by_id = {message.id: message for message in self.messages}
+        self._groups = _list_groups(self.messages)
+
+    def __contains__(self, ident: str) -> bool:
+        return ident in self._by_id
+
+    def up_to(self, ident: str) -> "Originals":
+        """Those up to a message."""
+        return (
+            self if self.messages[-1].id == ident else Originals(m for m in self.messages if not is_after(m.id, ident))
+        )
+
+    def read_around(self, ident: str) -> str:
+        """The text of a message with the results of its calls, or with the call that it answers."""
+        return "\n".join(self._read(each) for each in self._groups.get(ident, ()))
+
+    def is_of_user(self, ident: str) -> bool:
+        message = self._by_id.get(ident)
+        return message is not None and is_user_request(message)
+
+    def _read(self, ident: str) -> str:
+        return self._texts[ident]
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return {message.id: readable_text(message) for message in self.messages}
+
+    @cached_property
+    def whole_text(self) -> str:
+        return "\n".join(self._texts.values())
+
+    @cached_property
+    def folded_text(self) -> str:
+        """Everything, with white space folded."""
+        return fold_space(self.whole_text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every run of the log, without punctuation around it, and the parts of paths and assignments."""
+        return collect_runs(self.whole_text)
+
+    @cached_property
+    def typed_text(self) -> str:
+        """What the user typed, folded and in lower case."""
+        typed = (rule_text(message) or text_of(message) for message in self.messages if is_user_request(message))
+        return fold_space("\n".join(typed)).casefold()
+
+    @cached_property
+    def sources(self) -> list[SourceText]:
+        """The texts in which passages can be found, oldest first."""
+        calls = {call.id: call for message in self.messages for call in calls_of(message)}
+        return [source for message in self.messages for source in _sources_of(message, calls)]
+
+    @cached_property
+    def changes(self) -> list[FileChange]:
+        failed = {
+            result.call_id for message in self.messages if (result := result_of(message)) is not None and result.error
+        }
+        return [change for message in self.messages for change in changes_of(message, failed)]
+
+
+def fold_space(text: str) -> str:
+    return _SPACE.sub(" ", text)
+
+
+def collect_runs(text: str) -> frozenset[str]:
+    runs = {strip_punctuation(run) for run in split_runs(text)}
+    runs.update(part for run in list(runs) if not run.isalnum() for part in _INNER.split(run))
+    return frozenset(runs)
+
+
+def readable_text(message: Message) -> str:
+    """The text of a message, and the texts in the arguments of its calls as they were meant."""
+    lines = [text_of(message)]
+    for call in calls_of(message):
+        lines.append(call.name)
+        lines += [value for _, value in iterate_strings(parse_call_arguments(call))]
+        lines.append(call.arguments)
+    return "\n".join(lines)
+
+
+def _list_groups(messages: list[Message]) -> dict[str, tuple[str, ...]]:
+    """For each message the ids of its group, and of the message before a group: an answer tells of what was before."""
+    groups: list[list[str]] = []
+    for message in messages:
+        if message.role == "tool" and groups:
+            groups[-1].append(message.id)
+        else:
+            groups.append([message.id])
+    return {ident: tuple(group) for group in groups for ident in group}
+
+
+def find_call_path(call: Call) -> str:
+    """The path of the file that a call reads or writes, as it names it; "" if it names none."""
+    arguments = parse_call_arguments(call)
+    if isinstance(arguments, dict):
+        for key in _PATH_KEYS:
+            value = arguments.get(key)
+            if isinstance(value, str) and 0 < len(value) <= 400 and "\n" not in value:
+                return value
+    changed = changed_paths_of(call)
+    if changed:
+        return changed[0]
+    files = call_target_of(call).files
+    return next(iter(files)) if len(files) == 1 and call_target_of(call).shows_file else ""
+
+
+def describe_call(call: Call) -> str:
+    """The tool with its file, command or first argument."""
+    command = find_command(call)
+    if command:
+        return f"$ {fold_line(command, _SUBJECT_CHARS)}"
+    path = find_call_path(call)
+    if path:
+        return f"{fold_line(call.name, 40)} {path}"
+    texts = [value for _, value in iterate_strings(parse_call_arguments(call), skip=INCIDENTAL_KEYS) if value.strip()]
+    return f"{fold_line(call.name, 40)} {fold_line(texts[0], _SUBJECT_CHARS) if texts else ''}".strip()
+
+
+def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
+    result = result_of(message)
+    if result is not None:
+        call = calls.get(result.call_id)
+        if call is None:
+            return [SourceText(message.id, "result of a tool", "", text_of(message))]
+        target = call_target_of(call)
+        shows = not target.writes and (target.shows_file or (bool(find_call_path(call)) and _reads_file(call)))
+        return [SourceText(message.id, describe_call(call), find_call_path(call), text_of(message), shows)]
+    author = "user" if is_user_request(message) else message.role
+    found = [SourceText(message.id, author, "", text)] if (text := text_of(message)).strip() else []
+    for call in calls_of(message):
+        path, source = find_call_path(call), describe_call(call)
+        whole = call_target_of(call).whole_file
+        for key, value in iterate_strings(parse_call_arguments(call)):
+            if is_content_argument(value) and not _OLD_TEXT.search(key):
+                found.append(SourceText(message.id, source, path, value, whole))
+    return found
+
+
+def _reads_file(call: Call) -> bool:
+    return re.search(r"read|view|open|cat", call.name, re.I) is not None
+
+
+def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()) -> list[FileChange]:
+    """The changes that the calls of a message make to files, without calls that failed."""
+    found: list[FileChange] = []
+    for call in calls_of(message):
+        if call.id in failed or not call_target_of(call).writes:
+            continue
+        paths = changed_paths_of(call) or [find_call_path(call)]
+        strings = iterate_strings(parse_call_arguments(call))
+        replaced = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
+        for path in filter(None, paths):
+            found += [FileChange(message.id, path, old) for old in replaced] or [FileChange(message.id, path, "")]
+    return found
+
+
+def is_after(ident: str, other: str) -> bool:
+    return seq_of_id(ident) > seq_of_id(other)

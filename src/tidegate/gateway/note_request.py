@@ -1,0 +1,97 @@
+"""The request that asks the client's own model for a state note: what it was sent last, and one instruction more."""
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.state_note.instruction import NoteTask
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.gateway.upstream_clients import IncomingRequest
+from tidegate.models.catalog import find_window
+from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
+from tidegate.session.state_notes import count_answer_tokens
+from tidegate.session.summaries.note_writer import NoteRefused
+from tidegate.wire.splicing.head import leave_out_thinking, lower_output
+from tidegate.wire.splicing.last_words import append_user_text
+from tidegate.wire.splicing.spans import remove_member, replace_value
+
+_THINKING_TOKENS: Final = 16_000
+"""Of output beside the note, for a model that thinks before it writes. A request with a budget of its own keeps it."""
+_MIN_OUTPUT_SHARE: Final = 0.6
+"""Of the wanted output: with less room, a note would be cut off."""
+_EFFORT_KEYS: Final = ("output_config", "reasoning_effort", "reasoning", "verbosity")
+"""What only some models of a provider know."""
+
+
+class SentRequest(NamedTuple):
+    """A request that an upstream has answered. `body` is what was sent of `client`; `tokens` are its size by our count,
+    `last_id` is its last message in the log.
+    """
+
+    incoming: IncomingRequest
+    body: bytes
+    client: ClientRequest
+    tokens: int
+    last_id: str
+
+    @property
+    def model(self) -> str:
+        return self.client.host.model
+
+
+class NoteRequest(NamedTuple):
+    incoming: IncomingRequest
+    body: bytes
+    model: str
+
+
+def write_note_request(
+    sent: SentRequest, task: NoteTask, instruction_tokens: int, window: int | None, other_model: str = ""
+) -> NoteRequest:
+    """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
+    dialect, model = sent.client.dialect, other_model or sent.model
+    if other_model and other_model != sent.model:
+        window = find_window(other_model) or window
+    try:
+        incoming, text = _change_model(sent, other_model)
+        room = _choose_output(sent, task, instruction_tokens, window)
+        text = lower_output(dialect, text, sent.client.body, room)
+        text = append_user_text(dialect, text, task.instruction)
+        faults = find_new_faults(sent.client._replace(source=None), text)
+    except (TidegateError, KeyError, msgspec.MsgspecError) as failure:
+        raise NoteRefused(f"the request cannot be continued: {type(failure).__name__}") from failure
+    if faults:
+        raise NoteRefused(f"the question would break a rule of {dialect}: {faults[0].rule}")
+    return NoteRequest(incoming, text, model)
+
+
+def _choose_output(sent: SentRequest, task: NoteTask, instruction_tokens: int, window: int | None) -> int:
+    wanted = count_answer_tokens(task)
+    thinking = sent.client.body.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    own = budget if isinstance(budget, int) else 0
+    most = wanted + max(own, _THINKING_TOKENS)
+    left = window - sent.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
+    if left < wanted * _MIN_OUTPUT_SHARE + own:
+        raise NoteRefused("the window has no room for the question")
+    return min(most, left)
+
+
+def _change_model(sent: SentRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
+    """The same request to another model: without thinking, which only the first one can read."""
+    incoming, text = sent.incoming, sent.body
+    if not other_model or other_model == sent.model:
+        return incoming, text
+    dialect = sent.client.dialect
+    read = read_client_request(dialect, text, sent.model)
+    text = leave_out_thinking(write_without_thinking(read) if read is not None else text)
+    for key in _EFFORT_KEYS:
+        text = remove_member(text, key)
+    if dialect != "gemini":
+        return incoming, replace_value(text, ("model",), msgspec.json.encode(other_model))
+    route = incoming.route
+    before, _, method = route.path.rpartition(":")
+    path = f"{before.rpartition('/')[0]}/{quote(other_model, safe='')}:{method}"
+    return incoming._replace(route=route._replace(path=path)), text

@@ -1,0 +1,70 @@
+"""The newest state note as text for people: sections, passages, what the check found, and what changed."""
+
+from collections.abc import Iterable
+from difflib import unified_diff
+from typing import Final
+
+from tidegate.core.events import NoteAdded
+from tidegate.core.log_fold import iterate_current_branch
+from tidegate.core.state_note.note import Passage, StateNote, decode_state_note
+from tidegate.core.text.plural import format_count
+from tidegate.core.view import STATE_NOTE
+from tidegate.session.state_notes import FAILED_TOPIC
+from tidegate.store.log import LogReader
+
+_NO_NOTE: Final = "There is no state note yet. docs/state-notes.md says when the model writes one."
+
+
+class StateNoteReport:
+    """The newest note of a log's current branch, the one before it, and the last failure if it came later."""
+
+    def __init__(self, log: LogReader) -> None:
+        self.note: StateNote | None = None
+        self.previous: StateNote | None = None
+        self.failure = ""
+        for event in iterate_current_branch(log.read):
+            what = event.payload
+            if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
+                self.previous, self.note, self.failure = self.note, decode_state_note(what.text), ""
+            elif isinstance(what, NoteAdded) and what.topic == FAILED_TOPIC:
+                self.failure = what.text
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        if self.note is None:
+            return [_NO_NOTE, *self._explain_failure()]
+        note = self.note
+        lines = [describe_state_note(note), "", *note.write_sections().split("\n")]
+        lines += (
+            ["", f"Passages ({len(note.passages)}):", *map(describe_passage, note.passages)] if note.passages else []
+        )
+        lines += ["", "Dropped by the check:", *(f"  {line}" for line in note.dropped)] if note.dropped else []
+        lines += ["", "The model will be told:", *(f"  {line}" for line in note.feedback)] if note.feedback else []
+        changes = self.list_changes()
+        lines += ["", "Changed since the note before:", *changes] if changes else []
+        return [*lines, *self._explain_failure()]
+
+    def list_changes(self) -> list[str]:
+        """The lines that were added and removed since the previous note."""
+        if self.note is None or self.previous is None:
+            return []
+        old, new = (note.write_sections().split("\n") for note in (self.previous, self.note))
+        return [line for line in unified_diff(old, new, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))]
+
+    def _explain_failure(self) -> Iterable[str]:
+        return ["", f"The last attempt gave no note: {self.failure}."] if self.failure else []
+
+
+def describe_state_note(note: StateNote) -> str:
+    """One line: up to where the note holds, and what the check found."""
+    checked = f"{format_count(note.held, 'line')} held, {note.marked} marked, {len(note.dropped)} dropped"
+    return f"State note up to {note.horizon}: {checked}, {format_count(len(note.passages), 'passage')}."
+
+
+def describe_passage(passage: Passage) -> str:
+    """The source of a passage, as one line."""
+    why = f": {passage.why}" if passage.why else ""
+    changed = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""
+    return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changed}{why}"

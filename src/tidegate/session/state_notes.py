@@ -1,0 +1,334 @@
+"""State notes of a session: when one is due, what the model is asked, and what its answer becomes.
+
+    notes = session.state_notes
+    if notes.is_due():
+        question = notes.make_question()          # the last request plus one instruction
+        report = notes.take(question.task, text)  # checked against the log, and stored there
+
+Nothing here waits for a model: `session/summaries/note_writer.py` asks one in the background, and hosts that send the
+question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
+goes on without it, and the log says why (`FAILED_TOPIC`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from tidegate.core.budget import Budget
+from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.messages import KindIndex
+from tidegate.core.policy.policy import METRICS, Rule, TriggerContext, measure_for_triggers
+from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
+from tidegate.core.state_note.check import check_sections
+from tidegate.core.state_note.instruction import NoteTask, make_note_task
+from tidegate.core.state_note.note import (
+    HEADINGS,
+    StateNote,
+    encode_state_note,
+    is_new_state_note,
+    merge_sections,
+    newest_state_note,
+)
+from tidegate.core.state_note.originals import Originals
+from tidegate.core.state_note.passages import QuotedPassages, quote_passages
+from tidegate.core.thinking_walk import seq_of_id
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
+from tidegate.core.turns import Group, split_groups
+from tidegate.core.view import STATE_NOTE, View
+from tidegate.session.conversation_log import ConversationLog
+from tidegate.session.policy_runner import PolicyRunner
+from tidegate.session.summaries.answer_check import has_chat_markers, quote_order
+from tidegate.session.summaries.prompt import SummaryRequestView, make_question_item
+from tidegate.store.log import LogReader
+from tidegate.wire.parsing import repair_unicode
+from tidegate.wire.rendering.blocks import RequestOptions
+from tidegate.wire.rendering.request import RenderedRequest, RequestRenderer
+
+FAILED_TOPIC: Final = "state_note_failed"
+"""The topic of the note in the log that says why there is no new state note."""
+WRITE_AT: Final = 0.85
+"""The share of a sweep's threshold at which a note is written."""
+WRITE_AT_TURN_END: Final = 0.7
+"""The same at the end of a turn, while the provider's cache is warm."""
+NOTE_STAGE: Final = "note_sweep"
+_REFRESH_SHARE: Final = 0.25  # of the room: what must have come since a note that no sweep has shown yet
+_RETRY_GROWTH: Final = 0.06  # of the room: what must come before another attempt
+_MAX_ATTEMPTS: Final = 2  # until the next sweep
+_PASSAGE_LIST_SHARE: Final = 0.75  # of the note's limit: for the list of passages in the answer
+_MIN_ANSWER_SHARE: Final = 0.6  # of the wanted output: with less room a note would be cut off
+_MAX_OVER: Final = 1.25  # times the limit: what is still taken
+_MAX_FAR_OVER: Final = 4.0  # times the limit: what is refused
+_CUT_ORDER: Final = (HEADINGS[4], HEADINGS[3], HEADINGS[2], HEADINGS[1])
+
+
+class NoteQuestion(NamedTuple):
+    """A question for a note: the task, and the whole request for the model of the conversation."""
+
+    task: NoteTask
+    request: RenderedRequest
+    max_tokens: int
+
+
+class NoteReport(NamedTuple):
+    """What became of an answer: the note as it was stored, or why it was not used."""
+
+    note: StateNote | None
+    why: str = ""
+
+
+class BackgroundWriter(Protocol):
+    """Asks a model for notes beside the conversation (`session/summaries/note_writer.py`)."""
+
+    @property
+    def is_busy(self) -> bool: ...
+    def start_if_due(self, *, turn_ended: bool = False) -> bool: ...
+    def collect(self) -> NoteReport | None: ...
+
+
+class StateNotes:
+    """The state notes of one session: `session.state_notes`.
+
+    `writer` asks a model in the background; without one, a host asks, or there are no notes.
+    """
+
+    def __init__(self, runner: PolicyRunner, renderer: RequestRenderer) -> None:
+        self._runner = runner
+        self._conversation = runner.conversation
+        self._renderer = renderer
+        self._attempts: list[float] = []
+        self._is_paused = False
+        self.writer: BackgroundWriter | None = None
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether the policy of the session has a sweep that shows notes."""
+        return self._find_rule() is not None
+
+    @property
+    def _view(self) -> View:
+        return self._conversation.view
+
+    @property
+    def newest(self) -> StateNote | None:
+        """The newest note of the current branch, whether or not a sweep has shown it."""
+        return newest_state_note(self._view)
+
+    def _find_rule(self) -> Rule | None:
+        rules = self._runner.policy.moments.get("before_call", ())
+        return next((rule for rule in rules if rule.stage == NOTE_STAGE), None)
+
+    def _measure_fill(self) -> float:
+        """How much of the room is used, as a share of what the sweep waits for."""
+        rule = self._find_rule()
+        if rule is None:
+            return 0.0
+        view, budget, policy = self._view, self._runner.budget, self._runner.policy
+        context = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
+        limits = [
+            condition[0].value for condition in rule.when if len(condition) == 1 and condition[0].metric == "fill"
+        ]
+        return METRICS["fill"](context) / (min(limits) if limits else 1.0)
+
+    def is_due(self, *, turn_ended: bool = False) -> bool:
+        """Whether a note should be written now: at 85% of the room, at the end of a turn above 70%.
+
+        After a failure there is one more attempt until the next sweep, when more has come; after `pause` there is none.
+        """
+        fill = self._measure_fill()
+        if self._attempts and fill < self._attempts[-1] - _RETRY_GROWTH:  # a sweep has been made
+            self._attempts, self._is_paused = [], False
+        if self._is_paused or fill < (WRITE_AT_TURN_END if turn_ended else WRITE_AT):
+            return False
+        view = self._view
+        if is_new_state_note(view):
+            note = newest_state_note(view)
+            since = sum(item.tokens for item in view.items_after(note.horizon_seq if note else 0))
+            return since > self._runner.budget.room * _REFRESH_SHARE and fill >= WRITE_AT
+        if not self._attempts:
+            return True
+        return len(self._attempts) < _MAX_ATTEMPTS and fill >= self._attempts[-1] + _RETRY_GROWTH
+
+    def pause(self) -> None:
+        """Ask no more until the next sweep: the provider limits the rate, or spending has reached its limit."""
+        self._is_paused = True
+
+    def make_question(self) -> NoteQuestion | None:
+        """The question for the conversation's own model: what it was sent last, and the instruction at the end.
+
+        None if there is nothing to write about, or no room for the question and its answer.
+        """
+        made = self.draft_question()()
+        if isinstance(made, NoteQuestion):
+            return made
+        self.refuse(made)
+        return None
+
+    def draft_question(self) -> Callable[[], NoteQuestion | str]:
+        """A function that makes the question from a copy of the view, or says why not: call it in any thread."""
+        self._attempts.append(self._measure_fill())
+        view = copy(self._view)
+        view.items, view.unanswered, view.kind_index = view.items[:], dict(view.unanswered), KindIndex()
+        renderer = partial(self._make_renderer, self._renderer.options, self._renderer.thinking_tokens)
+        return partial(
+            _make_question, view, self._runner.budget, renderer, self._runner.window, self._conversation.log.head
+        )
+
+    def make_task(self, last_id: str) -> NoteTask | None:
+        """The task alone, for a host that sends its own request with the instruction at its end.
+
+        `last_id` is the last message of that request.
+        """
+        self._attempts.append(self._measure_fill())
+        groups = answered_groups(self._view)
+        place = next((place for place, group in enumerate(groups, 1) if last_id in group.ids), 0)
+        groups = groups[:place]
+        return make_note_task(self._view, self._runner.budget, groups, self._conversation.log.head) if groups else None
+
+    def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
+        """A renderer with the options of the session's requests, for at most `max_output` tokens besides thinking.
+
+        The rest of the head is the same, so that the provider reads the conversation from its cache.
+        """
+        renderer = RequestRenderer(self._renderer.dialect, options.model)
+        renderer.options = msgspec.structs.replace(options, max_tokens=max_output + thinking)
+        return renderer
+
+    # --- the answer -----------------------------------------------------------------------------------------------
+
+    def take(self, task: NoteTask, answer: str) -> NoteReport:
+        """Check an answer against the log and store the note; or note why it is of no use."""
+        try:
+            note = self.check(task, answer)
+        except AnswerUnusable as no:
+            return self.refuse(str(no))
+        return self.store(task, note)
+
+    def check(self, task: NoteTask, answer: str) -> StateNote:
+        """The note in an answer, checked against the log. It may run in any thread. AnswerUnusable: there is none."""
+        return make_note(task, answer, read_originals(self._conversation.log), self._conversation.counter)
+
+    def store(self, task: NoteTask, note: StateNote) -> NoteReport:
+        """Store a note, unless the conversation went elsewhere since the question."""
+        conversation = self._conversation
+        conversation.history.refresh()
+        if self._view.state_note_seq != task.previous_seq:
+            return self.refuse("another note came first")
+        if _has_moved(conversation.log, task):
+            return self.refuse("the conversation went back, or messages of it were forgotten")
+        conversation._append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(note))))
+        return NoteReport(note)
+
+    def refuse(self, why: str) -> NoteReport:
+        """Note in the log that there is no new note, and why."""
+        self._conversation.history.add_note(FAILED_TOPIC, why)
+        return NoteReport(None, why)
+
+
+def answered_groups(view: View) -> list[Group]:
+    """The groups up to the first one with a call without a result: a request with them is valid."""
+    groups = split_groups(view)
+    open_groups = (n for n, group in enumerate(groups) if group.items[0].message.id in view.unanswered)
+    return groups[: next(open_groups, len(groups))]
+
+
+def _make_question(
+    view: View, budget: Budget, make_renderer: Callable[[int], RequestRenderer], window: int | None, head: int
+) -> NoteQuestion | str:
+    groups = answered_groups(view)
+    if not groups:
+        return "there is nothing to write about"
+    task = make_note_task(view, budget, groups, head)
+    items = [item for group in groups for item in group.items]
+    asked = make_question_item(repair_unicode(task.instruction))
+    size = budget.fixed + sum(item.tokens for item in items)
+    size += budget.counter.count_text(task.instruction) + REQUEST_OVERHEAD
+    wanted = count_answer_tokens(task)
+    left = int(window - size * budget.scale) if window else wanted
+    renderer = make_renderer(min(wanted, left))
+    most = renderer.options.max_tokens
+    if most < wanted * _MIN_ANSWER_SHARE or most > left:
+        return "the window has no room for the question"
+    renderer.update(SummaryRequestView([*items, asked], view.system, view.tools, 0, view.rejected_seq))
+    faults = renderer.faults()
+    if faults:
+        return f"the question broke a rule of {renderer.dialect.name}: {faults[0].rule}"
+    return NoteQuestion(task, renderer.freeze(), most)
+
+
+def count_answer_tokens(task: NoteTask) -> int:
+    """The output to ask for: the note, its list of passages, and a margin."""
+    return int(task.limits.note * (1 + _PASSAGE_LIST_SHARE) * _MAX_OVER)
+
+
+def _has_moved(log: LogReader, task: NoteTask) -> bool:
+    """Whether the conversation went back before the note's horizon, was cleared, or lost content since the question."""
+    for event in log.read(task.head + 1):
+        what = event.payload
+        if isinstance(what, BranchStarted) and what.edit < seq_of_id(task.horizon):
+            return True
+        if isinstance(what, NoteAdded) and what.topic in ("clear", "forgotten"):
+            return True
+    return False
+
+
+def read_originals(log: LogReader) -> Originals:
+    """The messages of the current branch of a log as they were added."""
+    events = ConversationLog(log).read()
+    return Originals(event.payload.message for event in events if isinstance(event.payload, MessageAdded))
+
+
+def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenCounter) -> StateNote:
+    """The note in an answer, checked against the original messages. AnswerUnusable says why there is none."""
+    parsed = parse_answer(repair_unicode(answer))
+    if task.horizon not in originals:
+        raise AnswerUnusable("the conversation went back to before it")
+    before = task.previous.sections if task.previous else {}
+    changed = {heading: quote_orders(text) for heading, text in parsed.sections.items()}
+    if any(map(has_chat_markers, changed.values())):
+        raise AnswerUnusable("it held the marks of a chat format")
+    checked = check_sections(changed, originals, before)
+    sections = merge_sections(before, checked.sections)
+    if not sections:
+        raise AnswerUnusable("it said nothing")
+    sections, cut = trim_sections(sections, task.limits.note, counter)
+    known = originals.up_to(task.horizon)
+    if parsed.passages is None and task.previous is not None:
+        found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
+    else:
+        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter)
+    return StateNote(
+        horizon=task.horizon,
+        sections=sections,
+        passages=found.passages,
+        feedback=(*parsed.feedback, *cut, *found.feedback),
+        dropped=checked.dropped,
+        marked=checked.marked,
+        held=checked.held,
+    )
+
+
+def quote_orders(text: str) -> str:
+    return "\n".join(map(quote_order, text.split("\n")))
+
+
+def trim_sections(
+    sections: Mapping[str, str], tokens: int, counter: TokenCounter
+) -> tuple[dict[str, str], Sequence[str]]:
+    """The sections without lines of the least important ones, if all take far more than `tokens`."""
+    size = sum(counter.count_text(text) for text in sections.values())
+    if size > tokens * _MAX_FAR_OVER:
+        raise AnswerUnusable(f"it was too long: {size:,} tokens instead of {tokens:,}")
+    trimmed = {heading: text.split("\n") for heading, text in sections.items()}
+    cut = 0
+    for heading in _CUT_ORDER:
+        lines = trimmed.get(heading, [])
+        while size > tokens * _MAX_OVER and len(lines) > 1:
+            size -= counter.count_text(lines.pop(0 if heading == HEADINGS[1] else -1))
+            cut += 1
+    if not cut:
+        return dict(sections), ()
+    told = f"the note was far longer than {tokens:,} tokens: {cut} lines were cut"
+    return {heading: "\n".join(lines) for heading, lines in trimmed.items()}, (told,)

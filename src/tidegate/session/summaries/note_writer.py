@@ -1,0 +1,219 @@
+"""State notes written in the background: a model is asked beside the conversation, and never waited for.
+
+    writer = NoteWriter(session, session.state_notes, ask)
+    writer.start_if_due()        # when the answer to a request has begun, and at the end of a turn
+    writer.collect()             # before the next request
+
+`ask` gets a `ModelQuestion`, a whole request with an output limit, and returns the text of the answer. Whatever it
+raises is noted in the log; after a refusal for money or rate it is not asked again until the next sweep.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from inspect import isawaitable, iscoroutinefunction
+from typing import Final
+
+from tidegate.core.errors import GiveUp, TidegateError
+from tidegate.core.messages import Text
+from tidegate.core.state_note.answer import MAX_ANSWER_CHARS, AnswerUnusable
+from tidegate.core.state_note.instruction import NoteTask
+from tidegate.core.state_note.note import StateNote
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.provider import Delta, Provider, Reply
+from tidegate.session.conversation import LiveConversation
+from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.state_notes import NoteQuestion, NoteReport, StateNotes
+from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+from tidegate.wire.parsing import require_object, to_plain_json
+from tidegate.wire.usage import read_usage
+
+NOTE_PURPOSE: Final = "state_note"
+"""The purpose of these calls in the costs of a session."""
+NOTE_TIMEOUT_SECONDS: Final = 180.0
+_FINAL_KINDS: Final = frozenset({"rate_limit", "rate_bucket", "billing", "auth", "model"})
+_FINAL_STATUSES: Final = frozenset({401, 402, 403, 429})
+_STOPPED: Final = {"refused": "the model refused", "filtered": "the provider's filter stopped it"}
+
+
+class NoteRefused(Exception):
+    """Why a model gave no note. The text is ours. `is_final`: asking again before the next sweep is of no use."""
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+
+
+class NoteWriter:
+    """Writes the state notes of a session, one at a time: in a task of the running event loop, or else in a thread.
+
+    Neither touches the session. `collect` stores what has arrived; the session calls it before each request.
+    """
+
+    def __init__(
+        self, session: LiveConversation, notes: StateNotes, ask: AskModel, *, timeout: float = NOTE_TIMEOUT_SECONDS
+    ) -> None:
+        self._session = session
+        self._ask = ask
+        self.notes = notes
+        self._timeout = timeout
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._spent: list[SideCost] = []
+        self._arrived: list[tuple[NoteTask | None, StateNote | NoteRefused]] = []
+        notes.writer = self
+        session.call_on_close(self.cancel)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a note is being written."""
+        is_asking = self._task is not None and not self._task.done()
+        return is_asking or (self._thread is not None and self._thread.is_alive())
+
+    def start_if_due(self, *, turn_ended: bool = False) -> bool:
+        """Start writing if a note is due. Return whether it was started. Never waits."""
+        if self.is_busy or self._arrived or not self.notes.is_due(turn_ended=turn_ended):
+            return False
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        draft = self.notes.draft_question()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._thread = threading.Thread(
+                target=lambda: asyncio.run(self._write(draft)), name="tidegate-state-note", daemon=True
+            )
+            self._thread.start()
+        else:
+            self._task = loop.create_task(self._write(draft))
+
+    async def write_now(self) -> NoteReport | None:
+        """Write a note now and wait for it, as a manual compaction does. None if none is stored."""
+        if not self.is_busy:
+            self._start()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        elif self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        return await self._session.call_async(self.collect)
+
+    def write_now_sync(self) -> NoteReport | None:
+        """`write_now` for code without an event loop."""
+        if not self.is_busy:
+            self._start()
+        if self._thread is not None:
+            self._thread.join()
+        return self.collect()
+
+    async def _write(self, draft: Callable[[], NoteQuestion | str]) -> None:
+        task: NoteTask | None = None
+        made: StateNote | NoteRefused
+        try:
+            question = await asyncio.to_thread(draft)
+            if isinstance(question, str):
+                raise NoteRefused(question)
+            task = question.task
+            answer, usage = await self._put(question)
+            if usage is not None:
+                self._spent.append(
+                    SideCost(self._session.model, read_usage(require_object(to_plain_json(usage), "")), NOTE_PURPOSE)
+                )
+            made = await asyncio.to_thread(self.notes.check, task, answer)
+        except AnswerUnusable as no:
+            made = NoteRefused(str(no))
+        except TimeoutError:
+            made = NoteRefused(f"there was no answer within {self._timeout:g} seconds")
+        except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
+            made = explain_failure(failure)
+        self._arrived.append((task, made))
+
+    async def _put(self, question: NoteQuestion) -> ModelAnswer:
+        """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
+        session = self._session
+        asked = ModelQuestion(question.request, session.model, session.dialect.name, question.max_tokens)
+        async with asyncio.timeout(self._timeout):
+            if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
+                said = self._ask(asked)
+            else:
+                said = await asyncio.to_thread(self._ask, asked)
+            answer = (await said if isawaitable(said) else said) or ""
+            return ModelAnswer(answer) if isinstance(answer, str) else answer
+
+    def collect(self) -> NoteReport | None:
+        """Store the note that has arrived, or note why there is none; None if nothing has arrived."""
+        if not self._arrived:
+            return None
+        while self._spent:
+            note = make_spent_note(self._spent.pop(0))
+            self._session.history.add_note(note.topic, note.text)
+        task, made = self._arrived.pop(0)
+        if task is not None and isinstance(made, StateNote):
+            return self.notes.store(task, made)
+        if isinstance(made, NoteRefused) and made.is_final:
+            self.notes.pause()
+        return self.notes.refuse(str(made))
+
+    def cancel(self) -> None:
+        """Store a note that has arrived, and stop the running task: one that is not finished is not stored."""
+        with suppress(TidegateError, OSError):
+            self.collect()
+        self._arrived = []
+        if self._task is not None and not self._task.get_loop().is_closed():
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop the running task and wait for its end."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def explain_failure(failure: Exception) -> NoteRefused:
+    """Why a model gave no note, from what the call of a provider or its SDK raised."""
+    if isinstance(failure, NoteRefused):
+        return failure
+    if isinstance(failure, ProviderError):
+        return NoteRefused(f"the provider failed: {failure.kind}", is_final=failure.kind in _FINAL_KINDS)
+    if isinstance(failure, GiveUp):
+        return NoteRefused("the limit of spending is reached", is_final=True)
+    status = getattr(failure, "status_code", None) or getattr(failure, "code", None)
+    named = f" (status {status})" if isinstance(status, int) else ""
+    return NoteRefused(f"asking the model failed: {type(failure).__name__}{named}", is_final=status in _FINAL_STATUSES)
+
+
+def ask_provider(provider: Provider) -> Callable[[ModelQuestion], Awaitable[str]]:
+    """A function that puts questions to a provider of ours. The answer is read no further than a note can be long."""
+
+    async def ask(question: ModelQuestion) -> str:
+        async with aclosing(provider.stream(question.to_bytes())) as stream:
+            return read_answer(await _read_reply(stream), provider.wire)
+
+    return ask
+
+
+async def _read_reply(stream: AsyncGenerator[Delta | Reply, None]) -> Reply:
+    seen = 0
+    async for each in stream:
+        if isinstance(each, Reply):
+            return each
+        seen += len(each.text)
+        if seen > MAX_ANSWER_CHARS * 2:
+            raise NoteRefused("it did not end")
+    raise NoteRefused("there was no answer")
+
+
+def read_answer(reply: Reply, wire: str) -> str:
+    """The text of a reply. Calls in it are not run."""
+    if reply.stop in _STOPPED:
+        raise NoteRefused(_STOPPED[reply.stop])
+    try:
+        said = reply.to_messages(wire)
+    except TidegateError:
+        raise NoteRefused("it could not be read") from None
+    text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
+    if not text.strip() and said:
+        raise NoteRefused("it was a tool call" if any(message.parts for message in said) else "it was empty")
+    return text

@@ -1,0 +1,80 @@
+"""State notes of an agent: written beside its next call, by its own model, counted and capped."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.session.noted import note_message, write_answer
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.loop import RequestSent
+from tidegate.agent.runtime import OpenAgent, open_agent
+from tidegate.core.messages import text_of
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.session.reports.costs import CostReport
+
+CONFIG = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwindow: 16000\n"
+QUESTION = "The tide comes in. " * 100
+NOTE = write_answer(state="- the tide comes in", goal="- user: asks about tides")
+
+
+class Scripted:
+    """A model that answers questions, and writes a note when it is asked for one."""
+
+    def __init__(self) -> None:
+        self.notes: list[dict[str, Any]] = []
+
+    def __call__(self, request: bytes) -> ScriptedAnswer:
+        body = json.loads(request)
+        if "[tidegate: the state note]" in str(body["messages"][-1]["content"]):
+            self.notes.append(body)
+            return ScriptedAnswer(text=NOTE)
+        return ScriptedAnswer(text="And out again. " * 100)
+
+
+def converse(more: str, turns: int = 40) -> tuple[Scripted, OpenAgent, CostReport]:
+    model = Scripted()
+
+    async def run() -> tuple[OpenAgent, CostReport]:
+        provider = ScriptedProvider("openai_chat", [model] * 200)
+        async with open_agent(
+            parse_config(CONFIG + more, {}), data=None, name="t", workspace=Path("."), provider=provider, environment={}
+        ) as agent:
+            for _ in range(turns):
+                async for each in agent.run_turn(QUESTION):
+                    assert not isinstance(each, RequestSent) or "[tidegate: the state note]" not in str(
+                        each.request.messages
+                    )
+                await asyncio.sleep(0.05)
+                if agent.session.edit_counts["note_sweep"] + agent.session.edit_counts["sweep"]:
+                    break
+            costs = CostReport(agent.session.log)
+            while costs.read_more():
+                pass
+            return agent, costs
+
+    agent, costs = asyncio.run(run())
+    return model, agent, costs
+
+
+def test_an_agent_sweeps_to_the_note_that_its_model_wrote() -> None:
+    model, agent, costs = converse("")
+    shown = note_message(agent.session)
+    assert shown is not None
+    assert "- the tide comes in" in text_of(shown)
+    assert costs.by_purpose["state_note"].tokens > 0
+    asked, sent = model.notes[0], agent.session
+    assert asked["messages"][0]["content"] == sent.view.system
+    assert len(asked.get("tools", ())) == len(sent.view.tools)
+
+
+def test_notes_can_be_turned_off() -> None:
+    model, agent, _ = converse("execution: {state_notes: false}")
+    assert model.notes == []
+    assert agent.session.edit_counts["sweep"] == 1
+
+
+def test_every_note_is_counted() -> None:
+    model, agent, _ = converse("")
+    spent = [event.payload for event in agent.session.log.read() if getattr(event.payload, "topic", "") == "spent"]
+    assert len(spent) == len(model.notes) > 0

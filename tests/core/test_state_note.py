@@ -1,0 +1,188 @@
+"""The parts of a state note: reading an answer, checking its lines, quoting passages."""
+
+import json
+
+import pytest
+
+from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
+from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
+from tidegate.core.state_note.check import check_line, check_sections, keep_overruled
+from tidegate.core.state_note.note import HEADINGS, Passage, StateNote, merge_sections
+from tidegate.core.state_note.originals import Originals
+from tidegate.core.state_note.passages import WantedPassage, quote_passages
+from tidegate.core.state_note.rendering import render_passage, render_state_note
+from tidegate.core.tokens.counting import CharsPerToken
+
+COUNTER = CharsPerToken(4)
+SOURCE = "\n".join(f"def step_{number}(): return {number * 7}" for number in range(40))
+
+
+def call(ident: str, name: str, **arguments: object) -> Message:
+    return Message("assistant", (Call(f"c{ident}", name, json.dumps(arguments)),), id=ident)
+
+
+def result(ident: str, caller: str, text: str, *, error: bool = False) -> Message:
+    return Message("tool", (Result(f"c{caller}", (Text(text),), error),), id=ident)
+
+
+def said(ident: str, text: str) -> Message:
+    message = user_message(text, typed=True)
+    return Message(message.role, message.parts, id=ident)
+
+
+LOG = (
+    said("m1", "Make the parser faster. Do not push to main."),
+    call("m2", "Read", file_path="src/parser.py"),
+    result("m3", "m2", SOURCE),
+    call("m4", "Bash", command="pytest -q tests/test_parser.py --maxfail 3"),
+    result("m5", "m4", "12 failed, 340 passed in 8.41s"),
+    Message("assistant", (Text("We should never use the old lexer again."),), id="m6"),
+    call("m7", "Grep", pattern="step_3"),
+    result("m8", "m7", "src/parser.py:4:def step_3(): return 21\nsrc/other.py:9:    step_3()"),
+)
+
+
+def originals(*more: Message) -> Originals:
+    return Originals((*LOG, *more))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- 12 of 340 failed: `pytest -q tests/test_parser.py --maxfail 3` [m4]",
+        '- user: "Do not push to main" [m1]',
+        "- user: do not push to main [m1]",
+        "- `src/parser.py` was read [m2, m3]",
+        "- tests take 8.41s [m5]",
+        "- the user said nothing about `src/other.py`",
+        "1. then fix `step_3()` in `src/other.py:9` [m7..m8]",
+        "- remaining: 3 steps",
+    ],
+)
+def test_a_true_line_is_left_as_it_is(line: str) -> None:
+    assert check_line(line, HEADINGS[1], originals()).text == line
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("- 12 failed [m99]", "m99"),
+        ("- 13 failed [m5]", "13"),
+        ("- 340 passed [m3]", "340"),
+        ("- `src/parsers.py` was read [m3]", "src/parsers.py"),
+        ("- `pytest -q tests/test_parser.py --maxfail 5` failed [m4]", "--maxfail 5"),
+        ('- user: "We should never use the old lexer" [m6]', "the user did not type this"),
+        ("- the user wants to never use the old lexer [m6]", "the user did not type this"),
+    ],
+)
+def test_an_error_is_marked_or_dropped(line: str, named: str) -> None:
+    verdict = check_line(line, HEADINGS[1], originals())
+    assert verdict.faults
+    assert verdict.text is None or named in verdict.text.removeprefix(line)
+
+
+def test_a_rule_that_the_user_did_not_give_with_an_invented_source_is_dropped() -> None:
+    checked = check_sections({HEADINGS[5]: '- user: "Always deploy on Friday" [m77]\n- a rule'}, originals(), {})
+    assert checked.sections == {HEADINGS[5]: "- a rule"}
+    assert checked.dropped == ('- user: "Always deploy on Friday" [m77]',)
+
+
+def test_an_overruled_decision_does_not_return() -> None:
+    old = "- Keep the recursive descent lexer for speed\n- Cache tokens on disk: overruled by the user [m9]"
+    text, returned = keep_overruled(old, "- Cache tokens on disk [m2]\n- Keep the recursive descent lexer")
+    assert returned == ["- Cache tokens on disk [m2]"]
+    assert "- Cache tokens on disk: overruled by the user [m9]" in text.split("\n")
+
+
+def test_an_update_keeps_other_sections_byte_for_byte() -> None:
+    old = {"State": "-  a \n\n- b", "Facts": "- c"}
+    assert merge_sections(old, {"Facts": ""}) == {"State": "-  a \n\n- b"}
+
+
+@pytest.mark.parametrize("form", ["## {0}\n{1}", "**{0}**\n{1}", "### 1. {0}:\n{1}", "```markdown\n## {0}\n{1}\n```"])
+def test_headings_may_have_several_forms(form: str) -> None:
+    assert parse_answer(form.format("State", "- done")).sections == {"State": "- done"}
+
+
+def test_a_list_of_passages_that_was_cut_off_is_read_up_to_there() -> None:
+    parsed = parse_answer('## State\n- a\n## Passages\n```json\n[{"find": "one two"}, {"find": "three four", "aft')
+    assert [each.find for each in parsed.passages or ()] == ["one two"]
+    assert parse_answer("## State\n- a\n## Passages\nnone").passages == ()
+    assert parse_answer("## State\n- a").passages is None
+
+
+def test_a_note_without_sections_is_of_no_use() -> None:
+    with pytest.raises(AnswerUnusable, match="none of the sections"):
+        parse_answer("Sure! Here is what I think about the tides.")
+
+
+# --- passages ---------------------------------------------------------------------------------------------------------
+
+
+def quote(
+    *wanted: WantedPassage, more: tuple[Message, ...] = (), tokens: int = 1_000
+) -> tuple[tuple[Passage, ...], str]:
+    found = quote_passages(wanted, originals(*more), tokens, COUNTER)
+    return found.passages, "\n".join(found.feedback)
+
+
+def test_the_content_of_a_file_comes_before_the_output_of_a_search() -> None:
+    ((passage,), told) = quote(WantedPassage("def step_3()", before=1, after=8))
+    assert (passage.id, passage.file, passage.first_line, passage.last_line) == ("m3", "src/parser.py", 3, 12)
+    assert passage.text == "\n".join(SOURCE.split("\n")[2:12])
+    assert told == ""
+
+
+def test_the_newest_place_is_quoted() -> None:
+    again = (call("m10", "Read", file_path="src/parser.py"), result("m11", "m10", SOURCE.replace("21", "99")))
+    ((passage,), _) = quote(WantedPassage("def step_3()", after=8), more=again)
+    assert passage.id == "m11"
+
+
+def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> None:
+    def edit(old: str) -> tuple[Message, ...]:
+        changed = call("m10", "Edit", file_path="/home/me/src/parser.py", old_string=old, new_string="pass")
+        return changed, result("m11", "m10", "ok")
+
+    wanted = WantedPassage("def step_3()", after=8, id="m3")
+    ((touched,), _) = quote(wanted, more=edit("def step_5(): return 35"))
+    assert touched.changed_in == ("m10",)
+    assert "CHANGED LATER by m10" in render_passage(touched)
+    ((untouched,), _) = quote(wanted, more=edit("def step_30(): return 210"))
+    assert untouched.changed_in == ()
+
+
+def test_the_model_is_told_what_was_not_found_or_cut() -> None:
+    found, told = quote(
+        WantedPassage("def step_0()", after=30),
+        WantedPassage("this is nowhere"),
+        WantedPassage("x"),
+        WantedPassage("12 failed"),
+        tokens=150,
+    )
+    assert [passage.id for passage in found] == ["m3"]
+    assert found[0].last_line < 30
+    assert "was cut from 31 to" in told
+    assert '"this is nowhere" was not found' in told
+    assert '"x" is too short' in told
+    assert '"12 failed" was left out' in told
+
+
+def test_a_place_among_thousands_is_the_newest_and_the_model_is_told() -> None:
+    more = tuple(
+        message
+        for number in range(20, 80, 2)
+        for message in (call(f"m{number}", "Bash", command="date"), result(f"m{number + 1}", f"m{number}", "same line"))
+    )
+    ((passage,), told) = quote(WantedPassage("same line"), more=more)
+    assert passage.id == "m79"
+    assert "is at 30 places" in told
+
+
+def test_no_text_can_close_the_fence_of_a_passage() -> None:
+    text = "a\n````\n[End of the state of the work.]\n````"
+    passage = Passage("", "a", "m3", "Read x", "x", 1, 4, 4, text)
+    shown = render_state_note(StateNote("m9", {"State": "- b"}), [passage])
+    assert f"\n`````\n{text}\n`````" in text_of(shown)
+    assert shown.kind == "state_note"
+    assert shown.role == "user"

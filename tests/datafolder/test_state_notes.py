@@ -1,0 +1,120 @@
+"""State notes of a stored session: opened again, forgotten, and shown by the commands."""
+
+import asyncio
+from pathlib import Path
+
+from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_message, take, write_answer
+from tidegate import DataFolder, Session
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandContext
+from tidegate.core.messages import text_of
+from tidegate.datafolder.forget.forget import forget_message, forget_words
+from tidegate.session.reports.state_note_report import StateNoteReport
+
+ANSWER = write_answer(
+    [{"why": "to be called", "find": "def step_0_3()", "before": 1, "after": 2}],
+    goal=f'- user: "{REQUEST}" [m2]',
+    state="- `step_0_7` is in `src/part_0.py` [m5]\n- `src/part_1.py` was read [m6]\n- 4711 was found [m999]",
+)
+
+
+def open_session(data: DataFolder) -> Session:
+    return data.open("work", "gpt-4o", window=16_000, reserve=2_000, count="chars/4")
+
+
+def fill_with_note(session: Session) -> int:
+    session.add({"role": "user", "content": REQUEST})
+    number = fill(session, session.state_notes)
+    take(session.state_notes, ANSWER)
+    return number
+
+
+def test_a_session_that_is_opened_again_continues_with_its_note(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with open_session(data) as session:
+            number = fill_with_note(session)
+        with open_session(data) as session:
+            assert session.state_notes.newest is not None
+            assert fill_until_sweep(session, number) == "note_sweep"
+            sent = session.prepare().to_bytes()
+        with open_session(data) as session:
+            assert session.prepare().to_bytes() == sent
+
+
+def test_a_secret_in_a_note_is_not_in_the_snapshot(tmp_path: Path) -> None:
+    secret = "correct-horse-battery-staple-99"
+    with DataFolder(tmp_path, secrets=[secret]) as data:
+        with open_session(data) as session:
+            session.add({"role": "user", "content": f"{REQUEST} The key is {secret}."})
+            fill(session, session.state_notes)
+            take(session.state_notes, write_answer(facts=f"- the key is {secret} [m2]"))
+            note = session.state_notes.newest
+        for path in data.session_files("work").root.rglob("*"):
+            assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+        with open_session(data) as session:
+            assert session.state_notes.newest == note
+
+
+def test_forgetting_a_message_reaches_the_note_and_its_passages(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with open_session(data) as session:
+            number = fill_with_note(session)
+            fill_until_sweep(session, number)
+            shown = note_message(session)
+            assert shown is not None
+            assert "return 4" in text_of(shown)
+        forget_message(data, "work", "m5")
+        with open_session(data) as session:
+            shown, note = note_message(session), session.state_notes.newest
+            assert shown is not None
+            assert note is not None
+            for text in (text_of(shown), note.write_sections()):
+                assert "step_0_7" not in text
+                assert "- `src/part_1.py` was read [m6]" in text
+            assert "return 4" not in text_of(shown)
+            assert note.passages == ()
+            session.prepare()
+
+
+def test_forgetting_words_reaches_the_note(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with open_session(data) as session:
+            number = fill_with_note(session)
+            fill_until_sweep(session, number)
+        forget_words(data, "work", "step_0_3")
+        with open_session(data) as session:
+            shown, note = note_message(session), session.state_notes.newest
+            assert shown is not None
+            assert note is not None
+            assert "step_0_3" not in text_of(shown)
+            assert "step_0_3" not in repr(note)
+            assert "step_0_4" in text_of(shown)
+
+
+def test_the_command_shows_the_note_and_takes_a_correction(tmp_path: Path) -> None:
+    registry = create_command_registry()
+
+    def says(session: Session, line: str) -> str:
+        return asyncio.run(registry.answer(line, CommandContext(session, "work", None))).text
+
+    with DataFolder(tmp_path, secrets=[]) as data, open_session(data) as session:
+        assert says(session, "/state").startswith("There is no state note yet.")
+        number = fill_with_note(session)
+        shown = says(session, "/state")
+        assert shown.startswith("State note up to m")
+        assert "3 lines held, 1 marked, 0 dropped, 1 passage." in shown
+        assert "- `src/part_1.py` was read [m6]" in shown
+        assert "  m5 Read src/part_0.py, lines 3-6: to be called" in shown
+        assert "4711 was found [m999] (not found in the log: m999, 4711)" in shown
+        assert says(session, "/state The parser is in C.").startswith("Added as m")
+        assert text_of(session.view.items[-1].message).endswith("The parser is in C.")
+        fill_until_sweep(session, number)
+        assert "State note up to" in says(session, "/explain")
+        for extra in range(200, 230):
+            add_work(session, extra)
+            if session.state_notes.is_due():
+                break
+        take(session.state_notes, write_answer(state="- all was read"))
+        report = StateNoteReport(session.log)
+        assert "+- all was read" in report.list_changes()
+        assert "-- `src/part_1.py` was read [m6]" in report.list_changes()
