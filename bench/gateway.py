@@ -1,10 +1,14 @@
 """What the gateway adds to a streamed Anthropic request: beside a direct request, and beside other gateways.
 
-    python bench/gateway.py                               # direct and tidegate
+    python bench/gateway.py                               # direct, a bare pass-through, and tidegate
     python bench/gateway.py --peer litellm=http://127.0.0.1:4000 --peer headroom=http://127.0.0.1:8787
     python bench/gateway.py --soak                        # memory over 10,000 requests of 1,000 sessions that grow
     python bench/gateway.py --soak --sessions 10000       # the same with one request of each session
     python bench/gateway.py --crowd                       # 50 and 200 sessions at once, and the worst /healthz
+
+The bare pass-through is Starlette with httpx, which keeps nothing (`runners/bare_gateway.py`): about the least that a
+gateway in Python costs. In the edited loop the body grows by 8 kB with each request, and the window holds only a part
+of it: the view is swept from time to time, and every request is edited.
 
 The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
 the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
@@ -19,13 +23,18 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-SMALL, LARGE = 1_000, 193_000
+SMALL, LARGE, LARGEST = 1_000, 193_000, 2_000_000
+EDITED_SIZES = 500_000, 2_000_000
+EDITED_WINDOW = 100_000
+WHOLE_WINDOW = 4_000_000
+BARE_GATEWAY = Path(__file__).parent / "runners" / "bare_gateway.py"
 SOAK_REQUESTS = 10_000
 SOAK_MARKS = (1_000, 2_500, 5_000, 7_500, 10_000)
 KEY = "sk-bench-7f3a91c5d2e84b60a1f9c3d7e5b20846"
@@ -98,6 +107,28 @@ class GrowingConversation:
         self._messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "go on"}]
 
 
+class ToolLoop(GrowingConversation):
+    """An agent's loop of about `size` bytes: each answer is a call, and each result has 8 kB."""
+
+    def __init__(self, size: int, name: str) -> None:
+        super().__init__(0, name)
+        self._steps = 0
+        while self._steps * 8_300 < size:
+            self.take_answer()
+
+    def take_answer(self) -> None:
+        self._steps += 1
+        call = {
+            "type": "tool_use",
+            "id": f"call_{self._steps}",
+            "name": "read",
+            "input": {"path": f"src/{self._steps}.py"},
+        }
+        lines = "".join(f"line {number} of file {self._steps}: some words of its text\n" for number in range(170))
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": lines}
+        self._messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
 async def ask(http: httpx.AsyncClient, url: str, conversation: GrowingConversation) -> tuple[float, float]:
     """Seconds to the first byte and to the end of the answer."""
     headers = {"x-api-key": KEY, "content-type": "application/json", "anthropic-version": "2023-06-01"}
@@ -116,21 +147,21 @@ async def ask(http: httpx.AsyncClient, url: str, conversation: GrowingConversati
 
 
 async def measure(
-    targets: dict[str, str], size: int, rounds: int, gateway_pid: int
-) -> tuple[dict[str, list[tuple[float, float]]], float]:
-    """Interleaved single requests, each of which extends the conversation before; and the gateway's CPU seconds."""
+    targets: dict[str, str], make: Callable[[str], GrowingConversation], rounds: int, pids: dict[str, int]
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, float]]:
+    """Interleaved single requests, each of which extends the conversation before; and CPU seconds of the gateways."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
-    conversations = {name: GrowingConversation(size, f"{size}-{name}") for name in targets}
-    before = 0.0
-    async with httpx.AsyncClient(timeout=60) as http:
+    conversations = {name: make(name) for name in targets}
+    before: dict[str, float] = {}
+    async with httpx.AsyncClient(timeout=60, verify=False) as http:
         for number in range(-3, rounds):
             if number == 0:  # the first requests load the vocabulary and open the session
-                before = read_cpu_seconds(gateway_pid)
+                before = {name: read_cpu_seconds(pid) for name, pid in pids.items()}
             for name, url in targets.items():
                 took = await ask(http, url, conversations[name])
                 if number >= 0:
                     found[name].append(took)
-    return found, read_cpu_seconds(gateway_pid) - before
+    return found, {name: read_cpu_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
 async def measure_load(url: str, size: int, seconds: float) -> float:
@@ -151,9 +182,14 @@ async def measure_load(url: str, size: int, seconds: float) -> float:
     return done / (time.perf_counter() - started)
 
 
-async def start_gateway(folder: str, port: int, upstream: int) -> asyncio.subprocess.Process:
+async def start_gateway(folder: str, port: int, upstream: int, window: int = 0) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", folder, "--port", str(port)]
     command += ["--upstream", f"anthropic=http://127.0.0.1:{upstream}"]
+    return await start_server([*command, *(["--window", str(window)] if window else [])], folder, port)
+
+
+async def start_server(command: list[str], folder: str, port: int) -> asyncio.subprocess.Process:
+    """Start a program that answers `/healthz` on this port."""
     process = await asyncio.create_subprocess_exec(*command, cwd=folder)
     async with httpx.AsyncClient() as http:
         for _ in range(600):
@@ -170,18 +206,27 @@ def read_cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def report(size: int, found: dict[str, list[tuple[float, float]]], loads: dict[str, list[float]]) -> None:
+def report(
+    title: str,
+    found: dict[str, list[tuple[float, float]]],
+    cpu: dict[str, float],
+    loads: dict[str, list[float]],
+) -> None:
     direct = statistics.median(whole for _, whole in found["direct"])
     first_direct = statistics.median(first for first, _ in found["direct"])
-    print(f"\n{size:,} bytes     p50 ms   p99 ms   added p50   first byte added   requests/s at 8")
+    print(f"\n{title:<24}  p50 ms  p90 ms  p99 ms  added p50  of bare  first byte added  CPU ms  requests/s at 8")
+    bare = statistics.median(whole for _, whole in found["bare"]) - direct
     for name, times in found.items():
         whole = sorted(each for _, each in times)
-        middle, late = statistics.median(whole), whole[int(len(whole) * 0.99) - 1]
+        middle = statistics.median(whole)
+        late = [whole[max(0, int(len(whole) * share) - 1)] * 1e3 for share in (0.9, 0.99)]
         first = statistics.median(each for each, _ in times) - first_direct
-        rate = statistics.median(loads[name])
+        spent = f"{cpu[name] / len(times) * 1e3:6.1f}" if name in cpu else "     -"
+        rate = f"{statistics.median(loads[name]):15.0f}" if name in loads else "              -"
         print(
-            f"  {name:<12} {middle * 1e3:7.1f}  {late * 1e3:7.1f}  {(middle - direct) * 1e3:10.1f}"
-            f"  {first * 1e3:17.1f}  {rate:16.0f}"
+            f"  {name:<22}  {middle * 1e3:6.1f}  {late[0]:6.1f}  {late[1]:6.1f}  {(middle - direct) * 1e3:9.1f}"
+            f"  {(middle - direct) / bare:6.1f}x  {first * 1e3:16.1f}  {spent}  {rate}",
+            flush=True,
         )
 
 
@@ -300,30 +345,55 @@ def describe_process(pid: int) -> str:
 
 async def run(options: argparse.Namespace) -> None:
     upstream = await serve_upstream(options.upstream_port)
-    port = upstream.sockets[0].getsockname()[1]
+    port, bare_port = upstream.sockets[0].getsockname()[1], options.upstream_port + 1
     peers = dict(text.split("=", 1) for text in options.peer)
+    targets = {"direct": f"http://127.0.0.1:{port}", "bare": f"http://127.0.0.1:{bare_port}"}
+    targets |= {"tidegate": f"http://127.0.0.1:{options.port}", **peers}
     with tempfile.TemporaryDirectory() as folder:
-        gateway = await start_gateway(folder, options.port, port)
-        targets = {"direct": f"http://127.0.0.1:{port}", "tidegate": f"http://127.0.0.1:{options.port}", **peers}
+        command = [sys.executable, str(BARE_GATEWAY), str(bare_port), f"http://127.0.0.1:{port}"]
+        bare = await start_server(command, folder, bare_port)
         try:
-            for size in (SMALL, LARGE):
-                found, spent = await measure(targets, size, options.rounds, gateway.pid)
-                loads: dict[str, list[float]] = {name: [] for name in targets}
-                for _ in range(3):
-                    for name, url in targets.items():
-                        loads[name].append(await measure_load(url, size, options.seconds))
-                report(size, found, loads)
-                print(f"  the gateway used {spent / options.rounds * 1e3:.1f} ms of CPU for a request")
+            gateway = await start_gateway(folder, options.port, port, WHOLE_WINDOW)
+            pids = {"bare": bare.pid, "tidegate": gateway.pid}
+            try:
+                for size in (SMALL, LARGE, LARGEST):
+                    found, cpu = await measure(
+                        targets,
+                        lambda name, size=size: GrowingConversation(size, f"{size}-{name}"),
+                        options.rounds,
+                        pids,
+                    )
+                    loads: dict[str, list[float]] = {name: [] for name in targets} if size < LARGEST else {}
+                    for _ in range(3 if options.seconds else 0):
+                        for name, rates in loads.items():
+                            rates.append(await measure_load(targets[name], size, options.seconds))
+                    report(f"{size:,} bytes", found, cpu, loads if options.seconds else {})
+            finally:
+                await end_process(gateway)
+            gateway = await start_gateway(folder, options.port, port, EDITED_WINDOW)
+            pids["tidegate"] = gateway.pid
+            try:
+                for size in EDITED_SIZES:
+                    found, cpu = await measure(
+                        targets, lambda name, size=size: ToolLoop(size, f"edited-{size}-{name}"), options.rounds, pids
+                    )
+                    report(f"edited, {size:,} bytes", found, cpu, {})
+            finally:
+                await end_process(gateway)
         finally:
-            gateway.terminate()
-            await gateway.wait()
+            await end_process(bare)
     upstream.close()
+
+
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    process.terminate()
+    await process.wait()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100, help="single requests to each target")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each load, three times")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each load, three times; 0: no load")
     parser.add_argument("--port", type=int, default=18484, help="of the gateway")
     parser.add_argument("--upstream-port", type=int, default=18485, help="of the upstream")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="another gateway that runs")

@@ -24,8 +24,8 @@ from tidegate.core.messages import calls_of, is_user_request, text_of
 from tidegate.core.state_note.check import check_line
 from tidegate.core.state_note.note import HEADINGS
 from tidegate.core.state_note.originals import Originals, fold_space
-from tidegate.core.sweep.group_notes import find_command
 from tidegate.core.text.facts import find_facts, split_sentences
+from tidegate.core.text.tool_calls import find_command
 from tidegate.lab.replay.recording_file import read_chat_recording
 from tidegate.lab.replay.session_replay import MAIN_DIALECT
 from tidegate.session.state_notes import read_originals

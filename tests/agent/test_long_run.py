@@ -5,6 +5,7 @@ is a defect. After each failure the session goes on. And models that never end: 
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ BUCKET = (
     f"Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit {LIMIT}, Requested 15900."
     " The input or output tokens must be reduced in order to run successfully."
 )
-ASKED, MOST = 3_001, 2_192
+ASKED, MOST = 3_001, 1_024  # below what any estimate of the window leaves for the answer
 OUTPUT = f"max_tokens: {ASKED} > {MOST}, which is the maximum allowed number of output tokens for this model"
 KEYLESS = "Incorrect API key provided"
 ANSWER = ScriptedAnswer(text="The tide table of that day is complete, and the harbour master has signed it.")
@@ -184,7 +185,8 @@ class Run:
             before = [each for each in happened[:place] if isinstance(each, RequestSent)][-1].request.to_bytes()
             after = next(each for each in happened[place:] if isinstance(each, RequestSent)).request.to_bytes()
             if forced.ends == "lowered":
-                assert after == before.replace(b"%d" % ASKED, b"%d" % MOST, 1), forced.name
+                assert after != before
+                assert after == re.sub(rb'(?<="max)([A-Za-z_]+":)\d+', rb"\g<1>%d" % MOST, before, count=1), forced.name
             else:
                 assert len(after) < len(before), forced.name
 

@@ -45,7 +45,9 @@ def converse(more: str, turns: int = 40) -> tuple[Scripted, OpenAgent, CostRepor
                     assert not isinstance(each, RequestSent) or "[tidegate: the state note]" not in str(
                         each.request.messages
                     )
-                await asyncio.sleep(0.05)
+                writer = agent.session.state_notes.writer
+                while writer is not None and writer.is_busy:
+                    await asyncio.sleep(0.01)
                 if agent.session.edit_counts["note_sweep"] + agent.session.edit_counts["sweep"]:
                     break
             costs = CostReport(agent.session.log)

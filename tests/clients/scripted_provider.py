@@ -24,6 +24,8 @@ Json = dict[str, Any]
 _STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)\.")
 """The call of a step, or its text: Gemini's clients do not send ids back."""
 _SIGNATURE: Final = re.compile(rb'"(?:encrypted_content|thoughtSignature)":"([^"]+)"')
+_ACCEPTED_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
+"""Gemini takes these for calls that it did not make; Gemini CLI sends one after it resumed a session."""
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
 SIDE_ANSWER: Final = '{"isNewTopic": true, "title": "A task"}'
 """The answer to a request without tools."""
@@ -203,7 +205,7 @@ class ScriptedProvider:
         if not self._binding:
             return ""
         if wire != "anthropic":
-            unknown = {each.decode() for each in _SIGNATURE.findall(raw)} - self._signatures
+            unknown = {each.decode() for each in _SIGNATURE.findall(raw)} - self._signatures - _ACCEPTED_SIGNATURES
             return f"Invalid thought signature: {min(unknown)[:60]}" if unknown else ""
         if drops_misplaced_thinking(body):
             self.dropped += self._issued.find_dropped(body)

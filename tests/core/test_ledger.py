@@ -450,9 +450,15 @@ def tool_message(call: str, text: str, ident: str) -> Message:
     return Message("tool", (Result(call, (Text(text),)),), id=ident)
 
 
-def test_a_command_that_went_on_in_the_background_ends_with_what_was_asked_later() -> None:
+@pytest.mark.parametrize(
+    "poll",
+    [
+        Call("c2", "write_stdin", json.dumps({"session_id": 88048, "chars": ""})),
+        Call("c2", "exec", 'await tools.write_stdin({session_id: 88048, chars: ""})'),
+    ],
+)
+def test_a_command_that_went_on_in_the_background_ends_with_what_was_asked_later(poll: Call) -> None:
     run = Call("c1", "exec_command", json.dumps({"cmd": "go test ./..."}))
-    poll = Call("c2", "write_stdin", json.dumps({"session_id": 88048, "chars": ""}))
     every = [
         Message("assistant", (run,), id="m2"),
         tool_message("c1", "Process running with session ID 88048\nOutput:\n", "m3"),

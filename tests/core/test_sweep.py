@@ -18,6 +18,7 @@ from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
 from tidegate.core.sweep.group_notes import (
     describe_group,
+    describe_outcome,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -97,7 +98,39 @@ def test_a_closing_bracket_between_kept_lines_stays_instead_of_a_mark() -> None:
     text = "if a {\n\tstop()\n}\n\nif b {\n\tlong_call(" + "of, many, " * 20 + ")\n\tgo()"
     result = Message("tool", (Result("c", (Text(text),)),), id="m4")
     shown = text_of(Message("tool", shorten_result(result, {1, 4, 6}), id="m4"))
-    assert shown == "[5 of 7 lines; recall m4 has all of it]\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+    assert shown == "[5 of 7 lines; recall m4 has all of it]\n…\n\tstop()\n}\n\nif b {\n…\n\tgo()"
+
+
+def test_a_mark_stands_where_the_beginning_or_the_end_is_missing_however_often_it_is_shortened() -> None:
+    text = "\n".join(f"line {number} of the file that was read" for number in range(60))
+    shown = text_of(Message("tool", shorten_result(result_with(text), {20, 21, 22, 30}), id="m4")).split("\n")
+    assert (shown[1], shown[-1]) == ("…", "…")
+    again = text_of(Message("tool", shorten_result(result_with("\n".join(shown)), {2, 3}), id="m4")).split("\n")
+    assert again[1:] == ["…", "line 20 of the file that was read", "line 21 of the file that was read", "…"]
+    assert text_of(Message("tool", shorten_result(result_with(text), set()), id="m4")).startswith("[60 lines; recall")
+
+
+def result_with(text: str) -> Message:
+    return Message("tool", (Result("c", (Text(text),)),), id="m4")
+
+
+@pytest.mark.parametrize("tool", ["Read", "Bash"])
+def test_of_a_file_that_was_read_either_a_region_stays_or_nothing(tool: str) -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Find out how the jobs are made."))
+    for step in range(40):
+        lines = [f"job_{step}_{number} = make_job({number * 7919}, '{number}')" for number in range(120)]
+        path = f"src/jobs/job_{step}.py"
+        read = {"file_path": path} if tool == "Read" else {"command": f"cat {path}"}
+        call = Call(f"c{step}", tool, json.dumps(read))
+        session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text("\n".join(lines)),)),)))
+        session.prepare()
+    assert sweeps(session)
+    short = [text_of(item.message) for item in session.view.items if "lines; recall" in text_of(item.message)[:40]]
+    for text in short:
+        kept = [line for line in text.split("\n")[1:] if line != "…"]
+        runs = re.findall(r"(?:^job_.*\n?){3,}", text, re.M)
+        assert not kept or runs or len(kept) >= 12, text
 
 
 def test_a_result_of_which_nearly_all_would_be_shown_stays_whole() -> None:
@@ -112,7 +145,7 @@ def test_the_beginning_of_a_single_long_line_is_counted_in_characters(end: str) 
     once = Message("tool", shorten_result(result, {0}), id="m4")
     assert text_of(once).startswith("[first 400 of 5,000 characters; recall m4 has all of it]\nword word ")
     assert shorten_result(once, {1}) == once.parts
-    assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[0 of 1 lines; recall m4 has all of it]"
+    assert text_of(Message("tool", shorten_result(once, set()), id="m4")) == "[1 lines; recall m4 has all of it]"
 
 
 def test_blank_lines_around_a_short_line_are_counted_in_lines() -> None:
@@ -366,9 +399,9 @@ def test_a_changed_line_of_a_diff_stays_with_the_name_of_its_file() -> None:
     result = Message("tool", (Result("c", (Text(DIFF),)),), id="m4")
     (place,) = (place for place, line in enumerate(lines) if line.startswith("+    Origin"))
     shown = text_of(Message("tool", shorten_result(result, {place})))
-    assert shown.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    assert shown.split("\n")[1:] == ["…", "diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
     again = text_of(Message("tool", shorten_result(Message("tool", shorten_result(result, {5, 9, place})), {9})))
-    assert again.split("\n")[1:] == ["diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
+    assert again.split("\n")[1:] == ["…", "diff --git a/src/plan.go b/src/plan.go", "…", lines[place]]
     plain = "\n".join(line for line in lines if not line.startswith(("diff ", "index ")))
     assert [plain.split("\n")[at] for at in find_diff_lines(plain.split("\n")).files] == [
         "+++ b/src/sync.go",
@@ -425,13 +458,24 @@ def test_a_note_on_a_todo_list_does_not_read_as_if_its_items_were_done(
     assert describe_group(Group((Item(call, 9), Item(result, 9)))) == line
 
 
+def test_a_notice_of_the_engine_is_no_outcome_and_a_line_of_a_search_is_none_either() -> None:
+    notice = "Do NOT guess or invent results that are not shown above."
+    for command, printed, said in (
+        ("make lint", f"a\n12 problems\n{notice}", "3 lines, 12 problems"),
+        ("rg -n byok src", "src/a.py:1:byok\nsrc/b.py:2:byok", "2 lines"),
+    ):
+        call = Call("c", "Bash", json.dumps({"command": command}))
+        result = Message("tool", (Result("c", (Text(printed),)),), id="m3")
+        assert describe_outcome(call, result) == said
+
+
 def test_a_note_counts_the_lines_of_a_result_before_it_was_shortened() -> None:
     call = Call("c", "Bash", json.dumps({"command": "git diff main"}))
     result = Message(
         "tool", (Result("c", (Text("[2 of 1,201 lines; recall m3 has all of it]\nline 7\nline 9"),)),), id="m3"
     )
     group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(result, 9)))
-    assert describe_group(group) == "- m2..m3 $ git diff main -> 1,201 lines, line 9"
+    assert describe_group(group) == "- m2..m3 $ git diff main -> 1,201 lines"
 
 
 def test_the_calls_of_one_group_stay_together_in_a_note() -> None:
@@ -1117,3 +1161,31 @@ def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
         session.compact()
         assert session.prepare().to_bytes() == once
     assert not any(isinstance(event.payload, ViewEdited) for event in session.log.read(head + 1))
+
+
+def test_in_a_session_of_thousands_of_messages_notes_and_ledger_stay_bounded_and_current() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    for step in range(1_100):
+        if step % 50 == 0:
+            session.add(user_message(f"Go on with part {step // 50}."))
+        path = f"src/part_{step // 10}.go"
+        edit = Call(
+            f"e{step}", "Edit", json.dumps({"file_path": path, "old_string": f"a{step}", "new_string": "b" * 400})
+        )
+        session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
+        session.prepare()
+        if step % 50 == 49:
+            session.add(Message("assistant", (Text(f"Part {step // 50} is done. It has {step} edits. " * 12),)))
+    assert session.log.head > 2_200
+    room = session.budget.room
+    tokens = {kind: sum(i.tokens for i in session.view.items if i.message.kind == kind) for kind in (NOTE, LEDGER)}
+    assert tokens[LEDGER] <= room * 0.08
+    assert tokens[NOTE] <= room * 0.25
+    noted = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind in (NOTE, LEDGER))
+    calls = [call for item in session.view.items for call in calls_of(item.message)]
+    newest = {"part_109.go", "part_108.go"}
+    assert all(name in noted or any(name in call.arguments for call in calls) for name in newest)
+    ranges = [(int(a), int(b)) for a, b in re.findall(r"m(\d+)\.\.m(\d+)", noted)]
+    shown = {item.message.id for item in session.view.items}
+    first_tenth = [f"m{number}" for number in range(1, 220) if f"m{number}" not in shown]
+    assert all(any(a <= int(ident[1:]) <= b for a, b in ranges) for ident in first_tenth)

@@ -68,6 +68,13 @@ def test_paths_of_azure_and_vertex_are_managed(family: Family, path: str, body: 
         ("anthropic", "/v1/messages", {"messages": TALK}, {"authorization": "AWS4-HMAC-SHA256 Credential=x"}),
         ("anthropic", "/model/anthropic.claude/invoke", {"messages": TALK}, {"authorization": "AWS4-HMAC-SHA256 x"}),
         ("anthropic", "/v1/messages/batches", {"requests": []}, {"anthropic-version": "2023-06-01"}),
+        ("anthropic", "/v1/messages", {"messages": TALK, "thread": {"type": "create"}}, {}),
+        (
+            "anthropic",
+            "/v1/messages?beta=true",
+            {"messages": TALK, "thread": {"type": "continue", "previous_message_id": "msg_1"}},
+            {},
+        ),
         ("openai", "/v1/files", {"purpose": "batch"}, {}),
         ("openai", "/v1/batches", {"input_file_id": "x"}, {}),
         ("openai", "/v1/responses", {"input": "hi", "previous_response_id": "resp_1"}, {}),

@@ -491,3 +491,22 @@ def test_a_client_that_hangs_up_while_an_answer_is_continued(tmp_path: Path) -> 
         assert [block["text"] for block in client.messages[1]["content"]] == ["Look.", "Done."]
 
     asyncio.run(run())
+
+
+def test_a_tool_of_the_client_with_this_name_is_left_to_it_and_that_is_said(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        call = ScriptedAnswer(text="", calls=(Call("c1", "recall", '{"n": 1}'),))
+        async with Fake("anthropic", [call, "done"]) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                tools = [{"name": "recall", "input_schema": {"type": "object", "properties": {}}}]
+                client.say("start")
+                for _ in range(2):
+                    client.keep((await client.ask(tools=tools)).json(), "remembered by the client")
+        assert [seen.raw for seen in fake.seen] == client.sent
+        assert "remembered by the client" in fake.seen[1].raw.decode()
+        return running.lines
+
+    said = [line for line in asyncio.run(run()) if "a tool named 'recall'" in line]
+    assert len(said) == 1
+    assert "--recall-tool" in said[0]

@@ -36,6 +36,7 @@ KINDS = [
     Kind("claude-opus-4-6", ADAPTIVE, ""),
     Kind("claude-sonnet-4-5", ENABLED, "block"),
     Kind("claude-opus-5-5", ADAPTIVE, "prefix"),
+    Kind("claude-opus-5-5", ENABLED, "prefix"),
 ]
 
 

@@ -15,10 +15,13 @@ import pytest
 from tests.cli.calling import called
 from tests.fake.server import KEY, Fake
 from tests.gateway.scripted_client import step_answer
+from tests.session.noted import write_answer
 from tidegate.cli.client_bypasses import ClientSituation, find_bypasses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.usage import Usage
 
 CLIENT = '''#!{python}
 """Plays Claude Code: argument 1 is the number of steps, argument 2 the exit status; `wait` waits for a signal."""
@@ -142,6 +145,34 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
     with DataFolder(machine.data) as data:
         assert find_workspace(data, "claude-abc") == str(machine.work)
+
+
+def test_the_summary_says_what_state_notes_took(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+
+    async def run() -> Finished:
+        def answer(body: dict[str, object]) -> ScriptedAnswer:
+            if "[tidegate: the state note]" not in json.dumps(body):
+                return step_answer(len(fake.seen))
+            return ScriptedAnswer(text=write_answer(state="- the steps are running"), usage=Usage(9_000, 100, 8_100, 0))
+
+        async with Fake("anthropic", answer) as fake:
+            words = ("claude", "--state-notes", "--policy", "default", "--window", "16000", "--", "40", "0")
+            found = await machine.wrap(*words, ANTHROPIC_BASE_URL=fake.host)
+            assert not fake.refused
+            return found
+
+    found = asyncio.run(run())
+    assert found.status == 0, found.errors
+    said = re.search(r"state notes +(\d+) written\n +for ([\d,]+) input tokens \(90% from the", found.errors)
+    assert said is not None, found.errors
+    assert int(said[2].replace(",", "")) == int(said[1]) * 9_000 > 0
+    assert "--state-notes" not in found.errors, "it is on"
+
+
+def test_a_policy_that_shows_no_state_notes_is_named(tmp_path: Path) -> None:
+    found = asyncio.run(Machine(tmp_path).wrap("claude", "--state-notes", "--policy", "cowagent", "--", "say"))
+    assert "warning: State notes have no effect under the policy cowagent" in found.errors
 
 
 CLAUDE_SETTINGS = {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue"}}

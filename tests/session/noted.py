@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from tidegate import Session
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.messages import Message
-from tidegate.core.view import STATE_NOTE
 from tidegate.session.state_notes import NoteReport, StateNotes
 
 WINDOW = 16_000

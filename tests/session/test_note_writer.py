@@ -1,15 +1,18 @@
 """State notes in the background: `Session(summarizer=...)`, and every way in which a model can fail to write one."""
 
 import asyncio
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.session.noted import REQUEST, WINDOW, add_work, make_session, note_message, write_answer
 from tidegate import GiveUp, Session
+from tidegate.core.events import STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.errors.classification import transport_error
-from tidegate.session.state_notes import FAILED_TOPIC
 from tidegate.session.summaries.model_question import ModelQuestion
 from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter, explain_failure
 
@@ -17,7 +20,8 @@ ANSWER = write_answer([{"find": "def step_0_3()", "after": 2}], state="- reading
 
 
 def failures_of(session: Session) -> list[str]:
-    return [event.payload.text for event in session.log.read() if getattr(event.payload, "topic", "") == FAILED_TOPIC]  # type: ignore[union-attr]
+    noted = (event.payload for event in session.log.read())
+    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == STATE_NOTE_FAILED]
 
 
 def wait_for_threads() -> None:
@@ -147,6 +151,30 @@ def test_a_note_that_has_arrived_is_stored_when_the_session_is_closed() -> None:
             break
     session.close()
     assert session.state_notes.newest is not None
+
+
+def test_a_model_that_stalls_does_not_keep_a_program_from_ending() -> None:
+    program = """
+import time
+from tests.session.noted import REQUEST, add_work, make_session
+session = make_session(summarizer=lambda question: time.sleep(3600))
+session.add({"role": "user", "content": REQUEST})
+for number in range(30):
+    session.prepare()
+    add_work(session, number)
+assert session.state_notes.writer.is_busy
+session.close()
+print("ended")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert done.stdout == "ended\n"
 
 
 def test_the_answer_that_comes_after_a_rewind_is_not_stored() -> None:

@@ -15,10 +15,9 @@ from tests.session.noted import (
     write_answer,
 )
 from tidegate import MemoryLog, Session
-from tidegate.core.events import encode_event
+from tidegate.core.events import STATE_NOTE_FAILED, encode_event
 from tidegate.core.messages import text_of
 from tidegate.core.state_note.note import newest_state_note
-from tidegate.session.state_notes import FAILED_TOPIC
 
 
 def test_a_note_takes_the_place_of_old_work() -> None:
@@ -154,7 +153,7 @@ def test_an_answer_of_no_use_changes_nothing(answer: str, why: str) -> None:
     assert report.note is None
     assert why in report.why
     assert session.prepare().to_bytes() == before
-    noted = [event.payload for event in session.log.read() if getattr(event.payload, "topic", "") == FAILED_TOPIC]
+    noted = [event.payload for event in session.log.read() if getattr(event.payload, "topic", "") == STATE_NOTE_FAILED]
     assert len(noted) == 1
     assert fill_until_sweep(session, number) == "sweep"
 

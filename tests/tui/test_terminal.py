@@ -96,7 +96,7 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.until(lambda _: answers(terminal.folder) == 4)
     terminal.idle()
     terminal.keys("C-q")
-    assert "\n  tidegate chat --session talk\n" in terminal.sees("status 0\n")
+    assert "\n  tidegate chat --session talk --data data" in terminal.sees("status 0\n")
     messages = [what.message for what in kept(terminal.folder) if isinstance(what, MessageAdded)]
     asked = [text_of(message) for message in messages if message.role == "user"]
     assert asked[1:] == ["The host is db7.", "Why?", "And now?"]

@@ -173,8 +173,8 @@ ANTHROPIC = [
         "AN12",
         "Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final "
         "`assistant` message must start with a thinking block",
-        ask(U, model(use()), user(result()), thinking=THINK),
-        ask(U, model(thinking(), use()), user(result()), thinking=THINK),
+        ask(U, model(use()), user(result()), thinking=THINK, model="claude-sonnet-4-5"),
+        ask(U, model(thinking(), use()), user(result()), thinking=THINK, model="claude-sonnet-4-5"),
     ),
     row(
         "AN12",

@@ -91,6 +91,12 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--html", default="", metavar="FILE", help="write one interactive page, which needs no network")
     add("--save", default="", metavar="FILE", help="store the result for a later --gate")
     add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than in this stored result")
+    _add_model_options(parser)
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what a model is asked, or was asked before."""
+    add = parser.add_argument
     add(
         "--probe",
         action="store_true",
@@ -137,14 +143,11 @@ def run(options: argparse.Namespace) -> int:
         read_stored_findings,
     )
     from tidegate.lab.comparison.report.builder import ReportContext, build_findings
-    from tidegate.lab.dask_engine import open_engine
     from tidegate.terminal.output import print_error
 
     stored = read_stored_findings(Path(options.gate)) if options.gate else None
     lab_options = resolve_lab_options(options, options.window, options.policy, stored, options.curve)
-    if (
-        options.probe or options.write_notes
-    ):  # then --model is the model that is asked, which need not have a known price
+    if options.probe or options.write_notes:  # then --model is asked, and need not have a known price
         lab_options = msgspec.structs.replace(lab_options, price_model=DEFAULT_PRICE_MODEL)
     chosen = _collect_contenders(options, lab_options)
     if stored is not None and not has_comparable_results(
@@ -153,23 +156,9 @@ def run(options: argparse.Namespace) -> int:
         raise _nothing_to_compare()
     found = read_session_sources(options, lab_options.count)
     plan = make_comparison_plan(options, found, chosen.all, lab_options)
-    if options.probe:
-        from tidegate.cli.lab_probe import run_probe
-
-        return run_probe(options, plan)
-    if options.write_notes:
-        from tidegate.cli.lab_notes import run_write_notes
-
-        return run_write_notes(options, plan)
-    engine = open_engine(options.engine, options.jobs or count_cores())
-    plain, plan = plan, _add_recorded_notes(options, plan)
-    results, interrupted = _run_comparison(plan, engine)
-    about_notes: Sequence[str] = ()
-    if options.notes and not interrupted:
-        from tidegate.lab.comparison.note_writing import describe_notes
-
-        without, interrupted = _run_comparison(plain, engine)
-        about_notes = describe_notes(results, without, Path(options.notes))
+    if options.probe or options.write_notes:
+        return _ask_model(options, plan)
+    results, interrupted, about_notes = _measure_with_notes(options, plan)
     context = ReportContext(
         title=f"{len(chosen.contenders)} policies on recorded sessions",
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -192,6 +181,34 @@ def run(options: argparse.Namespace) -> int:
     if stored is not None and _report_gate(check_regressions(stored, report)):
         return EXIT_FAILED
     return EXIT_FAILED if results.failures or any(each.remedy for each in found.skipped) else EXIT_OK
+
+
+def _ask_model(options: argparse.Namespace, plan: "ComparisonPlan") -> int:
+    """Run what `--probe` or `--write-notes` asks of a model."""
+    if options.probe:
+        from tidegate.cli.lab_probe import run_probe
+
+        return run_probe(options, plan)
+    from tidegate.cli.lab_notes import run_write_notes
+
+    return run_write_notes(options, plan)
+
+
+def _measure_with_notes(
+    options: argparse.Namespace, plan: "ComparisonPlan"
+) -> "tuple[ComparisonResults, bool, Sequence[str]]":
+    """The results, with the notes of `--notes` if it is given, whether Ctrl-C stopped it, and lines about the notes."""
+    from pathlib import Path
+
+    from tidegate.lab.comparison.note_writing import describe_notes
+    from tidegate.lab.dask_engine import open_engine
+
+    engine = open_engine(options.engine, options.jobs or count_cores())
+    results, interrupted = _run_comparison(_add_recorded_notes(options, plan), engine)
+    if not options.notes or interrupted:
+        return results, interrupted, ()
+    without, interrupted = _run_comparison(plan, engine)
+    return results, interrupted, describe_notes(results, without, Path(options.notes))
 
 
 def _add_recorded_notes(options: argparse.Namespace, plan: "ComparisonPlan") -> "ComparisonPlan":

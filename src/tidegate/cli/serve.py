@@ -214,8 +214,8 @@ def _announce(settings: "GatewaySettings", root: "Path", listener: "socket", wor
     link = make_page_link(address, token, time.time()) if token else f"{address}/ui"
     who = "listening" if workers == 1 else f"{workers} workers listen"
     print_log_line(f"tidegate: {who} on {address}, data in {root}; watch it at {link}")
-    notice = [f"tidegate: {settings.summary_notice}"] if settings.summary_notice else []
-    for line in [*_describe_open_door(settings), *notice]:
+    notices = [f"tidegate: {each}" for each in (settings.summary_notice, settings.state_notes_notice) if each]
+    for line in [*_describe_open_door(settings), *notices]:
         print_log_line(line)
     with announce_gateway(root, RunningGateway(address, token, time.time())):
         yield

@@ -89,6 +89,7 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
     from tidegate.session.denials import parse_denial
+    from tidegate.session.reports.state_note_report import describe_listed_note
     from tidegate.session.request import list_sent_requests, parse_model_note
 
     view = fold_log(log.read)
@@ -100,7 +101,7 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
             stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
             entries.append(OutlineEntry(event.seq, "edit", stage, why, payload.tokens_before, payload.tokens_after))
         elif isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS:
-            entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(payload.text)))
+            entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(describe_listed_note(payload))))
         elif (denial := parse_denial(payload)) is not None:
             entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))
     return SessionOutline(

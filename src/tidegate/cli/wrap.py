@@ -150,8 +150,8 @@ def run(options: argparse.Namespace) -> int:
     )
     check_policies(settings)
     bypasses = find_bypasses(client.program, situation)
-    for bypass in bypasses:
-        sys.stderr.write(f"tidegate: warning: {bypass}\n")
+    for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
+        sys.stderr.write(f"tidegate: warning: {warning}\n")
     keys = [*keys_of(os.environ), settings.client_token, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=keys) as data:
         session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")

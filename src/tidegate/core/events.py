@@ -104,8 +104,16 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 THINKING_LEFT_OUT: Final = "thinking_left_out"
 THINKING_DROPPED: Final = "thinking_dropped"
 SENT_UNMANAGED: Final = "sent_unmanaged"
+STATE_NOTE: Final = "state_note"
+"""The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
+STATE_NOTE_FAILED: Final = "state_note_failed"
+"""The topic of the events that say why there is no new state note."""
 LISTED_TOPICS: Final = frozenset(
-    {"undo", "redo", "clear", "forgotten", "overflow", "unsigned", THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED}
+    {
+        *("undo", "redo", "clear", "forgotten", "overflow", "unsigned"),
+        *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED),
+        *(STATE_NOTE, STATE_NOTE_FAILED),
+    }
 )
 """Notes that a list of what happened to a session has, beside its edits."""
 

@@ -17,7 +17,7 @@ The fold keeps three laws:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import (
     BRANCH,
+    STATE_NOTE,
     Event,
     HostNote,
     MessageAdded,
@@ -61,9 +62,6 @@ from tidegate.core.tokens.counting import (
 )
 
 Meter = Callable[[Message], int]
-
-STATE_NOTE: Final = "state_note"
-"""The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
 
 
 class Item(msgspec.Struct, gc=False, array_like=True):

@@ -13,10 +13,10 @@ from typing import Literal, TypedDict, assert_never
 import msgspec
 
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
+from tidegate.core.events import STATE_NOTE, Event, MessageAdded, NoteAdded, ViewEdited, read_tools
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, encode_into_bytes
 from tidegate.core.text.user_rules import rules_of
-from tidegate.core.view import STATE_NOTE, Item, View, resolve_visibility
+from tidegate.core.view import Item, View, resolve_visibility
 
 _MAX_SEARCHED_CHARS = 1024 * 1024
 """A longer text is not searched: it is left out of snapshots as if it contained a secret."""

@@ -35,7 +35,7 @@ from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
-from tidegate.gateway.hidden_recall import HiddenRecall, offer_recall, restore_hidden_exchanges
+from tidegate.gateway.hidden_recall import RECALL_NAME, HiddenRecall, offer_recall, restore_hidden_exchanges
 from tidegate.gateway.http_body import (
     BodyTooLarge,
     ClientGone,
@@ -120,6 +120,7 @@ class Gateway:
         self.notices: list[str] = []
         self._refusals = Refusals(self._windows, self._thinking, self._gate, self.metrics, log_line)
         self._caller_secret = b""
+        self._is_offer_made = False
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -267,7 +268,10 @@ class Gateway:
             raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
         named = request.client.name
         client = self._reader.read(request.route.dialect, text, request.route.model, named and request.scope + named)
-        return None if client is None or client.host.reason or not client.items else client
+        if client is not None and client.host.reason:
+            self._note_once(f"a request is passed on unmanaged and not logged: {client.host.reason}")
+            return None
+        return None if client is None or not client.items else client
 
     # --- managed requests -----------------------------------------------------------------------------------------
 
@@ -416,6 +420,11 @@ class Gateway:
         """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
         self._thinking.report(exchange)
         conversation = exchange.conversation
+        if not self._is_offer_made:
+            whole = exchange.followed.tokens + exchange.followed.saved_tokens
+            if offer := self._notes.describe_offer(conversation, whole):
+                self._is_offer_made = True
+                self._note_once(offer)
         for decision in conversation.following.session.last_decisions:
             if decision.acted and decision.stage == "guard":
                 self.metrics.count("guarded_requests")
@@ -435,6 +444,11 @@ class Gateway:
     def _offer_recall(self, client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
         if self._settings.recall_tool:
             return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
+        if self._settings.recall and any(tool.name == RECALL_NAME for tool in client.host.tools):
+            self._note_once(
+                f"the client has a tool named {RECALL_NAME!r}, which is left to it: the model cannot read back what"
+                " left the view. If it is tidegate's own, name it with --recall-tool"
+            )
         return offer_recall(client, known) if self._settings.recall else client
 
     async def _exchange(self, request: IncomingRequest, exchange: Exchange, answer: ClientAnswer) -> None:

@@ -13,7 +13,7 @@ from tidegate.models.catalog import find_window
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
 from tidegate.session.state_notes import count_answer_tokens
 from tidegate.session.summaries.note_writer import NoteRefused
-from tidegate.wire.splicing.head import leave_out_thinking, lower_output
+from tidegate.wire.splicing.head import leave_out_thinking, lower_output, raise_output
 from tidegate.wire.splicing.last_words import append_user_text
 from tidegate.wire.splicing.spans import remove_member, replace_value
 
@@ -58,6 +58,7 @@ def write_note_request(
         incoming, text = _change_model(sent, other_model)
         room = _choose_output(sent, task, instruction_tokens, window)
         text = lower_output(dialect, text, sent.client.body, room)
+        text = raise_output(dialect, text, sent.client.body, min(room, count_answer_tokens(task)))
         text = append_user_text(dialect, text, task.instruction)
         faults = find_new_faults(sent.client._replace(source=None), text)
     except (TidegateError, KeyError, msgspec.MsgspecError) as failure:

@@ -12,6 +12,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.presets import DEFAULT_PRESET, load
+from tidegate.session.state_notes import NOTE_STAGE
 
 Family = Literal["anthropic", "openai", "gemini"]
 StoreFailure = Literal["forward", "refuse"]
@@ -109,6 +110,17 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         which = f"The policy {found[0]}" if len(found) == 1 else f"The policies {', '.join(found)}"
         return f"{which}: behind the gateway, no model writes summaries; they are made without one."
 
+    @property
+    def state_notes_notice(self) -> str:
+        """A sentence on the policies that do not show state notes, although they are on. Or ""."""
+        names = sorted({self.policy, *self.policies.values()}) if self.state_notes else []
+        without = [name for name in names if not _shows_state_notes(load(name))]
+        return (
+            f"State notes have no effect under the policy {', '.join(without)}: it does not show them."
+            if without
+            else ""
+        )
+
     def policy_for(self, model: str, client: str) -> str:
         return self.policies.get(model) or self.policies.get(client) or self.policy
 
@@ -183,6 +195,10 @@ def is_loopback(host: str) -> bool:
 def scope_of_token(token: str) -> str:
     """The beginning of the names of a token's sessions: sessions of different tokens are apart."""
     return f"t{sha256(token.encode()).hexdigest()[:8]}-" if token else ""
+
+
+def _shows_state_notes(policy: Policy) -> bool:
+    return any(rule.stage == NOTE_STAGE for rule in policy.moments.get("before_call", ()))
 
 
 def _wants_summaries(policy: Policy) -> bool:

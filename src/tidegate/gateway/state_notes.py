@@ -15,7 +15,7 @@ import aiohttp
 from tidegate.core.errors import TidegateError
 from tidegate.core.state_note.answer import AnswerUnusable
 from tidegate.core.state_note.instruction import NoteTask
-from tidegate.core.state_note.note import StateNote
+from tidegate.core.state_note.note import StateNote, choose_note_limits
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.client_answer import GatewayRefusal
@@ -26,12 +26,13 @@ from tidegate.gateway.note_request import NoteRequest, SentRequest, write_note_r
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import UpstreamClients
+from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteReport
 from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage import Usage, read_usage
 
 _MAX_ANSWER_BYTES: Final = 4_000_000
 """Of an answer with the framing of its events, which takes far more than the text."""
@@ -70,6 +71,26 @@ class GatewayNotes:
     @property
     def is_writing(self) -> bool:
         return bool(self._running)
+
+    def describe_offer(self, conversation: Conversation, tokens: int) -> str:
+        """What notes would bring and cost, for a user without them; "" if the last plan made no sweep.
+
+        `tokens` is the size of the request before the sweep.
+        """
+        session = conversation.following.session
+        swept = any(decision.acted and decision.stage == "sweep" for decision in session.last_decisions)
+        if self._settings.state_notes or not swept or not session.state_notes.is_offered:
+            return ""
+        limits = choose_note_limits(session.budget)
+        read, written = min(tokens, session.window or tokens), limits.note * 2
+        paid = compute_model_cost(Usage(read, written, read, 0), session.model)
+        price = f", about ${paid.total:.2f}" if paid else ""
+        return (
+            "older work was shortened to lines of it. With --state-notes, the model would first write down the state of"
+            " the work (what is done and open, decisions, failed attempts), and that note would be left instead. Each"
+            f" note is one more request to your provider: about {read:,} input tokens, most of them from its cache, and"
+            f" {written:,} output tokens{price}"
+        )
 
     async def close(self) -> None:
         """Stop what is being written: a note that is not finished is not stored."""

@@ -128,6 +128,8 @@ class _ManagedCalls:
             return None
         with self._lock:
             client = self._reader.read(dialect, request.content, "", self._session or _FRAMEWORK)
+        if client is not None and client.host.reason:
+            _LOG.warning("A request is sent unmanaged and not logged: %s", client.host.reason)
         if client is None or client.host.reason or not client.items:
             return None
         try:

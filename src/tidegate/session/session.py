@@ -148,9 +148,7 @@ class Session(LiveConversation):
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
         if summarizer is not None:
-            from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
-
-            NoteWriter(self, self._state_notes, summarizer)
+            self._write_state_notes(summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -158,6 +156,11 @@ class Session(LiveConversation):
         if storage is log:
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
+
+    def _write_state_notes(self, ask: AskModel) -> None:
+        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+
+        NoteWriter(self, self._state_notes, ask)
 
     # --- what the model sees --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
 
 Nothing here waits for a model: `session/summaries/note_writer.py` asks one in the background, and hosts that send the
 question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
-goes on without it, and the log says why (`FAILED_TOPIC`).
+goes on without it, and the log says why (`STATE_NOTE_FAILED`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, BranchStarted, MessageAdded, NoteAdded
 from tidegate.core.messages import KindIndex
 from tidegate.core.policy.policy import METRICS, Rule, TriggerContext, measure_for_triggers
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
@@ -37,7 +37,7 @@ from tidegate.core.state_note.passages import QuotedPassages, quote_passages
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
 from tidegate.core.turns import Group, split_groups
-from tidegate.core.view import STATE_NOTE, View
+from tidegate.core.view import View
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.summaries.answer_check import has_chat_markers, quote_order
@@ -47,8 +47,6 @@ from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.rendering.request import RenderedRequest, RequestRenderer
 
-FAILED_TOPIC: Final = "state_note_failed"
-"""The topic of the note in the log that says why there is no new state note."""
 WRITE_AT: Final = 0.85
 """The share of a sweep's threshold at which a note is written."""
 WRITE_AT_TURN_END: Final = 0.7
@@ -223,7 +221,7 @@ class StateNotes:
 
     def refuse(self, why: str) -> NoteReport:
         """Note in the log that there is no new note, and why."""
-        self._conversation.history.add_note(FAILED_TOPIC, why)
+        self._conversation.history.add_note(STATE_NOTE_FAILED, why)
         return NoteReport(None, why)
 
 

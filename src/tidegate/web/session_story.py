@@ -20,6 +20,7 @@ from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
+from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
@@ -187,7 +188,7 @@ class _StoryReader:
         if isinstance(payload, ViewEdited):
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
-            edited = ViewEdited(payload.topic, "", "", payload.text, before, self._view.tokens, ())
+            edited = ViewEdited(payload.topic, "", "", describe_listed_note(payload), before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
         self._add_requests_at(event)
 

@@ -8,6 +8,7 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.file_states import follow_changes, has_made_commit, is_only_commit
 from tidegate.core.ledger.lines import LedgerLine, is_of_subagent, parse_ledger, subject_of
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.recognition.client_outputs import RUNNING_IN_SCRIPT, RUNNING_KEYS
 from tidegate.core.recognition.shell_commands import only_reads
 from tidegate.core.sweep.group_notes import (
     NO_OUTPUT,
@@ -29,8 +30,7 @@ SUBAGENT_TOOL: Final = "task"
 _WORK_REPORT: Final = re.compile(r"^\[work in ([\w.:@/-]{1,120})\]\n((?:- .+(?:\n|$))+)", re.MULTILINE)
 _REPORTED: Final = 6  # lines of each kind in a work report
 _REPORTED_KINDS: Final = ("ran", "changed", "committed")
-_RUNNING_KEYS: Final = ("session_id", "bash_id", "shell_id", "shellId", "task_id")
-"""Arguments of a call that asks for the output of a command that went on in the background."""
+_SCRIPT_CHARS: Final = 2_000
 
 
 def statements_of(
@@ -113,7 +113,8 @@ def _find_endings(every: Sequence[Message]) -> dict[str, Message]:
             if answer is None:
                 continue
             arguments = parse_call_arguments(call)
-            asked = [str(arguments.get(key, "")) for key in _RUNNING_KEYS] if isinstance(arguments, dict) else []
+            asked = [str(arguments.get(key, "")) for key in RUNNING_KEYS] if isinstance(arguments, dict) else []
+            asked += RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
             origin = next((running[each] for each in asked if each in running), "")
             if origin:
                 found[origin] = answer

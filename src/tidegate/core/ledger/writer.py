@@ -20,6 +20,7 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.lines import (
     LEDGER,
     LEDGER_END,
@@ -44,7 +45,7 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.policy.policy import Policy
-from tidegate.core.view import STATE_NOTE, Item, View, rules_given
+from tidegate.core.view import Item, View, rules_given
 
 __all__ = [
     "LEDGER",

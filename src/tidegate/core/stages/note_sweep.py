@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
@@ -27,7 +28,7 @@ from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_n
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
-from tidegate.core.view import STATE_NOTE, View
+from tidegate.core.view import View
 
 _USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take

@@ -19,8 +19,19 @@ from typing import Final
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
-from tidegate.core.messages import CLIENT_NOTE, NOTE, Message, Thinking, calls_of, common_mark, result_of, text_of
+from tidegate.core.messages import (
+    CLIENT_NOTE,
+    NOTE,
+    Message,
+    Thinking,
+    calls_of,
+    common_mark,
+    mark_text,
+    result_of,
+    text_of,
+)
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
@@ -35,7 +46,10 @@ from tidegate.core.sweep.group_notes import (
     quote_answer,
     requote,
 )
+from tidegate.core.sweep.key_lines import is_marker
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
+from tidegate.core.text.prose import count_headings
+from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
@@ -48,7 +62,11 @@ _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of 
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
 _CONCLUSION_SHARE: Final = 0.1  # of the room: the most that answers take, whole or quoted in a note
 _CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of them takes, the newest first
+_REPORT_PART: Final = 0.4  # the same for an answer with several headings: a plan, a review, a report
+_REPORT_HEADINGS: Final = 3
 _LONGEST_CONCLUSION: Final = 1_200  # tokens
+_DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
+_REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
 _LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
@@ -161,6 +179,7 @@ class _Sweep:
         self._notes: dict[int, list[str]] = {}  # the lines of each earlier note
         self._last_answer = self._find_last_answer()
         self._answers: set[int] = set()  # those that stay whole
+        self._documents: dict[int, Kept] = {}  # readings of documents with instructions that stay whole
         self._loop_start = next((n for n in self._old if view.loop_start and view.loop_start in units[n].ids), -1)
         for number in self._old:
             message = units[number].items[0].message
@@ -228,12 +247,14 @@ class _Sweep:
         If what must stay leaves too little for old work, the level is raised up to `largest`. Returns the level.
         """
         room = self._budget.room
+        self._leave_repeated_texts()
         self._shorten_client_blocks()
         self._shorten_user_messages(int(room * _USER_SHARE))
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = int(room * _NOTE_SHARE)
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
         workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
+        workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
         others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
@@ -253,15 +274,14 @@ class _Sweep:
                 lines = self._notes[number]
                 for at in reversed(range(len(lines))):
                     if is_quoted(lines[at]):
-                        chars = _to_chars(min(int((left - spent) * _CONCLUSION_PART), _LONGEST_CONCLUSION))
-                        lines[at] = requote(lines[at], chars)
+                        lines[at] = requote(lines[at], _to_chars(_share_of(lines[at], left - spent)))
                         spent += per_token(lines[at]) if is_quoted(lines[at]) else 0
             elif number in self._said and number != self._last_answer:
                 unit = self._units[number]
                 text = text_of(unit.items[0].message)
                 if calls_of(unit.items[0].message) or len(text) <= _LEAST_CONCLUSION:
                     continue
-                most = min(int((left - spent) * _CONCLUSION_PART), _LONGEST_CONCLUSION)
+                most = _share_of(text, left - spent)
                 if unit.tokens <= most:
                     self._answers.add(number)
                     spent += unit.tokens
@@ -269,6 +289,37 @@ class _Sweep:
                     self._said[number] = quote_answer(unit.items[0].message.id, text, _to_chars(most))
                     spent += per_token(self._said[number]) if is_quoted(self._said[number]) else 0
         return spent
+
+    def _keep_documents(self, left: int) -> int:
+        """Choose the documents with instructions that stay whole, by their newest reading. Returns what they take."""
+        spent = 0
+        seen: set[str] = set()
+        for number in reversed(range(len(self._units))):
+            unit = self._units[number]
+            read = [instructions_read_by(call) for call in calls_of(unit.items[0].message)]
+            names = {file_name_of(path) if path.count("/") < 2 else path for path in read}
+            if not read or "" in names or names <= seen:
+                continue
+            seen |= names
+            lines = {item.message.id: text_of(item.message).split("\n") for item in unit.items[1:]}
+            is_cut = any(any(map(is_marker, texts)) for texts in lines.values())
+            if number in self._said and not is_cut and spent + unit.tokens <= left:
+                self._documents[number] = {ident: set(range(len(texts))) for ident, texts in lines.items()}
+                spent += unit.tokens
+        return spent
+
+    def _leave_repeated_texts(self) -> None:
+        """A long text that was sent again later in the same words leaves a pointer to where it stands."""
+        later: dict[str, str] = {}
+        for number in reversed(range(len(self._units))):
+            item = self._units[number].items[0]
+            text = text_of(item.message)
+            if not _is_of_client(item.message) or len(text) < _REPEATED_CHARS:
+                continue
+            again = later.setdefault(text, item.message.id)
+            if number in self._old and item.message.id not in (again, self._view.newest_request):
+                pointer = f"[the same text as in {again}, word for word; recall {item.message.id} has all of it]"
+                self.draft.replace(item, (mark_text(pointer, common_mark(item.message.parts)),))
 
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
@@ -280,6 +331,7 @@ class _Sweep:
             for number in (self._last_answer, self._loop_start):
                 if number >= 0:
                     self.chosen.groups.setdefault(number, {})
+            self.chosen.groups.update(self._documents)
             self._apply(self.chosen.groups, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             is_all = over <= 0 and (room <= 0 or was_over)  # more room would only bring back what was too much
@@ -330,6 +382,12 @@ class _Sweep:
         gaps = [gap for gap in gaps if gap.lines]
         ranges = int(self._budget.room * _RANGE_SHARE) if note_tokens > 0 else 0
         self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
+
+
+def _share_of(answer: str, left: int) -> int:
+    """The tokens that one answer may take of those that are left."""
+    part = _REPORT_PART if count_headings(answer) >= _REPORT_HEADINGS else _CONCLUSION_PART
+    return min(int(left * part), _LONGEST_CONCLUSION)
 
 
 def _to_chars(tokens: int) -> int:

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.budget import Budget
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.thinking_walk import seq_of_id
-from tidegate.core.view import STATE_NOTE, View
+from tidegate.core.view import View
 
 NOTE_SHARE: Final = 0.07
 """The share of the room that the sections may take."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tidegate.core.events import STATE_NOTE
 from tidegate.core.messages import Message, Text
 from tidegate.core.state_note.note import Passage, StateNote
-from tidegate.core.view import STATE_NOTE
 
 NOTE_HEADING: Final = "[State of the work"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"

@@ -15,7 +15,7 @@ file that was rewritten or a call that was made again. The lines that say how a 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
     CallTarget,
     call_target_of,
+    classify_call,
     find_command,
     find_file_names,
     is_content_argument,
@@ -57,6 +58,8 @@ _LEAST_SIZE_WORTH: Final = 0.15
 _NAME_WORTH: Final = 15.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
+_LEAST_LINES: Final = 4  # of a result: with fewer, and no three in a row, they are scraps
+_LEAST_SHARE: Final = 0.05  # of the lines of a result: with more than that they are none
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
 
@@ -97,6 +100,15 @@ class Appraisal:
         for unit in reversed(units[first:]):
             appraiser.offers(unit, -1, 0.0, 1.0)
             age += unit.tokens
+        self._units = units
+        self._sizes = {  # of the readings of files that would be shortened: their lines
+            item.message.id: text_of(item.message).count("\n") + 1
+            for unit in units[start:first]
+            for item in unit.items[1:]
+            if (result := result_of(item.message)) is not None
+            and any(call.id == result.call_id and _shows_file(call) for call in calls_of(unit.items[0].message))
+            and not stays_whole(item.message)
+        }
         self._offers: list[Offer] = []
         self._overhead: dict[int, float] = {}
         self._outcomes: dict[int, Kept] = {}
@@ -112,13 +124,32 @@ class Appraisal:
         self._offers.sort(key=_DENSITY, reverse=True)
 
     def choose(self, room: float) -> Choice:
-        """What stays in `room` tokens."""
+        """What stays in `room` tokens, without scraps: what they would take goes to something of use."""
+        first = self._choose(room, frozenset())
+        scraps = {number for number, kept in first.groups.items() if self._is_scrap(number, kept)}
+        chosen = self._choose(room, scraps) if scraps else first
+        for number, kept in chosen.groups.items():
+            for ident, places in kept.items():
+                if _is_scattered(places, self._sizes.get(ident, 0)) and places - self._outcomes[number].get(
+                    ident, set()
+                ):
+                    kept[ident] = set(self._outcomes[number].get(ident, ()))
+        return chosen
+
+    def _is_scrap(self, number: int, kept: Kept) -> bool:
+        """Whether of a group that only read files nothing would stay but a few lines here and there."""
+        sizes = [(item.message.id, self._sizes.get(item.message.id)) for item in self._units[number].items[1:]]
+        return bool(sizes) and all(
+            size is not None and _is_scattered(kept.get(ident, set()), size) for ident, size in sizes
+        )
+
+    def _choose(self, room: float, without: Container[int]) -> Choice:
         taken: dict[int, Kept] = {}
         too_large: dict[int, float] = {}
         worth = 0.0
         for offer in self._offers:
             kept = taken.get(offer.group)
-            if kept is None and not offer.opens:
+            if (kept is None and not offer.opens) or offer.group in without:
                 continue
             cost = self._overhead[offer.group] if kept is None else 0.0
             shown = self._outcomes[offer.group] if kept is None else kept
@@ -137,6 +168,21 @@ class Appraisal:
                 kept.setdefault(line.ident, set()).add(line.place)
         missed = max((lost for group, lost in too_large.items() if group not in taken), default=0.0)
         return Choice(taken, worth, missed)
+
+
+def _is_scattered(places: Collection[int], size: int) -> bool:
+    """Whether so few lines of a long result, with hardly one beside another, say nothing to a reader."""
+    if len(places) >= max(_LEAST_LINES, size * _LEAST_SHARE):
+        return False
+    return size > 0 and not any(place + 1 in places and place + 2 in places for place in places)
+
+
+def _shows_file(call: Call) -> bool:
+    """Whether a call reads a file, by a tool or by a command; a search is something else: its lines are matches."""
+    if find_command(call):
+        return call_target_of(call).shows_file
+    arguments = parse_call_arguments(call)
+    return classify_call(call) == "read" and not (isinstance(arguments, dict) and "pattern" in arguments)
 
 
 def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:

@@ -13,8 +13,10 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
+from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, REFUSAL_WORDS, RUNNING
+from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
-from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope
+from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
@@ -45,22 +47,14 @@ _WITH_ANSWER: Final = ", answered"
 _SUCH_AS: Final = ", such as "
 REFUSED: Final = "refused by the user"
 NO_OUTPUT: Final = "no output"
+_INSTRUCTIONS_LEFT: Final = "instructions of the project; recall them before work that they govern"
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
-_EXIT_CODE: Final = re.compile(r"\[exit code (\d+)\]|(?:Process )?exit(?:ed with)? code:? (\d+)", re.I)
-
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
-_REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
-_SHORTENED: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
-_ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
-_CHATTER: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
-_RUNNING: Final = re.compile(
-    r"running in (?:the )?background with ID:? ([\w-]+)|Process running with session ID (\w+)"
-    r'|\{"chunk_id":[^{}]{0,200}"session_id":(\w+)'
-)
+_SHORTENED: Final = re.compile(r"\[(?:\d+ of )?([\d,]+) lines; recall ")
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
@@ -83,6 +77,8 @@ def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
     said = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
     outcome = describe_outcome(call, answer) or (NO_OUTPUT if find_command(call) else "")
+    if instructions_read_by(call):
+        outcome = f"{outcome}, {_INSTRUCTIONS_LEFT}".removeprefix(", ")
     return f"{said}{OUTCOME}{outcome}" if outcome else said
 
 
@@ -110,9 +106,9 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     """
     if answer is None:
         return "no result"
-    text = _ERROR_TAG.sub("", clean_text(text_of(answer)))
+    text = ERROR_TAG.sub("", clean_text(text_of(answer)))
     if is_refusal(text):
-        said = _REFUSAL_WORDS.search(text)
+        said = REFUSAL_WORDS.search(text)
         return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
     if find_command(call) and (running := find_running_id(answer)):
         return f"still running when the call returned, id {running}"
@@ -120,7 +116,7 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     shortened = _SHORTENED.match(text)
     lines = int(shortened[1].replace(",", "")) if shortened else _count_lines(text)
     size = f"{lines:,} lines" if lines > 1 else NO_OUTPUT if lines < 1 else ""
-    code = _EXIT_CODE.search(text[-400:]) or _EXIT_CODE.search(text[:400])
+    code = EXIT_CODE.search(text[-400:]) or EXIT_CODE.search(text[:400])
     ended = f"exit code {code[1] or code[2]}" if code else ""
     writes = call_target_of(call).writes
     failed = (
@@ -132,8 +128,11 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return todos
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
-    printed = "\n".join(line for line in _EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line))
-    reports = bool(find_command(call)) and not call_target_of(call).shows_file
+    printed = "\n".join(
+        line for line in EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line) and not is_marker(line)
+    )
+    command = find_command(call)
+    reports = bool(command) and not call_target_of(call).shows_file and not only_reads(command)
     faults = find_error_lines(printed) if failed or reports else []
     last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
     if failed and not last:  # an edit quotes what it did not find after it has said so
@@ -144,7 +143,7 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
 
 def find_running_id(answer: Message) -> str:
     """The id of a command that went on in the background, from the result of its call, or ""."""
-    running = _RUNNING.search(text_of(answer)[:_RUNNING_CHARS])
+    running = RUNNING.search(text_of(answer)[:_RUNNING_CHARS])
     return next(filter(None, running.groups())) if running else ""
 
 
@@ -156,7 +155,7 @@ def _count_lines(text: str) -> int:
 
 def _find_verdict(printed: str) -> str:
     """The last line that says something about the outcome."""
-    return find_last_line("\n".join(line for line in printed.split("\n") if not _CHATTER.match(line)))
+    return find_last_line("\n".join(line for line in printed.split("\n") if not CHATTER_LINE.match(line)))
 
 
 def make_group_note(lines: Sequence[str]) -> Message:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tidegate.core.recognition.client_outputs import ENVELOPE_LINE, EXIT_LINE, EXIT_ZERO_LINE
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import find_error_lines
 
@@ -50,15 +51,9 @@ def is_marker(line: str) -> bool:
     return _MARKER.match(line) is not None
 
 
-_ENVELOPE: Final = re.compile(
-    r"(?:Chunk ID: \w+|Wall time:? [\d.]+ seconds|Original token count: \d+|Process exited with code 0|Script completed"
-    r"|Output:)\s*$|Shell cwd was reset to "
-)
-
-
 def is_envelope(line: str) -> bool:
     """Whether a line is what a shell tool prints around an output, such as its number. Only the client needs it."""
-    return _ENVELOPE.match(line) is not None
+    return ENVELOPE_LINE.match(line) is not None
 
 
 def clip_line(line: str) -> str:
@@ -190,10 +185,6 @@ def find_diff_lines(lines: Sequence[str]) -> DiffLines:
     return DiffLines(files, prefixes)
 
 
-_EXIT_LINE: Final = re.compile(
-    r"\s*\[?(?:Process exited with code \d|Process running with session ID \d|exit (?:code|status):? \d)", re.I
-)
-_EXIT_ZERO: Final = re.compile(r"\s*\[?(?:Process exited with code|exit (?:code|status):?) 0\]?\s*$", re.I)
 _EXIT_REACH: Final = 6  # lines from the beginning and the end of an output
 _VERDICT: Final = re.compile(
     r"\W*(?:(?:ok|OK|PASS|PASSED|FAIL|FAILED|FAILURE|not ok|BUILD \w+)(?=$|:|\s+[^\s:=])|[Tt]ests?(?: result)?: )"
@@ -215,9 +206,9 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
     been found.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
-    found = {place for place in edges if _EXIT_LINE.match(lines[place])}
+    found = {place for place in edges if EXIT_LINE.match(lines[place])}
     if found and only_reads:
-        return {place for place in found if not _EXIT_ZERO.match(lines[place])}
+        return {place for place in found if not EXIT_ZERO_LINE.match(lines[place])}
     files = find_diff_lines(lines).files
     if files:
         return found | {files[0]}

@@ -11,7 +11,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
 
 _LINES_NOTICE: Final = re.compile(
-    r"\[\d+ of ([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
+    r"\[(?:\d+ of )?([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 IMAGE_PLACEHOLDER: Final = "[image left out]"
 _CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
@@ -114,14 +114,24 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
             lines.append(GAP_MARK)
         lines.append(clip_line(texts[place]))
         last = place
+    if lines and any(map(str.strip, texts[: shown[0]])) and not _is_notice_only(texts[: shown[0]]):
+        lines.insert(0, GAP_MARK)
+    if lines and any(map(str.strip, texts[shown[-1] + 1 :])):
+        lines.append(GAP_MARK)
     filled_count = sum(bool(texts[place].strip()) for place in own)
-    if before is None and filled_count == len(shown) == 1 and lines[0] != texts[shown[0]]:
-        count = f"first {len(lines[0]) - len(GAP_MARK):,} of {len(texts[shown[0]]):,} characters"
+    if before is None and filled_count == len(shown) == 1 and clip_line(texts[shown[0]]) != texts[shown[0]]:
+        count = f"first {len(clip_line(texts[shown[0]])) - len(GAP_MARK):,} of {len(texts[shown[0]]):,} characters"
     else:
         all_lines = (before[1] or before[2]) if before else f"{_count_lines(texts):,}"
-        count = f"{len(lines) - lines.count(GAP_MARK)} of {all_lines} lines"
+        shown_count = len(lines) - lines.count(GAP_MARK)
+        count = f"{shown_count} of {all_lines} lines" if shown_count else f"{all_lines} lines"
     notice = f"[{count}; recall {message.id} has all of it]"
     return (Result(result.call_id, (Text("\n".join([notice, *lines])),), result.error),)
+
+
+def _is_notice_only(texts: Sequence[str]) -> bool:
+    """Whether these lines are only what this program wrote where it shortened the text, and no mark of a gap."""
+    return all(not text.strip() or (is_marker(text) and text != GAP_MARK) for text in texts)
 
 
 def _count_lines(texts: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Shortening of prose, such as an answer with a plan or a verdict: at paragraphs, with the headings and lists around.
 
-Blocks stay whole or leave whole. The beginning and the end come first, then blocks that conclude something, list items,
-other paragraphs, and code last. A heading stays with what follows it.
+Blocks stay whole or leave whole. The beginning and the end come first, then the headings, which are the outline, then
+blocks that conclude something, list items, other paragraphs, and code last.
 """
 
 import re
@@ -22,6 +22,8 @@ _CONCLUDES: Final = re.compile(
 _FIRST, _LAST, _CONCLUSION, _LIST_ITEM, _PARAGRAPH, _ROWS, _CODE = 7, 6, 5, 4, 3, 2, 1
 """The order in which blocks stay. To see what another order leaves: `tidegate view` of a session with long answers."""
 
+_OUTLINE_SHARE: Final = 0.3  # of the characters: the most that headings without their text take
+
 
 class _Block(NamedTuple):
     text: str
@@ -41,7 +43,12 @@ def shorten_prose(text: str, chars: int) -> str:
         ranks[bodies[0]] = _FIRST
     taken: set[int] = set()
     left = chars
+    outline = [number for number, block in enumerate(blocks) if not block.rank]
+    has_outline = sum(len(blocks[number].text) + 3 for number in outline) <= chars * _OUTLINE_SHARE
     for number in sorted(bodies, key=lambda each: (-ranks[each], each)):
+        if has_outline and ranks[number] < _LAST:
+            left -= sum(len(blocks[each].text) + 3 for each in outline if each not in taken)
+            taken.update(outline)
         new = [each for each in (number, *_headings_of(blocks, number)) if each not in taken]
         cost = sum(len(blocks[each].text) + 3 for each in new)
         if cost <= left:
@@ -61,6 +68,10 @@ def shorten_prose(text: str, chars: int) -> str:
     if last + 1 < len(blocks):
         lines.append(GAP)
     return "\n".join(lines)
+
+
+def count_headings(text: str) -> int:
+    return sum(_HEADING.match(line.removeprefix("  | ")) is not None for line in text.split("\n"))
 
 
 def _clip_sentence(text: str, chars: int) -> str:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from tidegate.core.messages import Call
+from tidegate.core.recognition.client_outputs import WRAPPED_COMMAND
 from tidegate.core.recognition.shell_commands import CREATED, DELETED, EDITED, WRITTEN, FileChange, effect_of
 from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
 
@@ -44,7 +45,6 @@ _PATCH_STATES: Final = {"Update": EDITED, "Add": CREATED, "Delete": DELETED}
 _DELETES: Final = re.compile(r"delet|remov", re.I)
 _CREATED_FILE: Final = re.compile(r"\bcreated?\b", re.I)
 _CREATED_CHARS: Final = 200
-_WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|\\.)+)"')  # a call by a script
 _SCRIPT_CHARS: Final = 2_000
 
 
@@ -214,7 +214,7 @@ def find_command(call: Call) -> str:
     """The command that a call runs, or ""."""
     arguments = parse_call_arguments(call)
     script = arguments.get("input") if isinstance(arguments, dict) else arguments
-    if isinstance(script, str) and (wrapped := _WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
+    if isinstance(script, str) and (wrapped := WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
         return wrapped[1].replace('\\"', '"')
     for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
         value = arguments.get(key)

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
-from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.events import STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import STATE_NOTE, resolve_visibility
+from tidegate.core.view import resolve_visibility
 
 TOMBSTONE = "[forgotten]"
 MIN_FORGOTTEN_CHARS = 4

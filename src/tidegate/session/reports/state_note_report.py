@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Final
 
-from tidegate.core.events import NoteAdded
+from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.state_note.note import Passage, StateNote, decode_state_note
 from tidegate.core.text.plural import format_count
-from tidegate.core.view import STATE_NOTE
-from tidegate.session.state_notes import FAILED_TOPIC
 from tidegate.store.log import LogReader
 
 _NO_NOTE: Final = "There is no state note yet. docs/state-notes.md says when the model writes one."
@@ -26,7 +24,7 @@ class StateNoteReport:
             what = event.payload
             if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
                 self.previous, self.note, self.failure = self.note, decode_state_note(what.text), ""
-            elif isinstance(what, NoteAdded) and what.topic == FAILED_TOPIC:
+            elif isinstance(what, NoteAdded) and what.topic == STATE_NOTE_FAILED:
                 self.failure = what.text
 
     def __str__(self) -> str:
@@ -68,3 +66,12 @@ def describe_passage(passage: Passage) -> str:
     why = f": {passage.why}" if passage.why else ""
     changed = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""
     return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changed}{why}"
+
+
+def describe_listed_note(noted: NoteAdded) -> str:
+    """The text of a note under one of the `LISTED_TOPICS`: of a state note, what it has and what the check dropped."""
+    note = decode_state_note(noted.text) if noted.topic == STATE_NOTE else None
+    if note is None:
+        return noted.text
+    dropped = f" Dropped: {' / '.join(note.dropped)}" if note.dropped else ""
+    return f"{describe_state_note(note)}{dropped}"

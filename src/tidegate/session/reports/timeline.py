@@ -16,6 +16,7 @@ from tidegate.core.events import LISTED_TOPICS, Event, MessageAdded, NoteAdded, 
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.store.log import LogReader
 
 _MAX_ENTRIES: Final = 50
@@ -209,7 +210,7 @@ class _BackwardReader:
         elif noted.topic == "clear":
             self.state.reset()
         if noted.topic in LISTED_TOPICS:
-            why = f"edit {noted.text}" if noted.topic in ("undo", "redo") else noted.text
+            why = f"edit {noted.text}" if noted.topic in ("undo", "redo") else describe_listed_note(noted)
             self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, reason=why))
 
     def _note_toggle(self, seq: int, topic: str) -> None:

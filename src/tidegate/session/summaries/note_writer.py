@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from tidegate.core.errors import GiveUp, TidegateError
 from tidegate.core.messages import Text
@@ -29,6 +29,8 @@ from tidegate.session.summaries.model_question import AskModel, ModelAnswer, Mod
 from tidegate.wire.parsing import require_object, to_plain_json
 from tidegate.wire.usage import read_usage
 
+_T = TypeVar("_T")
+_THREAD_NAME: Final = "tidegate-state-note"
 NOTE_PURPOSE: Final = "state_note"
 """The purpose of these calls in the costs of a session."""
 NOTE_TIMEOUT_SECONDS: Final = 180.0
@@ -84,7 +86,7 @@ class NoteWriter:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._write(draft)), name="tidegate-state-note", daemon=True
+                target=lambda: asyncio.run(self._write(draft)), name=_THREAD_NAME, daemon=True
             )
             self._thread.start()
         else:
@@ -138,7 +140,7 @@ class NoteWriter:
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
                 said = self._ask(asked)
             else:
-                said = await asyncio.to_thread(self._ask, asked)
+                said = await _call_in_daemon(lambda: self._ask(asked))
             answer = (await said if isawaitable(said) else said) or ""
             return ModelAnswer(answer) if isinstance(answer, str) else answer
 
@@ -169,6 +171,32 @@ class NoteWriter:
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
+
+
+async def _call_in_daemon(function: Callable[[], _T]) -> _T:
+    """Call a function that blocks in a daemon thread: a model that stalls must not keep the program from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def pass_on(result: _T | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(cast(_T, result))
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+            error = failure
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(pass_on, result, error)
+
+    threading.Thread(target=run, name=_THREAD_NAME, daemon=True).start()
+    return await future
 
 
 def explain_failure(failure: Exception) -> NoteRefused:

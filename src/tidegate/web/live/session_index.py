@@ -34,6 +34,7 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import Item, RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall import EditStack
+from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.session.request import parse_model_note
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
@@ -193,7 +194,9 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            self._add_change(event, ViewEdited(noted.topic, "", "", noted.text, before, self._view.tokens, ()))
+            self._add_change(
+                event, ViewEdited(noted.topic, "", "", describe_listed_note(noted), before, self._view.tokens, ())
+            )
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:

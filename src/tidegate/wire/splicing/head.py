@@ -1,4 +1,4 @@
-"""The two changes outside the messages that an edited request may need: less output, and no thinking."""
+"""The changes outside the messages that a request may need: another output limit, and no thinking."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -44,6 +44,15 @@ def lower_output(dialect: str, text: bytes, body: JsonObject, room: int) -> byte
             budget = _read_path(body, ("thinking", "budget_tokens"))
             if dialect == "anthropic" and isinstance(budget, int) and budget >= room:
                 text = _lower_budget(text, room)
+    return text
+
+
+def raise_output(dialect: str, text: bytes, body: JsonObject, least: int) -> bytes:
+    """The request with at least `least` tokens of output; unchanged if it sets no limit, or a higher one."""
+    for path in _OUTPUT_KEYS[dialect]:
+        asked = _read_path(body, path)
+        if isinstance(asked, int) and not isinstance(asked, bool) and 0 < asked < least:
+            text = replace_value(text, path, str(least).encode())
     return text
 
 

@@ -79,6 +79,7 @@ def _without_cache_marks(value: object) -> object:
     return value
 
 
+_STORED_REASON: Final = "part of it is stored by the provider"
 PartReader = Callable[[JsonObject, str], Part]
 
 
@@ -134,6 +135,7 @@ def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostReques
         memo.read_field("system", system, lambda: _read_system(system, anthropic.read_user_part)),
         memo.read_field("tools", tools, lambda: _read_tool_list(tools, lambda tool: [anthropic.read_tool(tool)])),
         _model(body),
+        _STORED_REASON if body.get("thread") is not None else "",
     )
 
 
@@ -305,7 +307,7 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
         units = (HostUnit(message, (PartOrigin(WHOLE),), True),)
     is_stored = any(each.is_stored for each in found[-1:])
     kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
-    reason = "part of it is stored by the provider" if kept else ""
+    reason = _STORED_REASON if kept else ""
     read = memo.read_field(
         "tools", tools, lambda: _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
     )
