@@ -63,8 +63,11 @@ def test_the_log_says_the_model_of_a_session_of_an_earlier_version(desk: Desk) -
         desk.configure(OTHER)
         await desk.run("chat", "--last", stdin="Again?\n")
         await desk.run("export", "ports", "ports.tidegate")
-        await desk.run("import", "ports.tidegate", "--name", "copy")
-        assert (await desk.run("run", "Once more?", "--session", "copy")).status == 0
+        assert (await desk.run("import", "ports.tidegate", "--as", "copy")).status == 0
+        other = await desk.run("run", "Once more?", "--session", "copy")
+        assert other.status == 0
+        assert "names the model gpt-4o; it continues with openai/gpt-4.1." in other.err
+        assert "--model openai/gpt-4o" in other.err
 
     server = desk.serve(["8443."] * 3, act)
     assert models_asked(server) == ["gpt-4o", "gpt-4o", "gpt-4.1"]

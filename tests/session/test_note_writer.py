@@ -177,6 +177,21 @@ print("ended")
     assert done.stdout == "ended\n"
 
 
+@pytest.mark.parametrize("answer", [ANSWER, "no sections"])
+def test_compacting_on_demand_waits_for_a_note(answer: str) -> None:
+    session = make_session(summarizer=lambda question: answer)
+    session.add({"role": "user", "content": REQUEST})
+    for number in range(12):
+        session.prepare()
+        add_work(session, number)
+    session.add({"role": "assistant", "content": "Done."}, {"role": "user", "content": "Go on."})
+    before = session.tokens
+    decisions = session.compact()
+    assert session.tokens < before
+    assert [each.stage for each in decisions if each.acted] == ["note_sweep" if answer == ANSWER else "summarise"]
+    assert (note_message(session) is not None) == (answer == ANSWER)
+
+
 def test_the_answer_that_comes_after_a_rewind_is_not_stored() -> None:
     release = threading.Event()
 

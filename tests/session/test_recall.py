@@ -1,6 +1,7 @@
 """What left the view is read back from the log: by id, by range, by words, a bounded piece at a time."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -378,6 +379,25 @@ def test_a_whole_message_may_be_larger_than_a_page() -> None:
     page = recall_text(log, "m1", max_chars=1_000, whole_chars=5_000)
     assert 4_000 < len(page.text) <= 5_000
     assert len(recall_text(log, "word", max_chars=1_000, whole_chars=30_000).text) <= 1_000
+
+
+# --- ranking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rare_name_counts_more_than_common_words() -> None:
+    filler = ["hay"] * 3
+    log = said(*["the error of the test", *filler] * 6, "heliotrope", *filler, "the error of the test")
+    assert recall_text(log, "error test heliotrope").ids[0] == "m25"
+
+
+def test_hits_of_the_same_file_are_listed_together() -> None:
+    log = MemoryLog()
+    session = Session(log=log, clock=lambda: 1.0)
+    for number, name in enumerate(("a.py", "b.py", "a.py", "b.py")):
+        session.add(call("read", str(number), path=f"src/{name}"), result(str(number), "timeout = 30"))
+        session.add(*({"role": "user", "content": "Go on."} for _ in range(4)))
+    shown = re.findall(r"^m\d+ tool read (\S+):", recall_text(log, "timeout").text, re.MULTILINE)
+    assert shown == ["src/b.py", "src/b.py", "src/a.py", "src/a.py"]
 
 
 # --- odd input --------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tidegate.datafolder.forget.forget import forget_session, forget_words
 from tidegate.datafolder.removal import get_retention_days
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
 from tidegate.disk.folder import TextFolder
+from tidegate.session.recall import recall_text
 
 OpenHost = Callable[..., DataFolder]
 
@@ -170,3 +171,23 @@ def test_a_file_can_be_appended_to_and_repeated(open_host: OpenHost) -> None:
     for name in ("../x", "/x", ".x", ""):
         with pytest.raises(BadInput, match="not a name"):
             folder.write(name, "x")
+
+
+def test_recall_ranks_as_with_sqlite(open_host: OpenHost) -> None:
+    texts = [
+        "The port is configured in server.toml.",
+        "getUserById fails with a timeout.",
+        "I had lunch.",
+        "The ports were configured twice, in server.toml and in proxy.toml.",
+        "x" * 300_000 + " the port at the end of a large record",
+    ]
+    one, other, alone = open_host(), open_host(), open_host("")
+    for data in (one, alone):
+        with data.open("s", "gpt-4o", count="chars/4") as session:
+            session.add(*(says(text) for _ in range(30) for text in texts))
+    for words in ("port configured", "user timeout", '"in server.toml"', "lunches", "confgured", "end of the record"):
+        found = [
+            recall_text(data.open_log("s"), words, index=data.recall_index("s")).text for data in (one, other, alone)
+        ]
+        assert found[0] == found[1] == found[2]
+        assert found[0].startswith("m")

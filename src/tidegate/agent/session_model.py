@@ -18,13 +18,15 @@ def format_brain(brain: BrainSettings) -> str:
 def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions:
     """Return the options with the model that the session was last used with, and a notice if the files name another.
 
-    BadInput if that model cannot be used. A session that was never used on this machine, such as an import, says
-    nothing about the model.
+    BadInput if that model cannot be used. A session that no chat or client of this machine used, such as an import,
+    does not choose the model; a notice names the one that it has in its log.
     """
     use = find_session_use(data, options.session_name)
-    if not use.folder or use.model == "" or not data.store.head(options.session_name):
+    if use.model == "" or not data.store.head(options.session_name):
         return options
     brain = options.load_config().config.agent.brain
+    if not use.folder:
+        return options._replace(notice=options.notice or _describe_other_model(options, data, brain))
     model = use.model
     if model is None:
         logged = data.open_conversation(options.session_name).model
@@ -41,6 +43,18 @@ def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions
     found = options._replace(model=model, notice=notice)
     _check_model(found)
     return found
+
+
+def _describe_other_model(options: LaunchOptions, data: DataFolder, brain: BrainSettings) -> str:
+    logged = data.open_conversation(options.session_name).model
+    provider = guess_provider(logged)
+    if not provider or logged == brain.model or options.model:
+        return ""
+    now = format_brain(brain) or "the small local model"
+    return (
+        f"The log of this session names the model {logged}; it continues with {now}."
+        f" To use that of the log: --model {provider}/{logged}"
+    )
 
 
 def _check_model(options: LaunchOptions) -> None:

@@ -6,8 +6,9 @@ from tidegate.cli.options import Subparsers, add_command, add_data_options, form
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 _ABOUT = """\
-Read messages, also those that left the view: by id (m12), by range (m12..m40) or by words. The output is bounded; it
-says how to get the next part.
+Read messages, also those that left the view: by id (m12), by range (m12..m40), by the path of a file (src/a.py: its
+newest text in the log, and what changed it later) or by words. "Words in quotes" are looked for as they are. The output
+is bounded; it says how to get the next part.
 """
 
 
@@ -18,7 +19,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("what", nargs="+", metavar="WHAT", help="an id, a range of ids, or words")
+    parser.add_argument("what", nargs="+", metavar="WHAT", help="an id, a range of ids, a path, or words")
     parser.add_argument(
         "--chars", type=int, default=8000, metavar="N", help="maximum number of characters (default: 8000)"
     )
@@ -36,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
 
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
-        found = recall_text(log, " ".join(options.what), max_chars=options.chars, offset=options.offset)
+        index = data.recall_index(options.session)
+        found = recall_text(log, " ".join(options.what), max_chars=options.chars, offset=options.offset, index=index)
     if options.json:
         print_json(msgspec.json.encode(found))
     else:

@@ -17,7 +17,6 @@ from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_
 from tidegate.session.reports.state_note_report import StateNoteReport, describe_state_note
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
 from tidegate.session.session import Session
-from tidegate.session.summaries.drivers import add_focus_async
 
 _MAX_MESSAGES: Final = 12
 """Messages that `/context` lists one by one."""
@@ -156,7 +155,7 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     session, before = context.session, context.session.tokens
     if arguments:
         session.history.add_note("focus", arguments)
-    decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
+    decisions = await session.compact_async(context.summarizer, focus=arguments)
     acted = [each for each in decisions if each.acted]
     if not acted:
         return CommandAnswer(_explain_no_compaction(session, decisions), True)

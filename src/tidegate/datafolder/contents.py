@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tidegate.core.errors import BadInput
+from tidegate.datafolder.recall_files import RecallFile
 from tidegate.datafolder.session_logs import SessionLogs
 from tidegate.datafolder.shared_index import open_shared_index
 from tidegate.datafolder.snapshots import Snapshots
@@ -84,10 +85,17 @@ class FolderContents:
         log, known = self.open_log(name), self._recall_indices.pop(name, None)
         index = known or RecallIndex(log)
         index.log = log
+        if known is None:
+            index.save_to(self.recall_file(name), self.mask)
         self._recall_indices[name] = index
         for oldest in list(self._recall_indices)[:-_MAX_RECALL_INDICES]:
             self._recall_indices.pop(oldest, None)
         return index
+
+    def recall_file(self, name: str) -> RecallFile:
+        """Return the file with the recall index of a session."""
+        path = self.root / "recall" / session_file_key(name)
+        return RecallFile(path, name, self.locks, lambda: self.open_log(name))
 
     def session_files(self, name: str) -> TextFolder:
         """The folder with the plain files of a session. The view refers to them by their names in it."""
@@ -98,11 +106,12 @@ class FolderContents:
         return self.root / f"traces/{session_file_key(name)}.jsonl"
 
     def remove_snapshot(self, name: str) -> None:
-        """Remove the snapshot of a session durably: a power cut must not bring it back."""
+        """Remove the snapshot and the recall index of a session durably: a power cut must not bring them back."""
         self.snapshots.remove(session_file_key(name))
-        folder = self.root / "views"
-        if folder.is_dir():
-            sync_folder(folder)
+        self.recall_file(name).remove()
+        for folder in (self.root / "views", self.root / "recall"):
+            if folder.is_dir():
+                sync_folder(folder)
 
     def open_search(self) -> Search:
         """Search over the notes and all logs. It is brought up to date by each query."""

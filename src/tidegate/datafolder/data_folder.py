@@ -7,6 +7,7 @@
     tidegate.db   the logs              search.db      full-text index      memory/   notes for people and agents
     blobs/        large records         sessions/      files that policies wrote, per session
     traces/       one line per event    views/         snapshots            locks/    which sessions are open
+    recall/       indices for recall
     retention/    when sessions expire  removed.jsonl  sessions that were removed
     unfinished/   changes that were begun and not completed
 
@@ -135,7 +136,9 @@ class DataFolder(FolderContents):
             self.mask,
             self.snapshots.load(key, log, policy.meter) if known else None,
         )
-        return known, Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
+        session = Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
+        session.history.recall_index.save_to(self.recall_file(name), self.mask)
+        return known, session
 
     def _attach_observers(self, name: str, session: Session, live_trace: bool, trace_content: bool) -> None:
         interval = 1 if live_trace else _TRACE_INTERVAL

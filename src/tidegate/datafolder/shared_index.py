@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.memory.index import IndexedNote, RankedPassage, contains_all
-from tidegate.memory.passages import Passage, SourceKind, TextPiece, split_text
+from tidegate.memory.passages import Passage, SourceKind
+from tidegate.memory.text_pieces import TextPiece, split_text
 from tidegate.memory.words import QueryUnit, extract_words, list_query_terms
 from tidegate.store.store import SharedStore, Store
 

@@ -21,15 +21,14 @@ from tidegate.memory.passages import (
     Passage,
     PassageSpan,
     SourceKind,
-    TextPiece,
     make_passage,
     pack_spans,
     pack_text,
     slice_passage,
-    split_text,
     unpack_spans,
     unpack_text,
 )
+from tidegate.memory.text_pieces import TextPiece, split_text
 from tidegate.memory.words import QueryUnit, build_match_expression, extract_words
 
 # Raise the number when words or tables change. Python's Unicode tables decide what a letter is.

@@ -22,8 +22,11 @@ from itertools import chain, islice
 from math import log
 from typing import Final, NamedTuple
 
-from tidegate.memory.passages import TextPiece, split_text
+import msgspec
+from isal import isal_zlib
+
 from tidegate.memory.stemmer import stem_word
+from tidegate.memory.text_pieces import TextPiece, split_text
 from tidegate.memory.words import COMMON_WORDS, find_word_runs, normalize_text, split_identifier, split_unspaced
 
 _CHAIN: Final = re.compile(r"\w+(?:[.\-]\w+)*")
@@ -51,7 +54,21 @@ _MAX_POSTINGS: Final = 12_000
 """Postings of a query that are read in any case, rare terms first."""
 _MAX_CANDIDATES: Final = 2_000
 _MIN_PART_CHARS: Final = 4
+_COMPRESSION: Final = 1
 _MAX_SIMILAR_TERMS: Final = 8
+
+
+class PackedIndex(msgspec.Struct, frozen=True, array_like=True):
+    """An index as bytes. Each array is compressed, the postings with their first bytes together, then their second."""
+
+    terms: bytes
+    sizes: bytes
+    postings: bytes
+    seqs: bytes
+    linked: bytes
+    owners: bytes
+    lengths: bytes
+    offsets: bytes
 
 
 class RankedMessage(NamedTuple):
@@ -154,6 +171,51 @@ class MessageIndex:
         self._lengths.append(length)
         self._offsets.append(offset)
         self._term_count += length
+
+    def pack(self) -> PackedIndex:
+        postings = array("I")
+        for each in self._postings.values():
+            postings.extend((each,) if isinstance(each, int) else each)
+        sizes = array("I", (1 if isinstance(each, int) else len(each) for each in self._postings.values()))
+        raw = postings.tobytes()
+        parts = (
+            "\n".join(self._postings).encode(),
+            sizes.tobytes(),
+            b"".join(raw[at :: postings.itemsize] for at in range(postings.itemsize)),
+            self._seqs.tobytes(),
+            bytes(self._linked),
+            *(each.tobytes() for each in (self._owners, self._lengths, self._offsets)),
+        )
+        return PackedIndex(*(isal_zlib.compress(part, _COMPRESSION) for part in parts))
+
+    @classmethod
+    def unpack(cls, packed: PackedIndex) -> "MessageIndex":
+        """Return the index that was packed. ValueError if it is damaged."""
+        index = cls()
+        try:
+            terms, sizes, planes, seqs, linked, owners, lengths, offsets = map(
+                isal_zlib.decompress, msgspec.structs.astuple(packed)
+            )
+            words = terms.decode().split("\n") if terms else []
+        except isal_zlib.IsalError as damage:  # type: ignore[misc] # an exception, say its stubs not
+            raise ValueError("an array cannot be read") from damage
+        counts, postings = array("I", sizes), array("I")
+        raw, count = bytearray(len(planes)), len(planes) // postings.itemsize
+        for at in range(postings.itemsize):
+            raw[at :: postings.itemsize] = planes[at * count : (at + 1) * count]
+        postings.frombytes(raw)
+        index._seqs.frombytes(seqs)
+        index._linked.extend(linked)
+        for held, part in ((index._owners, owners), (index._lengths, lengths), (index._offsets, offsets)):
+            held.frombytes(part)
+        start = 0
+        for word, size in zip(words, counts, strict=True):
+            index._postings[word] = postings[start] if size == 1 else postings[start : start + size]
+            start += size
+        if start != len(postings) or len(index._linked) != len(index._seqs):
+            raise ValueError("the arrays do not fit each other")
+        index._term_count = sum(index._lengths)
+        return index
 
     def rank(self, query: str, *, allowed: Sequence[int] | None = None) -> list[RankedMessage]:
         """Return the messages with words of the query and their neighbors, the best first, at most `MAX_RANKED`.

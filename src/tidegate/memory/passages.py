@@ -1,16 +1,11 @@
 """Passages: the units that a search returns, and how they are stored in blocks of the index."""
 
-import re
 import zlib
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import msgspec
 
 SourceKind = Literal["note", "session"]
-
-_MAX_PASSAGE_CHARS = 4_000
-_SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 
 
 class DamagedBlock(ValueError):
@@ -19,13 +14,6 @@ class DamagedBlock(ValueError):
 
 BLOCK_DECODE_ERRORS = (DamagedBlock, zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
 """Errors of a damaged block."""
-
-
-class TextPiece(NamedTuple):
-    """A text with its place: the line in a note, the seq in a log."""
-
-    place: int
-    text: str
 
 
 class Passage(NamedTuple):
@@ -72,26 +60,3 @@ def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> P
     if not isinstance(name, str):
         raise DamagedBlock("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))
-
-
-def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[TextPiece]:
-    """Split a long text into passages, at a line end or blank in the last quarter if there is one."""
-    place, text = piece
-    start = 0
-    while len(text) - start > most:
-        end = start + most
-        cut = max(text.rfind("\n", end - most // 4, end), text.rfind(" ", end - most // 4, end))
-        cut = end if cut < 0 else cut + 1
-        yield TextPiece(place, text[start:cut])
-        start = cut
-    yield TextPiece(place, text[start:])
-
-
-def split_sections(text: str) -> Iterator[TextPiece]:
-    """Split a note at its headings; each piece has the line number of its start."""
-    line = 1
-    for section in _SECTION.split(text):
-        for piece in split_text(TextPiece(line, section)):
-            if piece.text.strip():
-                yield TextPiece(line, piece.text)
-            line += piece.text.count("\n")

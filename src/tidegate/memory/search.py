@@ -36,7 +36,8 @@ from tidegate.memory.index import (
 )
 from tidegate.memory.log_lines import LogLine, LogLineSource
 from tidegate.memory.notes import Notes
-from tidegate.memory.passages import BLOCK_DECODE_ERRORS, SourceKind, TextPiece, split_sections
+from tidegate.memory.passages import BLOCK_DECODE_ERRORS, SourceKind
+from tidegate.memory.text_pieces import TextPiece, split_sections
 from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.wire.parsing import repair_unicode
 

@@ -2,16 +2,20 @@
 
 It is built in memory at the first search and then reads only what is new in the log, never while messages are added.
 It holds no texts: those are read from the log when they are shown. `memory/message_index.py` ranks.
+
+The index of a long session is also saved, so that the next process need not read the whole log. What is saved is
+believed only if the log still has the event that it ends with. It is masked: no secret is in it.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import Call, Message, calls_of, result_of
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
@@ -21,7 +25,7 @@ from tidegate.core.text.tool_calls import (
     parse_call_arguments,
 )
 from tidegate.memory.log_lines import extract_message_text
-from tidegate.memory.message_index import MessageIndex, is_indexed_query
+from tidegate.memory.message_index import MessageIndex, PackedIndex, is_indexed_query
 from tidegate.memory.words import normalize_text
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.store.log import LogReader
@@ -35,6 +39,11 @@ _MAX_PHRASE_READS: Final = 200
 _MAX_OPEN_CALLS: Final = 1_000
 _PUNCTUATION: Final = "\"'`.,;:!?()[]{}<>“”"
 _MAX_SCANNED_WORDS: Final = 16
+_SAVE_CHARS: Final = 1_000_000
+_SAVE_SHARE: Final = 8
+"""The index is saved after so many new characters, or after an eighth of all, also while it reads a long log: a killed
+process loses no more than that.
+"""
 
 _Filter = Callable[[int], bool]
 """Whether the message with a seq may be found."""
@@ -64,6 +73,47 @@ class RecallHit(NamedTuple):
     notes: tuple[CallNote, ...] = ()
 
 
+class _OpenCall(NamedTuple):
+    """A call whose result is still to come."""
+
+    is_search: bool
+    notes: tuple[CallNote, ...]
+
+
+class _SavedIndex(msgspec.Struct, frozen=True, array_like=True):
+    """`event_hash` is the SHA-256 of the event with the seq `head`.
+
+    `log_head` is where the log ended when reading began: rewrites up to there are in what was read.
+    """
+
+    head: int
+    log_head: int
+    born: float
+    event_hash: bytes
+    index: PackedIndex
+    open_calls: dict[str, _OpenCall]
+    notes: dict[int, tuple[CallNote, ...]]
+    touches: dict[str, list[FileTouch]]
+    unseen: set[int]
+    searches: set[int]
+    was_plain: bool
+    chars: int
+
+
+class IndexFile(Protocol):
+    """Where the index of one session is saved between processes."""
+
+    def read(self) -> bytes | None:
+        """Return what was written last, None if there is nothing that can be read."""
+
+    def write(self, data: bytes, is_current: Callable[[LogReader], bool]) -> None:
+        """Replace what is there, unless the session is being removed or rewritten. A failure is harmless.
+
+        `is_current` says whether the data fits a log. It is asked about the log as it is now, which nobody can rewrite
+        meanwhile.
+        """
+
+
 class RecallIndex:
     """The index of a whole log. Thread-safe.
 
@@ -73,18 +123,27 @@ class RecallIndex:
     def __init__(self, log: LogReader) -> None:
         self.log = log
         self._lock = Lock()
+        self._file: IndexFile | None = None
+        self._mask: Callable[[str], str] = str
         self._clear()
+
+    def save_to(self, file: IndexFile, mask: Callable[[str], str]) -> None:
+        """Save the index there, and read what is there before the first search. `mask` hides secrets from it."""
+        with self._lock:
+            self._file, self._mask = file, mask
+            self._clear()
 
     def _clear(self) -> None:
         self._index = MessageIndex()
-        self._head = 0
+        self._head = self._log_head = 0
         self._born = 0.0
-        self._open_calls: dict[str, Call] = {}
+        self._open_calls: dict[str, _OpenCall] = {}
         self._notes: dict[int, tuple[CallNote, ...]] = {}
         self._touches: dict[str, list[FileTouch]] = {}
         self._unseen: set[int] = set()
         self._searches: set[int] = set()
         self._was_plain = False
+        self._chars = self._unsaved_chars = 0
 
     def find(self, log: LogReader, query: str) -> list[RecallHit]:
         """Return the messages for a query, the best first: those with a quoted phrase, then those with its words.
@@ -131,15 +190,65 @@ class RecallIndex:
     def _catch_up(self) -> None:
         whole = self.log
         born = next((event.time for event in whole.read(1)), 0.0)
+        if not self._head and self._file is not None:
+            self._load(self._file)
         if born != self._born or whole.head < self._head:  # another log with this name
             self._clear()
             self._born = born
-        if self._head and any(map(_is_rewrite, whole.read(self._head + 1))):
+        known = max(self._head, self._log_head)
+        if self._head and any(map(_is_rewrite, whole.read(known + 1))):
             self._clear()
             self._born = born
+        self._log_head = whole.head
         for event in whole.read(self._head + 1):
             self._add_event(event)
             self._head = event.seq
+            if self._file is not None and self._unsaved_chars >= max(_SAVE_CHARS, self._chars // _SAVE_SHARE):
+                self._save(self._file)
+
+    def _load(self, file: IndexFile) -> None:
+        data = file.read()
+        if data is None:
+            return
+        try:
+            saved = msgspec.msgpack.decode(data, type=_SavedIndex)
+            if saved.event_hash != _hash_event(self.log, saved.head):
+                return
+            self._index = MessageIndex.unpack(saved.index)
+        except (msgspec.DecodeError, ValueError):
+            return
+        self._head, self._log_head, self._born, self._was_plain = (
+            saved.head,
+            saved.log_head,
+            saved.born,
+            saved.was_plain,
+        )
+        self._open_calls, self._notes, self._touches = saved.open_calls, saved.notes, saved.touches
+        self._unseen, self._searches, self._chars = saved.unseen, saved.searches, saved.chars
+
+    def _save(self, file: IndexFile) -> None:
+        event_hash = _hash_event(self.log, self._head)
+        saved = _SavedIndex(
+            self._head,
+            self._log_head,
+            self._born,
+            event_hash,
+            self._index.pack(),
+            self._open_calls,
+            self._notes,
+            self._touches,
+            self._unseen,
+            self._searches,
+            self._was_plain,
+            self._chars,
+        )
+        file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
+        self._unsaved_chars = 0
+
+    def _is_current(self, log: LogReader, event_hash: bytes) -> bool:
+        """Whether a log has the newest event that is indexed, and was not rewritten since it was read."""
+        is_rewritten = any(map(_is_rewrite, log.read(self._log_head + 1)))
+        return not is_rewritten and event_hash == _hash_event(log, self._head)
 
     def _add_event(self, event: Event) -> None:
         message = event.payload.message if isinstance(event.payload, MessageAdded) else None
@@ -149,26 +258,31 @@ class RecallIndex:
             self._unseen.add(event.seq)
         calls, result = calls_of(message), result_of(message)
         asked = self._open_calls.pop(result.call_id, None) if result is not None else None
-        if (asked and _is_search(asked)) or (calls and all(map(_is_search, calls))):
+        if (asked and asked.is_search) or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
+            text = self._mask(extract_message_text(_drop_search_calls(message) if calls else message))
+            self._chars += len(text)
+            self._unsaved_chars += len(text)
             is_plain = not calls and result is None
             is_linked = self._was_plain if is_plain else asked is not None
-            text = extract_message_text(_drop_search_calls(message) if calls else message)
             self._index.add(event.seq, text, is_linked=is_linked)
             self._was_plain = is_plain
             self._note_calls(event.seq, message, asked)
         if calls:
-            self._open_calls.update((call.id, call) for call in calls)
+            self._open_calls.update((call.id, _OpenCall(_is_search(call), self._describe_call(call))) for call in calls)
             for ident in list(self._open_calls)[:-_MAX_OPEN_CALLS]:
                 del self._open_calls[ident]
 
-    def _note_calls(self, seq: int, message: Message, asked: Call | None) -> None:
+    def _describe_call(self, call: Call) -> tuple[CallNote, ...]:
+        return tuple(note._replace(path=self._mask(note.path)) for note in _describe_call(call))
+
+    def _note_calls(self, seq: int, message: Message, asked: _OpenCall | None) -> None:
         """Note the tools and files of a message. A read is where its result is, a change where its call is."""
         result = result_of(message)
-        notes = [note for call in calls_of(message) for note in _describe_call(call)]
+        notes = [note for call in calls_of(message) for note in self._describe_call(call)]
         if asked is not None:
-            notes += _describe_call(asked)
+            notes += asked.notes
         if not notes:
             return
         self._notes[seq] = tuple(notes)
@@ -211,6 +325,12 @@ class RecallIndex:
 
 def _is_rewrite(event: Event) -> bool:
     return isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten"
+
+
+def _hash_event(log: LogReader, seq: int) -> bytes:
+    """Return the hash of the event with this seq, empty if there is none."""
+    event = next(log.read(seq), None) if seq else None
+    return hashlib.sha256(encode_event(event)).digest() if event is not None and event.seq == seq else b""
 
 
 def _is_search(call: Call) -> bool:

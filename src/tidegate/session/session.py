@@ -227,13 +227,30 @@ class Session(LiveConversation):
         return await self._run_async(self._render_after(self._runner.shrink_steps()), summarise)
 
     def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
-        """Compact on demand. `focus` is a topic that the summary should keep in detail."""
+        """Compact on demand. `focus` is a topic that the summary should keep in detail.
+
+        Without it, a model that writes state notes writes one first, and the view is swept to it.
+        """
+        writer = self._state_notes.writer
+        if writer is not None and not focus.strip():
+            writer.write_now_sync()
+            rule = self._state_notes.make_manual_rule()
+            decisions = self.run_rules([rule]) if rule is not None else []
+            if any(decision.acted for decision in decisions):
+                return decisions
         return run_steps(
             self._runner.rule_steps("manual"), add_focus(summarise, focus), self._runner.note_summary_failure
         )
 
     async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """`compact` for async code."""
+        writer = self._state_notes.writer
+        if writer is not None and not focus.strip():
+            await writer.write_now()
+            rule = self._state_notes.make_manual_rule()
+            decisions = await self.run_rules_async([rule]) if rule is not None else []
+            if any(decision.acted for decision in decisions):
+                return decisions
         return await self._run_async(self._runner.rule_steps("manual"), add_focus_async(summarise, focus))
 
     def run_rules(self, rules: Moment | Sequence[Rule], summarise: Summarizer | None = None) -> list[Decision]:

@@ -53,6 +53,7 @@ WRITE_AT_TURN_END: Final = 0.7
 """The same at the end of a turn, while the provider's cache is warm."""
 NOTE_STAGE: Final = "note_sweep"
 _REFRESH_SHARE: Final = 0.25  # of the room: what must have come since a note that no sweep has shown yet
+_MANUAL_SHARE: Final = 0.35  # of the room: the most that a sweep on demand leaves
 _RETRY_GROWTH: Final = 0.06  # of the room: what must come before another attempt
 _MAX_ATTEMPTS: Final = 2  # until the next sweep
 _PASSAGE_LIST_SHARE: Final = 0.75  # of the note's limit: for the list of passages in the answer
@@ -84,6 +85,8 @@ class BackgroundWriter(Protocol):
     def is_busy(self) -> bool: ...
     def start_if_due(self, *, turn_ended: bool = False) -> bool: ...
     def collect(self) -> NoteReport | None: ...
+    async def write_now(self) -> NoteReport | None: ...
+    def write_now_sync(self) -> NoteReport | None: ...
 
 
 class StateNotes:
@@ -117,6 +120,14 @@ class StateNotes:
     def _find_rule(self) -> Rule | None:
         rules = self._runner.policy.moments.get("before_call", ())
         return next((rule for rule in rules if rule.stage == NOTE_STAGE), None)
+
+    def make_manual_rule(self) -> Rule | None:
+        """The rule that sweeps to the newest note on demand, if there is one that was not shown yet."""
+        rule = self._find_rule()
+        if rule is None or not is_new_state_note(self._view):
+            return None
+        settings = {**rule.settings, "most": _MANUAL_SHARE}
+        return msgspec.structs.replace(rule, name=f"manual/{NOTE_STAGE}", when=(), settings=settings)
 
     def _measure_fill(self) -> float:
         """How much of the room is used, as a share of what the sweep waits for."""

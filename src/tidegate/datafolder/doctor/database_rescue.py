@@ -77,9 +77,8 @@ def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) ->
     step("saved")
     kept = _replace_database(path, whole, new / FILE, step)
     for session in {finding.session for finding in findings}:
-        (path.parent / "views" / session_file_key(session)).unlink(
-            missing_ok=True
-        )  # it shows records that the log no longer has
+        for derived in ("views", "recall"):  # they show records that the log no longer has
+            (path.parent / derived / session_file_key(session)).unlink(missing_ok=True)
     return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", kept), *findings]
 
 

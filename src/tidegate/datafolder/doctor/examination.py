@@ -216,7 +216,7 @@ class _SessionExamination:
             raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
         times = {line.seq: line.time for line in read_trace(self._data.trace_path(self._name))}
         now = self._data.clock()
-        self._data.snapshots.remove(self._key)
+        self._data.remove_snapshot(self._name)
         store.rewrite(
             self._name,
             {
@@ -257,7 +257,7 @@ class _SessionExamination:
         if not (self._repair and isinstance(store, RewritableStore)):
             self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
             return
-        self._data.snapshots.remove(self._key)
+        self._data.remove_snapshot(self._name)
         blobs = self._data.blobs
         store.rewrite(
             self._name,

@@ -32,6 +32,7 @@ _OWN_FOLDERS = (
     "sessions",
     "traces",
     "views",
+    "recall",
     "locks",
     "retention",
     "unfinished",
@@ -143,7 +144,7 @@ def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding
 
 def _is_temporary(path: Path) -> bool:
     name = path.name
-    snapshot = path.parent.name == "views" and name.startswith(".") and name.endswith(".new")
+    snapshot = path.parent.name in ("views", "recall") and name.startswith(".") and name.endswith(".new")
     return snapshot or name.endswith(TEMPORARY_SUFFIX) or name.startswith("tidegate.db.new-")
 
 

@@ -13,6 +13,7 @@ from tidegate.core.text.plural import format_count
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
+from tidegate.datafolder.recall_files import is_recall_file
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.disk.atomic_files import make_folder
 from tidegate.disk.folder import session_file_key
@@ -33,6 +34,7 @@ def check_orphaned_files(data: FolderContents, unfinished: Set[str], repair: boo
         found += [("trace", path.stem, path)] if ours else []
     for path in _entries(root / "views"):
         found += [("snapshot", path.name, path)] if _read_start(path).startswith(b"tidegate view") else []
+    found += [("recall index", path.name, path) for path in _entries(root / "recall") if is_recall_file(path)]
     # Any file among the claims counts: while one of them cannot be read, no blob is ever deleted.
     found += [("claims", path.name, path) for path in _entries(root / "blobs" / "claims")]
     for what, key, path in found:
@@ -60,7 +62,7 @@ def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair
 
 
 def _remove_or_move(data: FolderContents, path: Path, key: str, what: str) -> str:
-    if what == "snapshot":
+    if what in ("snapshot", "recall index"):
         path.unlink()
         return "It is removed."
     if what == "claims":
