@@ -1,4 +1,7 @@
-"""Documents with instructions stay usable, and give nobody else a way into the view or the rules."""
+"""Threat: a file that looks like a project's instructions stays in the view for long, or lays down a rule.
+
+Documents with instructions stay whole for the agent, as data.
+"""
 
 import json
 

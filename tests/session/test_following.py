@@ -33,9 +33,10 @@ def assistant(text: str) -> Host:
 
 def step(number: int, size: int = 4000) -> list[Host]:
     call = {"id": f"call{number}", "type": "function", "function": {"name": "read", "arguments": f'{{"n": {number}}}'}}
+    content = "".join(f"port_{number}_{line} = {line * 7919}\n" for line in range(size // 20))
     return [
         {"role": "assistant", "content": f"Step {number}.", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"call{number}", "content": f"line {number} of the file\n" * (size // 20)},
+        {"role": "tool", "tool_call_id": f"call{number}", "content": content},
     ]
 
 

@@ -322,6 +322,7 @@ SAID = {
     "pin": ("/pin Never restart db7.", "it stays, word for word"),
     "pins": ("/pins", "Never restart db7."),
     "explain": ("/explain", "The policy default is in use"),
+    "state": ("/state", "There is no state note yet."),
     "recall": ("/recall Hello", "user: Hello."),
     "memory": ("/memory", "There are no notes yet."),
     "sessions": ("/sessions", "(this one)"),
