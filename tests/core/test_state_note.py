@@ -63,6 +63,15 @@ def test_a_true_line_is_left_as_it_is(line: str) -> None:
     assert check_line(line, HEADINGS[1], originals()).text == line
 
 
+def test_what_the_system_prompt_says_is_known() -> None:
+    line = "- run `make release` for 27 targets before a tag [system]"
+    known = Originals(LOG, "Before a tag, run make release for 27 targets.")
+    assert check_line(line, HEADINGS[5], known).text == line
+    assert check_line(line, HEADINGS[5], originals()).faults
+    assert not known.up_to("m3").messages[3:]
+    assert check_line(line, HEADINGS[5], known.up_to("m3")).text == line
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
