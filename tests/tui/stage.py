@@ -25,7 +25,9 @@ CONFIG = """\
 agents: [{id: main, brain: {provider: openai, model: scripted}}]
 window: 8000
 models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
+execution: {state_notes: false}
 """
+"""Without state notes: a scripted model answers in order, and would take a question for a note for the next step."""
 DEADLINE = 300
 """Seconds after which a test that waits has failed. Nothing is measured with it: it only ends a test that hangs."""
 KEY_NAMES = {" ": "space", "/": "slash", "@": "at", ".": "full_stop", "?": "question_mark", "!": "exclamation_mark"}

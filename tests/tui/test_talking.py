@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from tests.tui.stage import CONFIG, DEADLINE, on_stage, played
+from tests.tui.stage import DEADLINE, on_stage, played
 from tidegate.core.messages import Call, text_of
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
@@ -107,7 +107,7 @@ def test_typing_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
 
     async def play() -> None:
         steps: list[ScriptStep] = ["word " * 900, "word " * 900, blocks, summary, summary]
-        async with on_stage(tmp_path, steps, config=CONFIG + "execution: {state_notes: false}\n") as stage:
+        async with on_stage(tmp_path, steps) as stage:
             for text in ("The port is 8443.", "And the host is db7."):
                 await stage.say(text + " " + "detail " * 900)
                 await stage.idle()

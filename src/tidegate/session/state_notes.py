@@ -27,6 +27,7 @@ from tidegate.core.state_note.instruction import NoteTask, make_note_task
 from tidegate.core.state_note.note import (
     HEADINGS,
     StateNote,
+    choose_note_limits,
     encode_state_note,
     is_new_state_note,
     merge_sections,
@@ -120,6 +121,11 @@ class StateNotes:
     def _find_rule(self) -> Rule | None:
         rules = self._runner.policy.moments.get("before_call", ())
         return next((rule for rule in rules if rule.stage == NOTE_STAGE), None)
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether there is enough in the view for a note on demand: at least twice what the note may take."""
+        return self._view.tokens > 2 * choose_note_limits(self._runner.budget).note
 
     def make_manual_rule(self) -> Rule | None:
         """The rule that sweeps to the newest note on demand, if there is one that was not shown yet."""

@@ -94,7 +94,7 @@ class NoteWriter:
 
     async def write_now(self) -> NoteReport | None:
         """Write a note now and wait for it, as a manual compaction does. None if none is stored."""
-        if not self.is_busy:
+        if not self.is_busy and self.notes.is_worthwhile:
             self._start()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -104,7 +104,7 @@ class NoteWriter:
 
     def write_now_sync(self) -> NoteReport | None:
         """`write_now` for code without an event loop."""
-        if not self.is_busy:
+        if not self.is_busy and self.notes.is_worthwhile:
             self._start()
         if self._thread is not None:
             self._thread.join()
