@@ -63,6 +63,29 @@ def test_a_true_line_is_left_as_it_is(line: str) -> None:
     assert check_line(line, HEADINGS[1], originals()).text == line
 
 
+def test_an_overruled_decision_that_is_stated_in_fewer_words_stands_once() -> None:
+    old = "- user overruled the repository folder as destination of generated skills, because these are personal [m1]"
+    new = "- destination of generated skills: repository folder was overruled [m1]"
+    kept, returned = keep_overruled(old, new)
+    assert (kept, returned) == (new, [])
+
+
+def test_a_quote_with_a_placeholder_is_the_users() -> None:
+    order = said("m9", "Put it under skills/<category>/<name>, please.")
+    line = '- user: "Put it under skills/<category>/<name>" [m9]'
+    assert check_line(line, HEADINGS[0], originals(order)).text == line
+    assert check_line(line, HEADINGS[0], originals()).faults
+
+
+def test_what_the_system_prompt_says_is_known() -> None:
+    line = "- run `make release` for 27 targets before a tag [system]"
+    known = Originals(LOG, "Before a tag, run make release for 27 targets.")
+    assert check_line(line, HEADINGS[5], known).text == line
+    assert check_line(line, HEADINGS[5], originals()).faults
+    assert not known.up_to("m3").messages[3:]
+    assert check_line(line, HEADINGS[5], known.up_to("m3")).text == line
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [

@@ -19,7 +19,7 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, BranchStarted, MessageAdded, NoteAdded
-from tidegate.core.messages import KindIndex
+from tidegate.core.messages import KindIndex, Message
 from tidegate.core.policy.policy import METRICS, Rule, TriggerContext, measure_for_triggers
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_sections
@@ -284,9 +284,16 @@ def _has_moved(log: LogReader, task: NoteTask) -> bool:
 
 
 def read_originals(log: LogReader) -> Originals:
-    """The messages of the current branch of a log as they were added."""
-    events = ConversationLog(log).read()
-    return Originals(event.payload.message for event in events if isinstance(event.payload, MessageAdded))
+    """The messages of the current branch of a log as they were added, and the system prompt as it was set last."""
+    messages: list[Message] = []
+    system = ""
+    for event in ConversationLog(log).read():
+        what = event.payload
+        if isinstance(what, MessageAdded):
+            messages.append(what.message)
+        elif isinstance(what, NoteAdded) and what.topic == "system":
+            system = what.text
+    return Originals(messages, system)
 
 
 def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenCounter) -> StateNote:

@@ -39,12 +39,14 @@ _NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
 _ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)")
 _MIN_QUOTE_WORDS: Final = 2
+_MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
 _MOST_IDS_SPAN: Final = 400
 _OVERRULED: Final = re.compile(
     r"\b(?:overruled|overridden|rejected|reverted|revoked|withdrawn|superseded|dropped)\b", re.I
 )
 _WORD: Final = re.compile(r"\w{4,}")
 _COMMAND_WORDS: Final = re.compile(r"\s")
+_GAPS: Final = re.compile(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
 MARK: Final = "not found in the log"
 _NOT_TYPED: Final = "the user did not type this"
 
@@ -244,8 +246,8 @@ def _has_wrong_author(line: str, plain: str, cited: Sequence[str], originals: Or
 
 
 def _is_typed(quote: str, originals: Originals) -> bool:
-    """Whether the user typed this; parts around an ellipsis count one by one."""
-    parts = [fold_space(part).strip(" .,;:!?").casefold() for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quote)]
+    """Whether the user typed this; parts around an ellipsis or a placeholder such as <name> count one by one."""
+    parts = [fold_space(part).strip(" .,;:!?/").casefold() for part in _GAPS.split(quote)]
     return all(part in originals.typed_text for part in parts if part)
 
 
@@ -269,4 +271,5 @@ def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
 
 def _same(one: str, other: str) -> bool:
     words, said = set(_WORD.findall(one.casefold())), set(_WORD.findall(other.casefold()))
-    return bool(words) and len(words & said) * 2 >= len(words)
+    shared = len(words & said)
+    return bool(words) and (shared * 2 >= len(words) or (shared >= _MIN_SHARED and shared * 2 >= len(said)))

@@ -50,9 +50,10 @@ class FileChange(NamedTuple):
 
 
 class Originals:
-    """The messages of one branch in their original form, oldest first."""
+    """The messages of one branch in their original form, oldest first, and the system prompt."""
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, messages: Iterable[Message], system: str = "") -> None:
+        self.system = system
         self.messages = [message for message in messages if message.agent_visible]
         self._by_id = {message.id: message for message in self.messages}
         self._groups = _list_groups(self.messages)
@@ -62,9 +63,9 @@ class Originals:
 
     def up_to(self, ident: str) -> "Originals":
         """Those up to a message."""
-        return (
-            self if self.messages[-1].id == ident else Originals(m for m in self.messages if not is_after(m.id, ident))
-        )
+        if self.messages[-1].id == ident:
+            return self
+        return Originals((each for each in self.messages if not is_after(each.id, ident)), self.system)
 
     def read_around(self, ident: str) -> str:
         """The text of a message with the results of its calls, or with the call that it answers."""
@@ -83,7 +84,7 @@ class Originals:
 
     @cached_property
     def whole_text(self) -> str:
-        return "\n".join(self._texts.values())
+        return "\n".join([self.system, *self._texts.values()])
 
     @cached_property
     def folded_text(self) -> str:
