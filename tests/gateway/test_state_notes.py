@@ -110,6 +110,8 @@ FAULTS: dict[str, tuple[Step, str]] = {
     "broken off": (Bytes(b'{"type": "message", "content": [', "application/json"), "broke off"),
     "calls": (ScriptedAnswer(calls=(Call("call999", "step", "{}"),)), "it was a tool call"),
     "empty": (ScriptedAnswer(text=""), "it was empty"),
+    "white space": (ScriptedAnswer(text=" \n\n"), "it was empty"),
+    "only thinking": (ScriptedAnswer(thinking="Hm.", signature="c2ln"), "it was empty"),
     "100 kB": (ScriptedAnswer(text=NOTE + "x" * 100_000), "it was too long"),
     "the instruction": (
         ScriptedAnswer(text="Stop here for this one answer: do not go on with the task"),

@@ -1,7 +1,8 @@
 """Extended thinking on Anthropic: what the provider demands of signed thinking holds under every preset.
 
 Three kinds of models: with `type: "enabled"`, a running tool loop must begin with its signed thinking, and a block is
-bound to itself; with `adaptive` it need not; from 5.1 on a block is bound to everything before it.
+bound to itself; with `adaptive` it need not; from 5.1 on a block is bound to everything before it, and no loop must
+begin with one.
 """
 
 import json
@@ -45,7 +46,8 @@ class Model(NamedTuple):
 ENABLED = Model("claude-sonnet-4", {"type": "enabled", "budget_tokens": 1024}, False)
 ADAPTIVE = Model("claude-opus-4-6", {"type": "adaptive"}, False)
 PREFIX_BOUND = Model("claude-opus-5-5", {"type": "adaptive"}, True)
-MODELS = [ENABLED, ADAPTIVE, PREFIX_BOUND]
+PREFIX_BOUND_ENABLED = Model("claude-opus-5-5", {"type": "enabled", "budget_tokens": 1024}, True)
+MODELS = [ENABLED, ADAPTIVE, PREFIX_BOUND, PREFIX_BOUND_ENABLED]
 TASK = "Read all the files and tell me the limit. Never touch main."
 
 

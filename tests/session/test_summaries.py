@@ -3,6 +3,8 @@
 import pytest
 
 from tidegate import BadInput, Session, SummaryRequest
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import text_of
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.presets import preset_names
@@ -83,3 +85,22 @@ def test_a_pin_stays_in_a_small_window(policy: str, turns: int) -> None:
             session.add({"role": "assistant", "content": f"{number}. " + "word " * (window // 12)})
             assert rule in session.prepare().to_bytes().decode(), f"window {window}, turn {number}"
         assert [line.text for line in session.rules] == [rule]
+
+
+@pytest.mark.parametrize("policy", preset_names())
+def test_a_typed_rule_is_listed_and_in_every_request(policy: str) -> None:
+    """Under every preset, also after its message was edited or dropped, until the user takes the rule back."""
+    session = Session(policy=policy, window=2_000, count="chars/4")
+    rule = "Never restart db7 before 18:00."
+    session.add({"role": "user", "content": f"{rule} Read the pages that follow. " + "Thanks. " * 40})
+    assert [line.text for line in session.rules] == [rule]
+    for number in range(24):
+        session.add({"role": "assistant", "content": f"{number}. " + "word " * 160})
+        session.add({"role": "user", "content": f"Page {number}. " + "word " * 160})
+        assert rule in session.prepare().to_bytes().decode(), f"page {number}"
+        assert [line.text for line in session.rules] == [rule]
+    assert any(isinstance(event.payload, ViewEdited) for event in session.log.read())
+    shown = "\n".join(text_of(item.message) for item in session.view.items)
+    assert "Thanks. " * 40 not in shown, "the message with the rule is no longer as it was typed"
+    assert session.rules.remove(rule)
+    assert list(session.rules) == []

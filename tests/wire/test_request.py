@@ -18,8 +18,8 @@ from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault
 
 
-def scratch(dialect: str, view: FakeView, thinking: int = 0) -> RequestRenderer:
-    rendering = RequestRenderer(dialect, "m", thinking=thinking, max_tokens=8000)
+def scratch(dialect: str, view: FakeView, thinking: int = 0, model: str = "m") -> RequestRenderer:
+    rendering = RequestRenderer(dialect, model, thinking=thinking, max_tokens=8000)
     rendering.update(view)
     return rendering
 
@@ -194,12 +194,21 @@ def test_half_a_surrogate_pair_never_reaches_the_wire(dialect: str) -> None:
     assert kept.faults() == []
 
 
-def test_thinking_is_not_asked_for_when_the_loop_lost_its_own() -> None:
-    signed = scratch("anthropic", view_of(HISTORIES["signed thinking"]), thinking=2000)
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", ""])
+def test_thinking_is_not_asked_for_when_the_loop_lost_its_own(model: str) -> None:
+    """A request without a model's name may go to an older model."""
+    signed = scratch("anthropic", view_of(HISTORIES["signed thinking"]), thinking=2000, model=model)
     assert signed.body()["thinking"] == {"type": "enabled", "budget_tokens": 2000}
     assert signed.faults() == []
-    lost = scratch("anthropic", view_of(HISTORIES["signed thinking, edited before"]), thinking=2000)
+    loop = (said("go"), told("looking", call("call_1"), origin="anthropic"), gave("call_1", "found it"))
+    lost = scratch("anthropic", view_of(loop), thinking=2000, model=model)
     assert "thinking" not in lost.body()
+    assert lost.faults() == []
+
+
+def test_newer_models_are_asked_for_thinking_in_every_loop() -> None:
+    lost = scratch("anthropic", view_of(HISTORIES["signed thinking, edited before"]), thinking=2000)
+    assert lost.body()["thinking"] == {"type": "enabled", "budget_tokens": 2000}
     assert lost.faults() == []
 
 

@@ -87,6 +87,22 @@ def test_thinking_is_left_out_where_the_history_does_not_allow_it() -> None:
     assert "thinking" in session.prepare().body
 
 
+@pytest.mark.parametrize(
+    ("model", "stays"),
+    [("claude-opus-5-5", True), ("claude-sonnet-5-1", True), ("claude-opus-5", False), ("claude-sonnet-4-5", False)],
+)
+def test_only_older_models_demand_that_a_loop_begins_with_thinking(model: str, stays: bool) -> None:
+    option = {"type": "enabled", "budget_tokens": 2_000}
+    session = Session(model, wire="anthropic", tools=[TOOL], max_tokens=4_000, request_options={"thinking": option})
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}
+    session.add(HELLO, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]})
+    request = session.prepare()
+    assert request.body.get("thinking") == (option if stays else None)
+    assert request.allows_thinking == stays
+    assert any(each.stage == "thinking" for each in session.last_decisions) != stays
+
+
 def test_the_options_belong_to_the_session() -> None:
     options: dict[str, Any] = {"metadata": {"user": "a"}}
     session = opened("openai_chat", options)

@@ -16,7 +16,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Final, TypeVar, cast
 
 from tidegate.core.errors import GiveUp, TidegateError
-from tidegate.core.messages import Text
+from tidegate.core.messages import Text, calls_of
 from tidegate.core.state_note.answer import MAX_ANSWER_CHARS, AnswerUnusable
 from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.state_note.note import StateNote
@@ -242,6 +242,6 @@ def read_answer(reply: Reply, wire: str) -> str:
     except TidegateError:
         raise NoteRefused("it could not be read") from None
     text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
-    if not text.strip() and said:
-        raise NoteRefused("it was a tool call" if any(message.parts for message in said) else "it was empty")
+    if not text.strip():
+        raise NoteRefused("it was a tool call" if any(calls_of(message) for message in said) else "it was empty")
     return text

@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix
+from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix, demands_loop_start
 from tidegate.wire.anthropic.parse import parse_body, parse_message
 from tidegate.wire.anthropic.render import (
     CAPABILITIES,
@@ -37,7 +37,7 @@ DIALECT = Dialect(
     parse_body=parse_body,
     create_validator=AnthropicValidator,
     binds_prefix=binds_prefix,
-    keeps_loop_start=lambda model: not binds_prefix(model),
+    keeps_loop_start=demands_loop_start,
     takes_instructions=accepts_system_messages,
     starts_loops_with_thinking=starts_loops_with_thinking,
     allows_thinking=allows_thinking,

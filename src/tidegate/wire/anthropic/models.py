@@ -34,6 +34,14 @@ def binds_prefix(model: str) -> bool:
     return _parse_name(model)[1] >= _FIRST_BOUND_TO_PREFIX
 
 
+def demands_loop_start(model: str) -> bool:
+    """Whether with `thinking: {"type": "enabled"}` a running tool loop must begin with thinking.
+
+    Models that bind thinking to what is before it demand it of no loop. A model without a name may be an older one.
+    """
+    return not model or not binds_prefix(model)
+
+
 def accepts_block_binding(model: str, host: str) -> bool:
     """Whether `thinking.block_binding` is surely accepted by a server: some deployments and older models refuse it."""
     return host in HOSTS_WITH_BLOCK_BINDING and _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tidegate.core.messages import Call, Image, Part, Text, Thinking, Tool
+from tidegate.wire.anthropic.models import demands_loop_start
 from tidegate.wire.anthropic.parse import FAMILY
 from tidegate.wire.parsing import (
     decode_object,
@@ -171,8 +172,9 @@ def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
 
 
 def starts_loops_with_thinking(options: RequestOptions) -> bool:
-    """Whether a running tool loop must begin with thinking: with a budget, not where the model decides itself."""
-    return bool(options.thinking_budget) or needs_first_thinking(options.extra.get("thinking"))
+    """Whether a running tool loop must begin with thinking: with a budget, for an older model."""
+    asks = bool(options.thinking_budget) or needs_first_thinking(options.extra.get("thinking"))
+    return asks and demands_loop_start(options.model)
 
 
 def needs_first_thinking(thinking: object) -> bool:

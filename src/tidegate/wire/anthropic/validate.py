@@ -8,7 +8,7 @@ of more than one message.
 from collections.abc import Iterator, Mapping
 
 from tidegate.wire.anthropic import validate_fields as known
-from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix
+from tidegate.wire.anthropic.models import accepts_system_messages, demands_loop_start
 from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
@@ -45,9 +45,8 @@ class AnthropicValidator(MessageListValidator):
         self._void_at = -1  # index of the latest message if it is an empty assistant message
         self._ragged = False  # the latest message ends in white space
         model = head.get("model")
-        # Models that bind thinking to what is before it take no `enabled`, or do not demand that a loop begins with it.
-        is_newer = isinstance(model, str) and binds_prefix(model)
-        self._loop = ToolLoop() if is_thinking_enabled(head) and not is_newer else None
+        demands_start = demands_loop_start(model if isinstance(model, str) else "")
+        self._loop = ToolLoop() if is_thinking_enabled(head) and demands_start else None
         self._takes_system = isinstance(model, str) and accepts_system_messages(model)
         self._marks = 0
         self._media: MediaTally | None = None
