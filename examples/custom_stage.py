@@ -27,7 +27,7 @@ def keep_first_lines(view: View, budget: Budget, *, tool: str, lines: int = 20) 
             if len(text) > lines:
                 kept = "\n".join([*text[:lines], f"[{len(text) - lines} lines cut; recall {item.message.id}]"])
                 edits.append(Replace(item.message.id, (Result(part.call_id, (Text(kept),), part.error),)))
-    return Outcome(tuple(edits), why=f"{len(edits)} results of {tool} cut to {lines} lines")
+    return Outcome(tuple(edits), why=f"results of {tool} cut to {lines} lines: {len(edits)}")
 
 
 with TemporaryDirectory() as folder:

@@ -327,12 +327,14 @@ def _write_reports(options: argparse.Namespace, report: "Findings") -> None:
 
 def _report_gate(gated: "GateResult") -> bool:
     """Print the result of `--gate`. Return whether a policy is worse than stored."""
+    from tidegate.core.text.plural import format_count
     from tidegate.core.text.terminal_text import clean_line
 
     if not gated.compared_pairs:
         raise _nothing_to_compare()
     if gated.unmatched_sessions:
-        print(f"gate: {gated.unmatched_sessions} sessions are in one result only and are not compared", file=sys.stderr)
+        found = format_count(gated.unmatched_sessions, "session")
+        print(f"gate: {found} in one result only, not compared", file=sys.stderr)
     for worse in gated.regressions:
         print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
     if not gated.regressions:
