@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant(
         "/compact does nothing",
         "commands/window.py",
-        "decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))",
+        "decisions = await session.compact_async(context.summarizer, focus=arguments)",
         "decisions = []",
         "JUT-15",
     ),

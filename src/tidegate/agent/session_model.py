@@ -6,6 +6,7 @@ from tidegate.agent.config.resolved_config import resolve_brain_target
 from tidegate.agent.config.settings import BrainSettings
 from tidegate.agent.provider_connection import check_key
 from tidegate.core.errors import BadInput
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_session_use
 
@@ -37,8 +38,9 @@ def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions
     if model == format_brain(brain):
         return options
     now = format_brain(brain)
-    notice = f"This session continues with {model}, the model it was last used with."
+    notice = f"This session continues with {clean_line(model)}, the model it was last used with."
     if now:
+        now = clean_line(now)
         notice += f" The configuration names {now}: /model {now} or --model {now} switches."
     found = options._replace(model=model, notice=notice)
     _check_model(found)
@@ -50,10 +52,10 @@ def _describe_other_model(options: LaunchOptions, data: DataFolder, brain: Brain
     provider = guess_provider(logged)
     if not provider or logged == brain.model or options.model:
         return ""
-    now = format_brain(brain) or "the small local model"
+    now, name = clean_line(format_brain(brain)) or "the small local model", clean_line(logged)
     return (
-        f"The log of this session names the model {logged}; it continues with {now}."
-        f" To use that of the log: --model {provider}/{logged}"
+        f"The log of this session names the model {name}; it continues with {now}."
+        f" To use that of the log: --model {provider}/{name}"
     )
 
 
