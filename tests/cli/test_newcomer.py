@@ -73,6 +73,7 @@ def test_a_mistyped_word_is_suggested(words: list[str], meant: str) -> None:
         (["show", "s00"], ["s001", "s000"]),
         (["chat", "--session", ""], ["s001", "s000"]),
         (["run", "--policy", "pi"], ["picoclaw"]),
+        (["policies", "d"], ["default", "digitorn"]),
         (["sessions", "--p"], ["--page"]),
         (["seeds", "--"], ["--help", "--json", "--run"]),
         (["completion", "z"], ["zsh"]),

@@ -90,7 +90,7 @@ def list_completions(commands: Mapping[str, CompletedCommand], words: list[str])
         found = []
     elif begun.startswith("-"):
         found = command.list_option_names()
-    elif before[-1] == "--policy":
+    elif before[-1] in ("--policy", "policies"):
         from tidegate.presets import preset_names
 
         found = list(preset_names())
