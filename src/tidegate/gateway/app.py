@@ -47,7 +47,7 @@ from tidegate.gateway.http_body import (
     read_headers,
 )
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
-from tidegate.gateway.note_request import SentRequest
+from tidegate.gateway.note_request import AnsweredRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
@@ -623,7 +623,7 @@ class Gateway:
         request, followed = exchange.sent_request, exchange.followed
         if request is None or (exchange.recall is not None and exchange.recall.merged.goes_on):
             return
-        sent = SentRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
+        sent = AnsweredRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
         self._notes.start_if_due(exchange.conversation, sent, turn_ended=turn_ended)
 
     async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:

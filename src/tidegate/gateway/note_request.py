@@ -25,7 +25,7 @@ _EFFORT_KEYS: Final = ("output_config", "reasoning_effort", "reasoning", "verbos
 """What only some models of a provider know."""
 
 
-class SentRequest(NamedTuple):
+class AnsweredRequest(NamedTuple):
     """A request that an upstream has answered. `body` is what was sent of `client`; `tokens` are its size by our count,
     `last_id` is its last message in the log.
     """
@@ -48,7 +48,7 @@ class NoteRequest(NamedTuple):
 
 
 def write_note_request(
-    sent: SentRequest, task: NoteTask, instruction_tokens: int, window: int | None, other_model: str = ""
+    sent: AnsweredRequest, task: NoteTask, instruction_tokens: int, window: int | None, other_model: str = ""
 ) -> NoteRequest:
     """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
     dialect, model = sent.client.dialect, other_model or sent.model
@@ -68,7 +68,7 @@ def write_note_request(
     return NoteRequest(incoming, text, model)
 
 
-def _choose_output(sent: SentRequest, task: NoteTask, instruction_tokens: int, window: int | None) -> int:
+def _choose_output(sent: AnsweredRequest, task: NoteTask, instruction_tokens: int, window: int | None) -> int:
     wanted = count_answer_tokens(task)
     thinking = sent.client.body.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
@@ -80,7 +80,7 @@ def _choose_output(sent: SentRequest, task: NoteTask, instruction_tokens: int, w
     return min(most, left)
 
 
-def _change_model(sent: SentRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
+def _change_model(sent: AnsweredRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
     """The same request to another model: without thinking, which only the first one can read."""
     incoming, text = sent.incoming, sent.body
     if not other_model or other_model == sent.model:

@@ -22,7 +22,7 @@ from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import BodyTooLarge, read_headers
 from tidegate.gateway.metrics import Metrics
-from tidegate.gateway.note_request import NoteRequest, SentRequest, write_note_request
+from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, write_note_request
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import UpstreamClients
@@ -60,7 +60,7 @@ class GatewayNotes:
         self._timeout = timeout
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def start_if_due(self, conversation: Conversation, sent: SentRequest, *, turn_ended: bool) -> None:
+    def start_if_due(self, conversation: Conversation, sent: AnsweredRequest, *, turn_ended: bool) -> None:
         """Have a note written in the background if one is due. Call it when the answer is in the log. Never waits."""
         if not self._settings.state_notes or conversation.name in self._running:
             return
@@ -99,7 +99,7 @@ class GatewayNotes:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _write_if_due(self, conversation: Conversation, sent: SentRequest, turn_ended: bool) -> None:
+    async def _write_if_due(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> None:
         try:
             task = await self._make_task(conversation, sent, turn_ended)
             if task is not None:
@@ -109,7 +109,7 @@ class GatewayNotes:
         finally:
             self._running.pop(conversation.name, None)
 
-    async def _make_task(self, conversation: Conversation, sent: SentRequest, turn_ended: bool) -> NoteTask | None:
+    async def _make_task(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> NoteTask | None:
         session = conversation.following.session
 
         def make() -> NoteTask | None:
@@ -121,7 +121,7 @@ class GatewayNotes:
                 return None
             return await self._gate.wait(lambda: session.call_async(make))
 
-    async def _write(self, conversation: Conversation, sent: SentRequest, task: NoteTask) -> None:
+    async def _write(self, conversation: Conversation, sent: AnsweredRequest, task: NoteTask) -> None:
         session = conversation.following.session
         made: StateNote | NoteRefused
         try:

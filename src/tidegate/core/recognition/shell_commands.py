@@ -68,7 +68,7 @@ _NO_FILE: Final = re.compile(r"/dev/|/tmp/|/private/tmp/|/var/folders/|\$|-|`|&|
 """Temporary files, devices, and names that only the shell knows."""
 
 
-class FileChange(NamedTuple):
+class PathChange(NamedTuple):
     """A file and its state after a command: `edited`, `written`, `created`, `deleted`, `moved to b.py`, ..."""
 
     path: str
@@ -80,7 +80,7 @@ class CommandEffect(NamedTuple):
     that do more than read, with the command of git. `main`: the first command that does, without quoted arguments.
     """
 
-    changes: tuple[FileChange, ...]
+    changes: tuple[PathChange, ...]
     git: tuple[tuple[str, ...], ...]
     writers: frozenset[str]
     main: str
@@ -104,7 +104,7 @@ def effect_of(command: str) -> CommandEffect:
     """What a command line does."""
     folder = main = ""
     writers: set[str] = set()
-    changes: dict[str, FileChange] = {}
+    changes: dict[str, PathChange] = {}
     git: list[tuple[str, ...]] = []
     for simple in _split(command[:_COMMAND_CHARS]):
         words = _strip_wrappers(simple.words)
@@ -114,14 +114,14 @@ def effect_of(command: str) -> CommandEffect:
         if arguments:
             git.append(tuple(arguments))
         found = [
-            *(FileChange(path, EDITED if appends else WRITTEN) for path, appends in simple.targets),
+            *(PathChange(path, EDITED if appends else WRITTEN) for path, appends in simple.targets),
             *_changes_of(words, simple.documents),
         ]
         for change in found:
             if not _NO_FILE.match(change.path):
                 path = _join(folder, change.path)
                 changes.pop(path, None)
-                changes[path] = FileChange(path, change.state)
+                changes[path] = PathChange(path, change.state)
         if simple.targets or not _only_reads(words):
             writers.add(f"git {arguments[0]}" if arguments else words[0] if words else ">")
             main = main or " ".join(word for word in words if "\n" not in word and " " not in word)
@@ -190,7 +190,7 @@ def _only_reads(words: Sequence[str]) -> bool:
     return program in _READERS
 
 
-def _changes_of(words: Sequence[str], documents: Sequence[str]) -> Iterator[FileChange]:
+def _changes_of(words: Sequence[str], documents: Sequence[str]) -> Iterator[PathChange]:
     if not words:
         return
     program = words[0].rpartition("/")[2]
@@ -199,25 +199,25 @@ def _changes_of(words: Sequence[str], documents: Sequence[str]) -> Iterator[File
     rest = arguments[1:] if arguments else words[1:]
     files = [word for word in rest if not word.startswith("-")]
     if name in ("rm", "unlink", "Remove-Item") and "--cached" not in rest:
-        yield from (FileChange(path, DELETED) for path in files)
+        yield from (PathChange(path, DELETED) for path in files)
     elif name == "mv" and len(files) == 2:
-        yield FileChange(files[0], f"{_MOVED_TO}{files[1]}")
-        yield FileChange(files[1], f"{_MOVED_FROM}{files[0]}")
+        yield PathChange(files[0], f"{_MOVED_TO}{files[1]}")
+        yield PathChange(files[1], f"{_MOVED_FROM}{files[0]}")
     elif name == "cp" and len(files) == 2 and not arguments:
-        yield FileChange(files[1], CREATED)
+        yield PathChange(files[1], CREATED)
     elif name == "touch":
-        yield from (FileChange(path, CREATED) for path in files)
+        yield from (PathChange(path, CREATED) for path in files)
     elif name == "tee":
-        yield from (FileChange(path, EDITED if "-a" in rest else WRITTEN) for path in files)
+        yield from (PathChange(path, EDITED if "-a" in rest else WRITTEN) for path in files)
     elif (name == "sed" and not _only_reads(words)) or (name == "perl" and any(re.match(r"-\w*i", w) for w in rest)):
-        yield from (FileChange(path, EDITED) for path in _files_of_editor(rest))
+        yield from (PathChange(path, EDITED) for path in _files_of_editor(rest))
     elif arguments and (name == "restore" or (name == "checkout" and "--" in rest)) and "--staged" not in rest:
         paths = rest[list(rest).index("--") + 1 :] if "--" in rest else files
-        yield from (FileChange(path, REVERTED) for path in paths if not path.startswith("-"))
+        yield from (PathChange(path, REVERTED) for path in paths if not path.startswith("-"))
     elif _INTERPRETERS.match(program):
         for text in (*documents, *words[1:3]):
             for found in _WRITING_SCRIPT.finditer(text):
-                yield FileChange(next(filter(None, found.groups())), WRITTEN)
+                yield PathChange(next(filter(None, found.groups())), WRITTEN)
 
 
 def _files_of_editor(arguments: Sequence[str]) -> list[str]:

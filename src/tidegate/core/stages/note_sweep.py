@@ -19,8 +19,8 @@ from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.state_note.note import Passage, StateNote, is_new_state_note, newest_state_note
-from tidegate.core.state_note.originals import FileChange, changes_of, is_after
+from tidegate.core.state_note.note import NotePassage, StateNote, is_new_state_note, newest_state_note
+from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
 from tidegate.core.state_note.passages import refresh_changes
 from tidegate.core.state_note.rendering import render_state_note
 from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
@@ -113,7 +113,7 @@ class _NoteSweep:
             else:
                 return None
 
-    def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[Passage], note_tokens: int) -> int:
+    def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
         used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
         said = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
@@ -142,10 +142,10 @@ class _NoteSweep:
             first += 1
         return first
 
-    def _count_note(self, passages: Sequence[Passage]) -> int:
+    def _count_note(self, passages: Sequence[NotePassage]) -> int:
         return self._budget.count(render_state_note(self._note, passages))
 
-    def _make(self, first: int, passages: Sequence[Passage], note_tokens: int) -> _Fitted:
+    def _make(self, first: int, passages: Sequence[NotePassage], note_tokens: int) -> _Fitted:
         draft = ViewDraft(self._view, self._budget)
         self._shorten_user_messages(draft, first)
         gaps: list[Gap] = []
@@ -167,12 +167,12 @@ class _NoteSweep:
         notes.append(Insert(message, after, self._budget.count(message)))
         return _Fitted(draft, notes, draft.tokens + sum(note.tokens for note in notes))
 
-    def _choose_passages(self, first: int, passages: Sequence[Passage]) -> list[Passage]:
+    def _choose_passages(self, first: int, passages: Sequence[NotePassage]) -> list[NotePassage]:
         """The passages that the tail does not show whole, with the edits in the tail that changed their text."""
         tail = [item for unit in self._units[first:] for item in unit.items]
         whole = {item.message.id for item in tail if not item.edited}
         texts = [text_of(item.message) for item in tail if not item.edited]
-        changes: list[FileChange] = [change for item in tail for change in changes_of(item.message)]
+        changes: list[LoggedFileChange] = [change for item in tail for change in changes_of(item.message)]
         return [
             refresh_changes(passage, [change for change in changes if is_after(change.id, self._note.horizon)])
             for passage in passages
@@ -201,7 +201,7 @@ class _NoteSweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def _finish(self, made: _Fitted, first: int, passages: Sequence[Passage]) -> Outcome:
+    def _finish(self, made: _Fitted, first: int, passages: Sequence[NotePassage]) -> Outcome:
         shown = len(self._choose_passages(first, passages))
         quoted = f"with {shown} of {len(self._note.passages)} passages" if self._note.passages else "without passages"
         whole = sum(len(unit.items) for unit in self._units[first:])

@@ -12,7 +12,7 @@ from tidegate.core.state_note.instruction import PASSAGES_HEADING
 from tidegate.core.state_note.note import SECTIONS
 from tidegate.core.state_note.passages import MAX_PASSAGE_LINES, WantedPassage
 
-MAX_ANSWER_CHARS: Final = 80_000
+MAX_NOTE_ANSWER_CHARS: Final = 80_000
 _MAX_WANTED: Final = 200
 _MAX_FIND_CHARS: Final = 1_000
 _HEADING: Final = re.compile(
@@ -43,7 +43,7 @@ class ParsedAnswer(NamedTuple):
 
 def parse_answer(answer: str) -> ParsedAnswer:
     """Read an answer. AnswerUnusable says why it cannot be used."""
-    if len(answer) > MAX_ANSWER_CHARS:
+    if len(answer) > MAX_NOTE_ANSWER_CHARS:
         raise AnswerUnusable(f"it was too long: {len(answer):,} characters")
     text = _INVISIBLE.sub("", _THINKING.sub("", answer.replace("\r\n", "\n"))).strip()
     if not text:

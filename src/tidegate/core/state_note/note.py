@@ -69,7 +69,7 @@ SECTIONS: Final = (
 HEADINGS: Final = tuple(kind.heading for kind in SECTIONS)
 
 
-class Passage(msgspec.Struct, frozen=True, omit_defaults=True):
+class NotePassage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lines `first_line` to `last_line` of a message, word for word. `changed_in` are later edits of that text.
 
     `find` is what the model searched for, and `why` what it needs the lines for.
@@ -96,7 +96,7 @@ class StateNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
     horizon: str
     sections: dict[str, str] = {}
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[NotePassage, ...] = ()
     feedback: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     marked: int = 0

@@ -41,7 +41,7 @@ class SourceText(NamedTuple):
     shows_file: bool = False
 
 
-class FileChange(NamedTuple):
+class LoggedFileChange(NamedTuple):
     """A call that changed a file: the text it replaced, or "" if it wrote the file or a patch."""
 
     id: str
@@ -109,7 +109,7 @@ class Originals:
         return [source for message in self.messages for source in _sources_of(message, calls)]
 
     @cached_property
-    def changes(self) -> list[FileChange]:
+    def changes(self) -> list[LoggedFileChange]:
         failed = {
             result.call_id for message in self.messages if (result := result_of(message)) is not None and result.error
         }
@@ -198,9 +198,9 @@ def _reads_file(call: Call) -> bool:
     return re.search(r"read|view|open|cat", call.name, re.I) is not None
 
 
-def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()) -> list[FileChange]:
+def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()) -> list[LoggedFileChange]:
     """The changes that the calls of a message make to files, without calls that failed."""
-    found: list[FileChange] = []
+    found: list[LoggedFileChange] = []
     for call in calls_of(message):
         if call.id in failed or not call_target_of(call).writes:
             continue
@@ -208,7 +208,7 @@ def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()
         strings = iterate_strings(parse_call_arguments(call))
         replaced = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
         for path in filter(None, paths):
-            found += [FileChange(message.id, path, old) for old in replaced] or [FileChange(message.id, path, "")]
+            found += [LoggedFileChange(message.id, path, old) for old in replaced or [""]]
     return found
 
 

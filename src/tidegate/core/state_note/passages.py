@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.state_note.note import Passage
-from tidegate.core.state_note.originals import FileChange, Originals, SourceText, fold_space, is_after
+from tidegate.core.state_note.note import NotePassage
+from tidegate.core.state_note.originals import LoggedFileChange, Originals, SourceText, fold_space, is_after
 from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.tokens.counting import TokenCounter
 
@@ -38,7 +38,7 @@ class WantedPassage(msgspec.Struct, frozen=True):
 
 
 class QuotedPassages(NamedTuple):
-    passages: tuple[Passage, ...]
+    passages: tuple[NotePassage, ...]
     feedback: tuple[str, ...]
 
 
@@ -51,7 +51,7 @@ def quote_passages(
     wanted: Sequence[WantedPassage], originals: Originals, tokens: int, counter: TokenCounter
 ) -> QuotedPassages:
     """Quote the passages in their order, in at most so many tokens, with what to tell the model about them."""
-    found: list[Passage] = []
+    found: list[NotePassage] = []
     feedback: list[str] = []
     left = tokens
     if len(wanted) > MAX_PASSAGES:
@@ -89,11 +89,11 @@ def _shorten(text: str) -> str:
     return folded if len(folded) <= 80 else f"{folded[:80]}…"
 
 
-def _count_lines(passage: Passage) -> int:
+def _count_lines(passage: NotePassage) -> int:
     return passage.last_line - passage.first_line + 1
 
 
-def _covers(one: Passage, other: Passage) -> bool:
+def _covers(one: NotePassage, other: NotePassage) -> bool:
     return (
         one.id == other.id
         and one.lines == other.lines
@@ -163,14 +163,14 @@ def _rank(wanted: WantedPassage, hits: list[_Hit]) -> list[_Hit]:
     return sorted(hits, key=lambda hit: (lacks(hit), not hit.source.shows_file))
 
 
-def _quote(wanted: WantedPassage, hit: _Hit, originals: Originals) -> Passage:
+def _quote(wanted: WantedPassage, hit: _Hit, originals: Originals) -> NotePassage:
     lines = hit.source.text.split("\n")
     first = max(0, hit.line - max(0, wanted.before))
     last = min(len(lines) - 1, hit.line + max(0, wanted.after) + wanted.find.strip("\r\n").count("\n"))
     last = min(last, first + MAX_PASSAGE_LINES - 1)
     text = "\n".join(_clip_line(line) for line in lines[first : last + 1])
     source = hit.source
-    return Passage(
+    return NotePassage(
         why=" ".join(wanted.why.split())[:200],
         find=_shorten(wanted.find),
         id=source.id,
@@ -188,7 +188,7 @@ def _clip_line(line: str) -> str:
     return line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]} […]"
 
 
-def find_later_changes(ident: str, file: str, text: str, changes: Sequence[FileChange]) -> tuple[str, ...]:
+def find_later_changes(ident: str, file: str, text: str, changes: Sequence[LoggedFileChange]) -> tuple[str, ...]:
     """The messages after `ident` that changed this text of the file."""
     if not file:
         return ()
@@ -201,14 +201,14 @@ def find_later_changes(ident: str, file: str, text: str, changes: Sequence[FileC
     return tuple(dict.fromkeys(found))[-_MAX_CHANGES:]
 
 
-def refresh_changes(passage: Passage, changes: Sequence[FileChange]) -> Passage:
+def refresh_changes(passage: NotePassage, changes: Sequence[LoggedFileChange]) -> NotePassage:
     """The passage with the messages among these changes that changed its text, too."""
     later = find_later_changes(passage.id, passage.file, passage.text, changes)
     changed = tuple(dict.fromkeys((*passage.changed_in, *later)))
     return passage if changed == passage.changed_in else msgspec.structs.replace(passage, changed_in=changed)
 
 
-def _touches(change: FileChange, plain: set[str]) -> bool:
+def _touches(change: LoggedFileChange, plain: set[str]) -> bool:
     if not change.old:
         return True
     return any(_plain_line(line) in plain for line in change.old.split("\n") if line.strip())
@@ -223,7 +223,7 @@ def _is_same_file(one: str, other: str) -> bool:
     return one == other or file_name_of(one) == file_name_of(other)
 
 
-def _cut(passage: Passage, tokens: int, counter: TokenCounter) -> Passage | None:
+def _cut(passage: NotePassage, tokens: int, counter: TokenCounter) -> NotePassage | None:
     """The beginning of a passage that fits, if it is worth quoting."""
     lines = passage.text.split("\n")
     low, high = 0, len(lines)

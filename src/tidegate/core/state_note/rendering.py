@@ -9,14 +9,14 @@ from typing import Final
 
 from tidegate.core.events import STATE_NOTE
 from tidegate.core.messages import Message, Text
-from tidegate.core.state_note.note import Passage, StateNote
+from tidegate.core.state_note.note import NotePassage, StateNote
 
 NOTE_HEADING: Final = "[State of the work"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
 _FENCE: Final = re.compile(r"`{3,}")
 
 
-def render_state_note(note: StateNote, passages: Sequence[Passage]) -> Message:
+def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Message:
     """The message in the user's role. It is data: nothing in it counts as the user's words."""
     head = (
         f"{NOTE_HEADING}, as you wrote it down, checked against the log. It holds up to {note.horizon}; the messages"
@@ -31,7 +31,7 @@ def render_state_note(note: StateNote, passages: Sequence[Passage]) -> Message:
     return Message("user", tuple(map(Text, texts)), kind=STATE_NOTE, user_visible=False)
 
 
-def render_passage(passage: Passage) -> str:
+def render_passage(passage: NotePassage) -> str:
     what = passage.source
     if passage.file and passage.file not in what:
         what += f" ({passage.file})"

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tidegate.core.messages import Call
 from tidegate.core.recognition.client_outputs import WRAPPED_COMMAND
-from tidegate.core.recognition.shell_commands import CREATED, DELETED, EDITED, WRITTEN, FileChange, effect_of
+from tidegate.core.recognition.shell_commands import CREATED, DELETED, EDITED, WRITTEN, PathChange, effect_of
 from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
 
 ToolAccess = Literal["write", "read", "other"]
@@ -180,7 +180,7 @@ def changed_paths_of(call: Call) -> list[str]:
     return [change.path for change in file_changes_of(call)]
 
 
-def file_changes_of(call: Call, printed: str = "") -> list[FileChange]:
+def file_changes_of(call: Call, printed: str = "") -> list[PathChange]:
     """The files that a call changes, each with its state afterwards. `printed`: the result, which may name it."""
     command = find_command(call)
     if command and not _is_patch(command):
@@ -199,7 +199,7 @@ def file_changes_of(call: Call, printed: str = "") -> list[FileChange]:
                     found.setdefault(path or old, _PATCH_STATES.get(verb, EDITED))
         elif _PATH_KEYS.search(key) and "." in file_name_of(value):
             found[value] = state
-    return [FileChange(path, after) for path, after in found.items() if path]
+    return [PathChange(path, after) for path, after in found.items() if path]
 
 
 def _state_after(tool_name: str, printed: str) -> str:

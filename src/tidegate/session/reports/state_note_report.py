@@ -6,7 +6,7 @@ from typing import Final
 
 from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
-from tidegate.core.state_note.note import Passage, StateNote, decode_state_note
+from tidegate.core.state_note.note import NotePassage, StateNote, decode_state_note
 from tidegate.core.text.plural import format_count
 from tidegate.store.log import LogReader
 
@@ -61,7 +61,7 @@ def describe_state_note(note: StateNote) -> str:
     return f"State note up to {note.horizon}: {checked}, {format_count(len(note.passages), 'passage')}."
 
 
-def describe_passage(passage: Passage) -> str:
+def describe_passage(passage: NotePassage) -> str:
     """The source of a passage, as one line."""
     why = f": {passage.why}" if passage.why else ""
     changed = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""

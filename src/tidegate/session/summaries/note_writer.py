@@ -17,7 +17,7 @@ from typing import Final, TypeVar, cast
 
 from tidegate.core.errors import GiveUp, TidegateError
 from tidegate.core.messages import Text, calls_of
-from tidegate.core.state_note.answer import MAX_ANSWER_CHARS, AnswerUnusable
+from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusable
 from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.state_note.note import StateNote
 from tidegate.models.errors.classification import ProviderError
@@ -228,7 +228,7 @@ async def _read_reply(stream: AsyncGenerator[Delta | Reply, None]) -> Reply:
         if isinstance(each, Reply):
             return each
         seen += len(each.text)
-        if seen > MAX_ANSWER_CHARS * 2:
+        if seen > MAX_NOTE_ANSWER_CHARS * 2:
             raise NoteRefused("it did not end")
     raise NoteRefused("there was no answer")
 
