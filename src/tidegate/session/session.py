@@ -140,7 +140,9 @@ class Session(LiveConversation):
             assumed_window=rules.choose_window(None),
             reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),
+            set_lifetime=known.cache_lifetime if known else None,
         )
+        self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
         given = read_request_options(request_options or {}, self.dialect)
         self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
