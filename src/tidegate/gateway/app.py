@@ -16,7 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
-from tidegate.core.events import SENT_UNMANAGED, NoteAdded
+from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -606,6 +606,8 @@ class Gateway:
         exchange.has_usage = bool(usage)
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
+        if copy.cache_miss_reason:
+            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
         notes = [*notes, *exchange.take_notes()]
         try:
             following, followed = exchange.conversation.following, exchange.followed
