@@ -173,7 +173,7 @@ class Gateway:
             self.metrics.running_requests -= 1
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
-            path = hide_token(_read_path(scope))[:200]
+            path = hide_token(self._settings, _read_path(scope))[:200]
             self.log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
