@@ -16,7 +16,6 @@ List the requests that read less from the provider's prompt cache than the reque
 caused it (the client, tidegate, the user, an expired cache or the provider), the first part that differs, what it cost,
 and what to do. It needs usage reports that name cached tokens.
 """
-_MAX_CAUSE = 60  # characters
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -69,8 +68,6 @@ def _describe_no_cache(count: int) -> str:
 
 
 def _print_requests(requests: "Sequence[CachedRequest]") -> None:
-    from tidegate.core.text.terminal_text import clean_line
-
     if requests:
         print(f"{'record':>7}  {'input':>9}  {'read':>5}  {'missed':>9}  {'cost':>9}  cause")
     for request in requests:
@@ -78,11 +75,7 @@ def _print_requests(requests: "Sequence[CachedRequest]") -> None:
         miss = request.miss
         if miss is not None:
             cost = f"${miss.dollars:,.4f}" if miss.dollars is not None else "not known"
-            place = f", from {miss.first_difference} on" if miss.first_difference else ""
-            reported = f" (the provider says: {clean_line(miss.reported)})" if miss.reported else ""
-            cause = clean_line(miss.cause)
-            cause = f"{cause[: _MAX_CAUSE - 1]}…" if len(cause) > _MAX_CAUSE else cause
-            line += f"  {miss.missed_tokens:>9,}  {cost:>9}  {miss.origin}: {cause}{place}{reported}"
+            line += f"  {miss.missed_tokens:>9,}  {cost:>9}  {miss.describe()}"
         print(line)
 
 

@@ -29,7 +29,9 @@ from tidegate.core.events import (
     ViewEdited,
 )
 from tidegate.core.sweep.cost_model import ASSUMED_PRICES
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.session.reports.costs import usage_or_estimate
 from tidegate.wire.usage import Usage
@@ -42,6 +44,7 @@ _MIN_MISSED_SHARE: Final = 0.05
 _FULL_MISS_SHARE: Final = 0.1
 """A request that reads less than this share of what it could has missed the whole cache."""
 _HOUR: Final = 3_600.0
+_MAX_CAUSE: Final = 60  # characters
 _SYSTEM, _TOOLS, _START = -3, -2, -1  # places before the first message
 
 ADVICE: Final[Mapping[MissOrigin, str]] = {
@@ -73,6 +76,12 @@ class CacheMiss(msgspec.Struct, frozen=True):
     missed_tokens: int
     dollars: float | None = None
     reported: str = ""
+
+    def describe(self) -> str:
+        """Return who caused it and how, as one line."""
+        place = f", from {self.first_difference} on" if self.first_difference[:1] == "m" else ""
+        reported = f" (the provider says: {clean_line(self.reported)})" if self.reported else ""
+        return f"{self.origin}: {clip_chars(clean_line(self.cause), _MAX_CAUSE, notice='…').text}{place}{reported}"
 
 
 class CachedRequest(msgspec.Struct, frozen=True):
@@ -254,7 +263,7 @@ class CacheReader:
 
     def _find_difference(self, used: UsageReported, last: UsageReported, pause: float, *, is_full: bool) -> _Difference:
         if used.model != last.model:
-            return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {used.model}", "model")
+            return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {used.model}", "")
         lifetime = max(self._lifetime, _HOUR if isinstance(last, HourWriteReported) else 0.0)
         expired = _Difference(0, "lifetime", f"a pause of {_format_pause(pause)}", "")
         if is_full and pause > lifetime:
