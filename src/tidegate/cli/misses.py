@@ -83,13 +83,13 @@ def _print_summary(reader: "CacheReader") -> None:
     from tidegate.session.reports.cache_misses import ADVICE
 
     share = reader.cached_tokens / reader.input_tokens if reader.input_tokens else 0.0
-    missed = sum(each.count for each in reader.sums.values())
+    missed = sum(each.requests for each in reader.sums.values())
     print(
         f"{format_count(reader.calls, 'request')}: {share:.0%} of the input was read from the cache."
         f" {format_count(missed, 'request')} missed a part of it."
     )
     for origin, sums in sorted(reader.sums.items(), key=lambda each: -each[1].tokens):
         cost = f", ${sums.dollars:,.4f}" if sums.dollars else ""
-        print(f"- {origin}: {format_count(sums.count, 'request')}, {sums.tokens:,} tokens{cost}. {ADVICE[origin]}")
+        print(f"- {origin}: {format_count(sums.requests, 'request')}, {sums.tokens:,} tokens{cost}. {ADVICE[origin]}")
     if reader.describe_hour():
         print(f"- {reader.describe_hour()}")

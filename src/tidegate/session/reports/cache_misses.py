@@ -104,12 +104,12 @@ class CachedRequest(msgspec.Struct, frozen=True):
 class MissSums(NamedTuple):
     """Sums over the misses of one origin. `dollars` are those of models with a known price."""
 
-    count: int = 0
+    requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
 
     def plus(self, miss: CacheMiss) -> "MissSums":
-        return MissSums(self.count + 1, self.tokens + miss.missed_tokens, self.dollars + (miss.dollars or 0.0))
+        return MissSums(self.requests + 1, self.tokens + miss.missed_tokens, self.dollars + (miss.dollars or 0.0))
 
 
 class _Difference(NamedTuple):
