@@ -1,8 +1,6 @@
 """The parser of the command line: `tidegate` and its commands, each of which adds its own parser."""
 
 import argparse
-import difflib
-import platform
 import re
 from collections.abc import Iterable, Sequence
 from types import ModuleType
@@ -66,6 +64,8 @@ class _ShowVersion(argparse.Action):
     """Looks for the extras when it is asked: finding packages takes time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        import platform  # slow to import
+
         extras = list_extras()
         print(f"tidegate {__version__} with Python {platform.python_version()}")
         print("extras installed:", ", ".join(name for name, is_there in extras.items() if is_there) or "none")
@@ -148,6 +148,8 @@ class TidegateParser(CommandParser):
 
 
 def _suggest(word: str, names: Iterable[str]) -> str:
+    import difflib
+
     found = difflib.get_close_matches(word[:80], list(names), n=1)
     return f"Did you mean {found[0]}? " if found else ""
 
