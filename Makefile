@@ -99,8 +99,8 @@ PINS_langchain = langchain==1.4.7 langgraph==1.2.20 langgraph-checkpoint-sqlite=
 PINS_openai_agents = openai-agents==0.24.0
 PINS_pydantic_ai = pydantic-ai-slim[openai,anthropic]==2.62.0
 PINS_agent_framework = agent-framework-core==1.23.0 agent-framework-openai
-PINS_inspect_ai = inspect-ai==0.3.285 openai
-PINS_strands = strands-agents[openai]==1.62.0
+PINS_inspect_ai = inspect-ai==0.3.285 openai anthropic
+PINS_strands = strands-agents[openai,anthropic]==1.62.0
 PINS_google_adk = google-adk==2.13.0
 PINS_deepagents = deepagents==0.7.32 langchain-openai==1.7.3
 
