@@ -90,6 +90,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 
     - `thinking_left_out`, `thinking_dropped`: signed thinking that was not sent, or that the provider dropped
     - `sent_unmanaged`: the client's own request was sent, because no view of it could be
+    - `cache_miss_reason`: the provider's own reason why it did not read the request from its cache
     """
 
     topic: str
@@ -105,6 +106,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 THINKING_LEFT_OUT: Final = "thinking_left_out"
 THINKING_DROPPED: Final = "thinking_dropped"
 SENT_UNMANAGED: Final = "sent_unmanaged"
+CACHE_MISS_REASON: Final = "cache_miss_reason"
 STATE_NOTE: Final = "state_note"
 """The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
 STATE_NOTE_FAILED: Final = "state_note_failed"
