@@ -89,6 +89,7 @@ class PolicyRunner:
         self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
+        self.find_summary: Callable[[SummaryRequest], str | None] = lambda _: None
         self._begun_turn = (0, "")
         self.refusals = 0
 
@@ -233,7 +234,9 @@ class PolicyRunner:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         yield from self._note_compaction_start(step.request)
-                        answer = yield from self._check_summary((yield step.request), step.request)
+                        answer = self.find_summary(step.request)
+                        if answer is None:
+                            answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
                     elif isinstance(step, FetchOriginals):
