@@ -125,8 +125,12 @@ class BodyDecoder:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by their names in lower case. Of several with one name, the last."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    """The headers by their names in lower case. Several with one name are joined, so that none hides another."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[str] = ()) -> RawHeaders:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
-from tidegate.gateway.server_log import hide_broken_answers, make_loop_handler
+from tidegate.gateway.server_log import hide_known_failures, make_loop_handler
 from tidegate.gateway.settings import GatewaySettings
 
 _KEEP_ALIVE: Final = 75
@@ -144,7 +144,7 @@ class GatewayServer(uvicorn.Server):
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
-    hide_broken_answers()
+    hide_known_failures()
 
     class Connection(BoundedHttpProtocol):
         header_timeout = settings.header_timeout

@@ -75,7 +75,8 @@ class ClientRequest(NamedTuple):
 
     @property
     def fixed_part(self) -> FixedPart:
-        return FixedPart(self.host.system, self.host.tools, is_changed=self.offers_recall)
+        lifetime = get_dialect(self.dialect).read_cache_lifetime(self.body)
+        return FixedPart(self.host.system, self.host.tools, self.offers_recall, lifetime)
 
 
 class _ViewUnits:
