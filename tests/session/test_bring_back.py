@@ -36,7 +36,7 @@ def work(session: Session, turns: int, start: int = 0) -> None:
         session.prepare()
 
 
-def a_session(*, policy: Policy | str = POLICY, wire: str | None = None) -> Session:
+def a_session(*, policy: Policy | str = POLICY, wire: str = "") -> Session:
     """A session from whose view the file src/tax.py has left."""
     session = Session(policy=policy, window=9_000, count="chars/4", clock=lambda: 1.0, wire=wire)
     begin(session)
