@@ -63,6 +63,33 @@ def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
     assert "ASGI" not in printed
 
 
+def test_requests_that_are_none_and_websockets_print_nothing_of_the_web_server(tmp_path: Path) -> None:
+    """Any web page can open a WebSocket, or ask for https where none is spoken."""
+    greeting = bytes.fromhex("1603010200010001fc0303") + bytes(60)
+
+    async def run() -> str:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port)
+        await wait_until_ready(port)
+        upgrade = (
+            f"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\norigin: https://evil.example\r\n"
+            "upgrade: websocket\r\nconnection: upgrade, close\r\nsec-websocket-version: 13\r\n"
+            "sec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        )
+        for sent, status in ((greeting, b"400"), (upgrade.encode(), b"403")) * 3:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            assert status in (await reader.read())[:20]
+            writer.close()
+        return await end(process)
+
+    printed = asyncio.run(run())
+    assert printed.count("GET /v1/responses 403") == 3, printed
+    assert "WebSocket" not in printed
+    assert "upgrade" not in printed
+    assert "Invalid" not in printed
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a running process is changed")
 def test_connections_that_cannot_be_accepted_are_one_line(tmp_path: Path) -> None:
     async def run() -> str:

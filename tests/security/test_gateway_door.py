@@ -66,6 +66,21 @@ def test_a_request_of_a_web_page_is_refused_and_leaves_no_trace(wire: str, tmp_p
     asyncio.run(run())
 
 
+def test_a_header_that_is_sent_twice_hides_nothing(tmp_path: Path) -> None:
+    foreign = [("origin", EVIL), ("origin", "")], [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "none")]
+
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(9))) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                for pairs in foreign:
+                    for headers in (pairs, pairs[::-1]):
+                        answer = await web.post(running.url + PATHS["anthropic"], json=REQUEST, headers=headers)
+                        assert answer.status_code == 403, headers
+                assert fake.seen == []
+
+    asyncio.run(run())
+
+
 def test_what_a_browser_asks_first_is_answered_here_and_only_for_allowed_origins(tmp_path: Path) -> None:
     allowed = "https://chat.example.com"
 
@@ -171,6 +186,10 @@ def test_without_the_token_of_wraps_client_nothing_is_served(tmp_path: Path) -> 
                 assert all(TOKEN not in seen.path and "x-tidegate-token" not in seen.headers for seen in fake.seen)
                 assert "mine" in {info.name for info in running.data.store.sessions()}
                 await web.get(f"{running.url}/k/{TOKEN}/nothing%0aFORGED%1b%5b2J")
+                for odd in (f"/{TOKEN}", f"//k/{TOKEN}/v1", f"/K/{TOKEN}/v1", f"/k%2f{TOKEN}/v1", f"/s/x/k/{TOKEN}/v1"):
+                    odd_answer = await web.get(running.url + odd)
+                    assert odd_answer.status_code == 401
+                    assert TOKEN not in odd_answer.text
                 assert TOKEN not in "".join(running.lines)
                 assert all(line.isprintable() for line in running.lines)
 
@@ -241,7 +260,14 @@ def test_an_odd_host_is_refused_not_an_error(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", []) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
             port = int(running.url.rpartition(":")[2])
-            for host in (b"[", b"[::1", b"a]b", b"\xff\xfe"):
+            for host in (
+                b"[",
+                b"[::1",
+                b"a]b",
+                b"\xff\xfe",
+                b"evil.example\r\nhost: localhost",
+                b"localhost\r\nhost: evil",
+            ):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"GET /healthz HTTP/1.1\r\nhost: " + host + b"\r\nconnection: close\r\n\r\n")
                 assert (await reader.read()).startswith(b"HTTP/1.1 403"), host

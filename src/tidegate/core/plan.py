@@ -44,7 +44,9 @@ from tidegate.core.view import View
 
 
 class AskSummary(NamedTuple):
-    """Make a summary. Answer with its text, or with None to use the deterministic summarizer."""
+    """Give the summary that a policy asks for. Answer with a text that is there, or with None: lines of the messages
+    then take its place, without a model.
+    """
 
     request: SummaryRequest
 

@@ -133,6 +133,11 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         self._thread: ContextVar[str] = ContextVar("tidegate_thread", default="")
         self._place: ContextVar[ConversationPlace | None] = ContextVar("tidegate_place", default=None)
 
+    @property
+    def preserve_prefix(self) -> bool:
+        """inspect_ai must not add the sample's input again: the view has it, perhaps joined with another message."""
+        return False
+
     def recall_tool(self) -> ToolDef:
         """The tool with which the model reads what left the view."""
 

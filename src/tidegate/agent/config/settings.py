@@ -167,7 +167,8 @@ PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 class ModelSettings(msgspec.Struct, frozen=True):
     """Values that override the catalog for one model. Prices are dollars per million tokens.
 
-    `images` is True if the model takes images.
+    `images` is True if the model takes images. `cache_lifetime` is for how many seconds the provider keeps a prompt in
+    its cache.
     """
 
     window: PositiveInt | None = None
@@ -177,6 +178,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
     cache_write: NonNegativeFloat | None = None
     output: NonNegativeFloat | None = None
     images: bool | None = None
+    cache_lifetime: NonNegativeFloat | None = None
 
 
 class SpendCap(msgspec.Struct, frozen=True):
