@@ -107,7 +107,7 @@ class BoundThinking:
         is_edited = conversation.following.session.view.first_edit_seq
         if client.dialect != "anthropic" or not is_edited or not accepts_block_binding(client.host.model, host):
             return request, text
-        asking = ask_to_drop_thinking(text)
+        asking = client.change_head(text, ask_to_drop_thinking)
         if asking == text:
             return request, text
         betas = request.headers.get("anthropic-beta", "")
