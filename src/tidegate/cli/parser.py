@@ -22,6 +22,7 @@ from tidegate.cli import (
     lab,
     mcp,
     memory,
+    misses,
     plugins,
     policies,
     recall,
@@ -45,7 +46,7 @@ _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everyth
 _GROUPS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("talk with an agent", (chat, run, demo)),
     ("keep a client's window from overflowing", (wrap, serve, ui, mcp)),
-    ("look at sessions", (sessions, show, trace, view, recall, memory)),
+    ("look at sessions", (sessions, show, misses, trace, view, recall, memory)),
     ("change and move sessions", (undo, clear, fork, forget, export, import_, doctor)),
     ("compare policies", (policies, lab, replay, tune)),
     ("set up", (config, plugins, fetch, completion)),
