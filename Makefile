@@ -44,15 +44,26 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
-# One worker per core, at most 8: a worker takes up to 1 GB. The order is random; the seed is printed at the top, and
-# ARGS=--randomly-seed=N repeats it.
+# In two parts, one after the other: a worker imports what its tests need, and a new one begins without it. The first part
+# runs the program, the second one has everything else. TESTS="tests/core" runs only those, in one part. The order is
+# random; the seed is printed at the top of each part, and ARGS=--randomly-seed=N repeats it. tests/conftest.py says how many
+# workers there are.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+PROGRAM := $(addprefix tests/,agent cli commands crash examples fake gateway integrations plugins programs proof security tui web)
+TESTS ?=
 
-test: $(STAMP) ## run the tests that every change must pass (ARGS="-k word" goes to pytest)
-	@$(PYTEST) -m "not exhaustive" $(ARGS)
+# pytest ends with 5 if no test was found: an error only if no part has any.
+define RUN_TESTS
+@none=; failed=; run() { $(PYTEST) "$$@" || case $$? in 5) none=$$none.;; *) failed=yes;; esac; }; \
+  $(if $(TESTS),none=.; run $(1) $(TESTS) $(ARGS),run $(1) $(PROGRAM) $(ARGS); run $(1) $(PROGRAM:%=--ignore=%) tests $(ARGS)); \
+  test -z "$$failed" && test "$$none" != ..
+endef
+
+test: $(STAMP) ## run the tests that every change must pass (ARGS="-k word" goes to pytest; TESTS="tests/core")
+	$(call RUN_TESTS,-m "not exhaustive")
 
 test-all: $(STAMP) ## run all tests, the exhaustive ones too (TIDEGATE_CASES=10 tries ten times as many cases)
-	@$(PYTEST) $(ARGS)
+	$(call RUN_TESTS)
 
 # The packages that most changes touch, without processes, servers and screens.
 FAST = tests/core tests/wire tests/session tests/memory tests/disk tests/commands tests/store/test_conformance.py \
@@ -99,8 +110,8 @@ PINS_langchain = langchain==1.4.7 langgraph==1.2.20 langgraph-checkpoint-sqlite=
 PINS_openai_agents = openai-agents==0.24.0
 PINS_pydantic_ai = pydantic-ai-slim[openai,anthropic]==2.62.0
 PINS_agent_framework = agent-framework-core==1.23.0 agent-framework-openai
-PINS_inspect_ai = inspect-ai==0.3.285 openai
-PINS_strands = strands-agents[openai]==1.62.0
+PINS_inspect_ai = inspect-ai==0.3.285 openai anthropic
+PINS_strands = strands-agents[openai,anthropic]==1.62.0
 PINS_google_adk = google-adk==2.13.0
 PINS_deepagents = deepagents==0.7.32 langchain-openai==1.7.3
 
@@ -110,12 +121,13 @@ $(INTEGRATIONS)/%/.installed:
 	@echo "integrations: $*"
 	@$(PYTHON) -m venv $(INTEGRATIONS)/$*
 	@$(INTEGRATIONS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary \
-	  pytest pytest-timeout hypothesis --editable . $(if $(NEWEST),$(foreach pin,$(PINS_$*),$(firstword $(subst ==, ,$(pin)))),$(PINS_$*))
+	  pytest pytest-timeout hypothesis --editable . $(if $(NEWEST),$(foreach pin,$(PINS_$*),$(firstword $(subst ==, ,$(pin)))),$(PINS_$*)) \
+	  > $(INTEGRATIONS)/$*/pip.log 2>&1 || { echo "integrations: $* cannot be installed; see $(INTEGRATIONS)/$*/pip.log"; exit 1; }
 	@touch $@
 
 test-integrations: ## run the adapters with the frameworks that `make integrations` installed
 	@failed=; for name in $(FRAMEWORKS); do \
-	  if test -x $(INTEGRATIONS)/$$name/bin/python; then \
+	  if test -e $(INTEGRATIONS)/$$name/.installed; then \
 	    echo "integrations: $$name"; $(INTEGRATIONS)/$$name/bin/python -m pytest -q -rs tests/integrations $(ARGS) || failed="$$failed $$name"; \
 	  else echo "integrations: $$name is skipped, it is not installed (make integrations FRAMEWORKS=$$name)"; fi; \
 	done; test -z "$$failed" || { echo "integrations: failed with$$failed"; exit 1; }

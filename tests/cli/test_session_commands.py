@@ -19,7 +19,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.session_generator import generate_session
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
-COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor view".split()
+COMMANDS = "sessions show misses trace recall memory undo redo clear fork forget export import doctor view".split()
 SECRET = "hunter2-Zq81-xyzzy-0042"
 
 

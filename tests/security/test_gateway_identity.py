@@ -179,6 +179,23 @@ def test_different_names_are_different_sessions(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_ids_of_a_client_that_are_joined_to_a_name_are_told_apart(tmp_path: Path) -> None:
+    main, agent = "x-claude-code-session-id", "x-claude-code-agent-id"
+    ids = [{main: "a.b"}, {main: "a", agent: "b"}, {main: "a.b", agent: "c"}, {main: "a", agent: "b.c"}, {main: "a_b"}]
+
+    async def run() -> None:
+        async with Fake("openai_chat", [ANSWER] * len(ids)) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                for number, headers in enumerate(ids):
+                    client = ScriptedClient("openai_chat", running.url, web, headers)
+                    client.say(f"I am number {number}.")
+                    await client.turn()
+                found = words_of(running)
+        assert len(found) == len(ids)
+
+    asyncio.run(run())
+
+
 # --- sessions of earlier versions ---------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
-from tidegate.core.events import SENT_UNMANAGED, NoteAdded
+from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -173,7 +173,7 @@ class Gateway:
             self.metrics.running_requests -= 1
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
-            path = hide_token(_read_path(scope))[:200]
+            path = hide_token(self._settings, _read_path(scope))[:200]
             self.log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
@@ -363,7 +363,7 @@ class Gateway:
             searched = await self._search_for(request, client)
             conversation = await self._search.find(searched)
             if conversation is None:
-                return request.body
+                return self._clean_side_request(request, own, searched)
             with conversation.in_use():
                 self._thinking.apply_known(conversation, request.route.upstream.name, model)
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
@@ -408,6 +408,11 @@ class Gateway:
         session = conversation.following.session
         with suppress(TidegateError, OSError):
             await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
+
+    def _clean_side_request(self, request: IncomingRequest, own: ClientRequest, searched: SearchedRequest) -> bytes:
+        """A request without tools that no session logs. Its thinking may still be that of the client's conversation."""
+        conversation = self._search.find_named(searched)
+        return request.body if conversation is None else self._clean_own(request, own, conversation, own.text)
 
     def _clean_own(
         self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
@@ -514,7 +519,7 @@ class Gateway:
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window) or exchange.own.text
-            text = self._thinking.clean(exchange.own, exchange.conversation, text)
+            text = self._thinking.clean_fallback(exchange, text)
         if exchange.thinking_refusals > 1:
             text = leave_out_thinking(text)
         if text not in (client.text, exchange.own.text):
@@ -606,6 +611,8 @@ class Gateway:
         exchange.has_usage = bool(usage)
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
+        if copy.cache_miss_reason:
+            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
         notes = [*notes, *exchange.take_notes()]
         try:
             following, followed = exchange.conversation.following, exchange.followed

@@ -30,7 +30,7 @@ import msgspec
 from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool
-from tidegate.core.thinking_walk import BIRTH_TOPIC, ThinkingWalk, has_signed_data
+from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.host_tree import ROOT, HostTree
@@ -59,11 +59,15 @@ def make_host_item(host: HostObject, message: Message, key: str = "") -> HostIte
 
 
 class FixedPart(NamedTuple):
-    """The parts of a request before its messages. `is_changed`: it is not the host's own, something was added to it."""
+    """The parts of a request before its messages. `is_changed`: it is not the host's own, something was added to it.
+
+    `cache_lifetime`: for how many seconds the host asks the provider to keep the request in its cache; 0 if unknown.
+    """
 
     system: str = ""
     tools: tuple[Tool, ...] = ()
     is_changed: bool = False
+    cache_lifetime: float = 0.0
 
 
 # --- following ----------------------------------------------------------------------------------------------------
@@ -106,6 +110,10 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     def is_unchanged(self) -> bool:
         """Whether the view is the host's own list, nothing else."""
         return self.changed is None
+
+    def answer_elsewhere(self) -> "FollowedRequest[HostObject]":
+        """The same request for an answer to other bytes than the view: its thinking will not be sent with a view."""
+        return self._replace(birth=self.birth and BORN_ELSEWHERE)
 
     def count_unsigned(self) -> int:
         """How many messages have signed data that must not be sent."""
@@ -224,6 +232,8 @@ class FollowingSession(Generic[HostObject]):
         first: reading its head before each append would take about as long as planning.
         """
         is_fresh = branched = False
+        if fixed_part is not None:
+            self.session._runner.cache_lifetime = fixed_part.cache_lifetime
         if fixed_part is not None and fixed_part.is_changed != self._fixed_is_changed:
             self._fixed_is_changed, self._arrangement = fixed_part.is_changed, None
         while True:

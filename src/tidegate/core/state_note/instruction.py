@@ -28,16 +28,19 @@ _LINE_TOKENS: Final = 12  # of a line of code: to say how many lines fit
 _MAX_FEEDBACK: Final = 20
 _NO_NOTE: Final = "There is no note yet: write every section that has contents."
 _UPDATE: Final = (
-    "This is an update. Write only the sections that must change: each section that you write replaces the old one as a"
-    " whole, and each that you leave out stays as it is, word for word. Bring State up to the newest message every"
-    " time. Keep what still holds; drop what is finished and no longer needed. Never drop a rule, an open order, or a"
-    " decision that still holds."
-    " Passages always start afresh: those that you do not name again leave."
+    "This is an update. Leave out every section that stays: the program keeps it word for word. Of one that changes"
+    " write only the changes, under its heading with `(changes)` behind it, such as `## Facts (changes)`: new lines,"
+    " and for each old line that leaves `- drop: ` with the first words of that line. Under a heading without"
+    " `(changes)` you write the whole section anew; do that only if most of it changes. Bring State up to the newest"
+    " message every time. Drop what is finished and no longer needed. Never drop a rule, an open order, or a decision"
+    " that still holds. Passages that you do not name again leave;"
+    ' `{"find": "..."}` alone keeps one with its lines.'
 )
 _WRITING: Final = (
     "- Begin a line with `- `. End each line with the ids of the messages that it rests on, in brackets, such as"
-    " [m12] or [m40, m44]; what the system prompt says ends with [system]. Use only ids listed below or seen above. The"
-    " program checks every id, number, path, name and command against these messages, and marks what it does not find.",
+    " [m12] or [m40, m44]; what the system prompt says ends with [system]. Use only ids seen above or listed below"
+    " (m40..m44 in the list: each of them is an id). The program checks every id, number, path, name and command"
+    " against these messages, and marks what it does not find.",
     "- Name exact paths, identifiers, commands and numbers, in `backticks` if they are code.",
     "- Write what you read, nothing else. What the user said is quoted, after `user:`. Never write that the user said"
     " or wants what only a file, a tool or you said.",
@@ -103,7 +106,7 @@ def write_instruction(
         '[{"why": "to be changed next", "find": "func parseConfig(", "before": 2, "after": 40, "id": "m12"}]',
         "```",
         "",
-        f"How to write, all sections together in at most {words:,} words:",
+        f"How to write, all sections together in at most {words:,} words (the list of passages does not count):",
         *(line.format(stays=_estimate_tail(groups, budget)) for line in _WRITING),
         "",
         _PASSAGES.format(lines=limits.passages // _LINE_TOKENS),
