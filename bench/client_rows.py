@@ -142,12 +142,14 @@ def run_framework_row(name: str, mode: str, steps: int, folder: Path) -> Row:
     sent = [
         SentRequest(seen.raw.decode(), scale.weight(framework.wire, seen.raw), _asks_for_thinking(seen.raw))
         for seen in fake.seen
+        if not seen.path.endswith("/count_tokens")  # the fake does not count: inspect_ai estimates then
     ]
+    refused = [each for each in fake.refused if "/count_tokens" not in each]
     with importlib.import_module("tidegate.datafolder.data_folder").DataFolder(folder / "data") as data:
         logs = [list(data.open_log(info.name).read()) for info in data.store.sessions()]
     guarded = sum(getattr(event.payload, "stage", "") == "guard" for log in logs for event in log)
-    _print_findings([str(each) for each in fake.refused])
-    return make_row(sent, task, len(logs), guarded, fake.refused, dropped=len(fake.dropped))
+    _print_findings(refused)
+    return make_row(sent, task, len(logs), guarded, refused, dropped=len(fake.dropped))
 
 
 def _ends_with(log: Any, answer: str) -> bool:

@@ -1,7 +1,8 @@
 """Long runs of agent frameworks with their adapters: the rows of `bench/client_rows.py` that have no program.
 
 Each function makes an agent, runs two turns with it and returns the adapter's sessions. It runs in the environment of
-its framework, which `make integrations` builds. Only Anthropic's models think here: LangChain and pydantic-ai ask them.
+its framework, which `make integrations` builds. Only Anthropic's models think here: LangChain, deepagents, pydantic-ai,
+Strands and inspect_ai ask them.
 """
 
 import asyncio
@@ -138,12 +139,15 @@ def run_openai_agents(run: Run) -> None:
 
 def run_strands(run: Run) -> None:
     from strands import Agent, tool
-    from strands.models.openai import OpenAIModel
+    from strands.models.anthropic import AnthropicModel
 
     from tidegate.integrations.strands import TidegateConversation
 
     tidegate = TidegateConversation(run.folder, window=run.window)
-    model = OpenAIModel(client_args={"base_url": run.url, "api_key": KEY, "max_retries": 0}, model_id=run.model)
+    client: Any = {"base_url": run.url, "api_key": KEY, "max_retries": 0}
+    model = AnthropicModel(
+        client_args=client, model_id=run.model, max_tokens=4000, params={"thinking": _thinking(run.model)}
+    )
     agent = Agent(model, tools=[tool(read)], conversation_manager=tidegate, agent_id="t", callback_handler=None)
     for text in run.requests:
         agent(text)
@@ -206,15 +210,19 @@ def run_inspect_ai(run: Run) -> None:
     from inspect_ai.agent import AgentAttempts, react
     from inspect_ai.dataset import Sample
     from inspect_ai.model import modelapi
-    from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
+    from inspect_ai.model._providers.anthropic import AnthropicAPI
+    from inspect_ai.scorer import match
     from inspect_ai.tool import Tool, tool
 
     from tidegate.integrations.inspect_ai import TidegateCompaction
 
     @modelapi(name="loopback")
-    class LoopbackAPI(OpenAICompatibleAPI):
-        async def count_text_tokens(self, text: str) -> int:  # without a download
-            return len(text) // 4
+    class LoopbackAPI(AnthropicAPI):
+        async def count_tokens(self, *given: Any) -> int:  # without another server
+            return len(str(given)) // 4
+
+        async def count_tool_tokens(self, tools: Any) -> int:
+            return len(str(tools)) // 4
 
     @tool(name="read")
     def read_tool() -> Tool:
@@ -231,9 +239,12 @@ def run_inspect_ai(run: Run) -> None:
     tidegate = TidegateCompaction(run.folder, threshold=run.window - 4_000, session="t")
     attempts = AgentAttempts(attempts=len(run.requests), incorrect_message=run.requests[-1])
     solver = react(tools=[read_tool()], compaction=tidegate, attempts=attempts)
-    model = {"model": f"loopback/local/{run.model}", "model_base_url": run.url, "model_args": {"api_key": KEY}}
-    task = Task(dataset=[Sample(input=run.requests[0], target="nothing")], solver=solver)
-    logs = run_eval(task, **model, log_dir=str(run.folder / "logs"), display="none", max_retries=0)
+    model = {"model": f"loopback/{run.model}", "model_base_url": run.url, "model_args": {"api_key": KEY}}
+    asks = {"reasoning_tokens": 1024} if "budget_tokens" in _thinking(run.model) else {"reasoning_effort": "high"}
+    task = Task(dataset=[Sample(input=run.requests[0], target="nothing")], solver=solver, scorer=match())
+    logs = run_eval(
+        task, **model, **asks, max_tokens=4000, log_dir=str(run.folder / "logs"), display="none", max_retries=0
+    )
     assert logs[0].status == "success", logs[0].error
     tidegate.threads.close()
 
@@ -246,13 +257,13 @@ class Framework(NamedTuple):
 
 FRAMEWORKS = {
     "langchain": Framework(run_langchain, "anthropic"),
-    "deepagents": Framework(run_deepagents, "openai_chat"),
+    "deepagents": Framework(run_deepagents, "anthropic"),
     "pydantic_ai": Framework(run_pydantic_ai, "anthropic"),
     "openai_agents": Framework(run_openai_agents, "openai_responses"),
-    "strands": Framework(run_strands, "openai_chat"),
+    "strands": Framework(run_strands, "anthropic"),
     "agent_framework": Framework(run_agent_framework, "openai_chat"),
     "google_adk": Framework(run_google_adk, "gemini", "gemini-2.5-flash"),
-    "inspect_ai": Framework(run_inspect_ai, "openai_chat"),
+    "inspect_ai": Framework(run_inspect_ai, "anthropic"),
 }
 
 

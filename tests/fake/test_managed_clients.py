@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
-from tests.fake.server import KEY, CutAt, Fake, Json, Step
+from tests.fake.server import KEY, CutAt, Fake, Json, Scale, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
 from tests.fake.words import busy, refusal
 from tests.gateway.scripted_client import step_answer
@@ -24,7 +24,9 @@ from tests.scale import mark_all_but, scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
 from tidegate.core.messages import text_of
+from tidegate.wire.splicing.head import RequestCheck
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.validation.faults import RequestFault
 
 if TYPE_CHECKING:
     import anthropic
@@ -522,6 +524,47 @@ def test_thinking_that_is_refused_after_an_edit_is_left_out(thinking: str, refus
     last = server.seen[-1].body
     assert count_thinking(last) > 0
     assert ("thinking" in last) == (thinking == "adaptive"), "a loop that does not begin with thinking goes on without"
+
+
+@pytest.mark.parametrize("why", ["the view breaks a rule", "the fixed part fills the window"])
+def test_a_request_that_is_sent_unmanaged_fits_and_has_no_thinking_of_our_view(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [step_answer(number, thinking=True) for number in range(16)]
+
+    faults = [RequestFault("AN99", "a rule that the engine does not know", "messages.0")]
+
+    def find_one(check: RequestCheck, text: bytes, model: str) -> list[RequestFault]:
+        return [faults.pop()] if faults else []
+
+    def use(url: str) -> None:
+        messages: list[Any] = list(HELLO)
+        more: Json = {"model": "claude-opus-5-5", "max_tokens": 2_000, "thinking": {"type": "adaptive"}}
+        with managed(make_client("anthropic", url), tmp_path, window=5_000, session="s") as client:
+
+            def work(steps: int, **options: Any) -> None:
+                for number in range(steps):
+                    reply = client.messages.create(messages=messages, tools=CLAUDE_TOOLS, **more, **options)
+                    text = f"line {number} of a result that is long\n" * 60
+                    take_results("anthropic", take_reply("anthropic", reply, messages), text, messages)
+
+            work(12)
+            assert count_thinking(server.seen[-1].body) > 0
+            if why == "the view breaks a rule":
+                with monkeypatch.context() as patch:
+                    patch.setattr(RequestCheck, "find_faults", find_one)
+                    work(1)
+                    assert Scale().weight("anthropic", server.seen[-1].raw) < 5_000, "the guard made it fit"
+            else:
+                work(1, system="a system prompt that fills the window " * 1_000)
+                assert len(server.seen[-1].body["messages"]) == len(messages) - 2
+            assert count_thinking(server.seen[-1].body) == 0
+            work(3)
+
+    server = Fake("anthropic", lambda body: answers.pop(0), binding="prefix")
+    run_sync(server, use)
+    assert server.refused == []
+    assert any(count_thinking(seen.body) for seen in server.seen[-3:])
 
 
 def test_other_clients_are_refused() -> None:

@@ -16,7 +16,9 @@ from tests.gateway.stoppable_store import StoppableStore
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
+from tidegate.wire.splicing.head import RequestCheck
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.validation.faults import RequestFault
 
 ENABLED: Json = {"type": "enabled", "budget_tokens": 4_000}
 ADAPTIVE: Json = {"type": "adaptive"}
@@ -311,5 +313,62 @@ def test_thinking_of_a_hidden_round_is_the_providers_own(tmp_path: Path) -> None
         assert fake.refused == []
         assert count_thinking(fake.seen[-1].body) == 2
         assert json.dumps(fake.seen[-1].body).index('"s0"') < json.dumps(fake.seen[-1].body).index('"r0"')
+
+    asyncio.run(run())
+
+
+def test_a_view_that_would_be_refused_is_replaced_without_thinking_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edited request breaks a rule: the client's own goes, and later views know that its answer was made for it."""
+
+    faults = [RequestFault("AN99", "a rule that the engine does not know", "messages.0")]
+
+    def find_one(check: RequestCheck, text: bytes, model: str) -> list[RequestFault]:
+        return [faults.pop()] if faults else []
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking=True) for number in range(99))
+        async with Fake("anthropic", answers, window=60_000, binding="prefix") as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), window=8_000) as running:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"}, thinking=True)
+                client.say(TASK)
+                await work(client, 20)
+                assert count_thinking(fake.seen[-1].body) > 0
+                with monkeypatch.context() as patch:
+                    patch.setattr(RequestCheck, "find_faults", find_one)
+                    await work(client, 1)
+                    assert any("a defect" in line for line in running.lines)
+                    assert any("without its oldest messages" in line for line in running.lines)
+                    assert TASK in str(fake.seen[-1].body)
+                    assert count_thinking(fake.seen[-1].body) == 0
+                await work(client, 4)
+        assert fake.refused == []
+        assert count_thinking(fake.seen[-1].body) > 0
+
+    asyncio.run(run())
+
+
+def test_a_request_without_tools_has_no_thinking_of_our_view(tmp_path: Path) -> None:
+    """A client asks for a title, with the last messages of a conversation that was edited: it is not logged."""
+
+    async def run() -> None:
+        answers = (step_answer(number, thinking=True) for number in range(99))
+        async with Fake("anthropic", answers, window=8_000, binding="prefix") as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), window=8_000) as running:
+                ids = {"x-claude-code-session-id": "s"}
+                client = ScriptedClient("anthropic", running.url, http, ids, thinking=True)
+                client.say(TASK)
+                counts = []
+                for steps in (2, 12):
+                    await work(client, steps)
+                    side = client.body() | {
+                        "messages": [{"role": "user", "content": "A title?"}, *client.messages[-2:]]
+                    }
+                    del side["tools"]
+                    await http.post(f"{running.url}/v1/messages", json=side, headers=client.headers)
+                    counts.append(count_thinking(fake.seen[-1].body))
+                assert running.gateway.metrics.read("unmanaged_requests") == 2
+        assert counts == [1, 0], "before the first edit it is the client's own"
 
     asyncio.run(run())

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from inspect_ai import Task
 from inspect_ai import eval as run_eval
-from inspect_ai.agent import react
+from inspect_ai.agent import AgentAttempts, react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageTool, ChatMessageUser, modelapi
 from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
+from inspect_ai.scorer import match
 from inspect_ai.tool import Tool, tool
 
-from tests.fake.server import Fake
 from tests.integrations.examples import EXAMPLES
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
@@ -25,7 +25,6 @@ from tests.integrations.shared_checks import (
     ResumedTask,
     check_killed_run,
     check_secret_stays,
-    check_summaries,
 )
 from tidegate.core.messages import Call
 from tidegate.integrations.inspect_ai import TidegateCompaction
@@ -77,7 +76,9 @@ class ResumedSubmittingTask(SubmittingTask, ResumedTask):
 
 def run_task(task: Task, url: str, folder: Path, **options: Any) -> Any:
     model = {"model": "loopback/local/gpt-4o", "model_base_url": url, "model_args": {"api_key": KEY}}
-    logs = run_eval(task, **model, log_dir=str(folder / "logs"), display="none", score=False, max_retries=0, **options)
+    logs = run_eval(
+        task, **model, log_dir=str(folder / "logs"), display="none", max_retries=0, **{"score": False, **options}
+    )
     assert logs[0].status == "success", logs[0].error
     assert logs[0].samples
     return logs[0].samples[0]
@@ -111,6 +112,31 @@ def test_a_refusal_for_length_is_answered(tmp_path: Path) -> None:
         assert 1 <= len(fake.refused) <= 24 * 700 // 4_000
     assert results_of(sample) == [read_page(number) for number in range(24)]
     assert tidegate.session("over").window in range(6_000, 9_000)
+    tidegate.threads.close()
+
+
+def test_the_first_request_is_sent_once_when_it_is_joined_with_a_second(tmp_path: Path) -> None:
+    """An answer that is not correct is followed by a second request: between both, everything leaves the view."""
+    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000, session="two")
+    left = [40, 40]
+
+    def script(body: dict[str, Any]) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            return ScriptedAnswer(calls=(Call(f"c{sum(left)}", "read", f'{{"number":{sum(left)}}}'),), number=sum(left))
+        done = left.pop(0)
+        left.append(0)
+        return ScriptedAnswer(calls=(Call(f"done{done}{sum(left)}", "submit", '{"answer":"All."}'),), number=999)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        attempts = AgentAttempts(attempts=2, incorrect_message="Read the others.")
+        solver = react(tools=[read()], compaction=tidegate, attempts=attempts)
+        samples = [Sample(input="Read all pages.", target="nothing")]
+        run_task(Task(dataset=samples, solver=solver, scorer=match()), fake.url, tmp_path, score=True)
+        assert fake.refused == []
+        assert len(fake.seen) == 82
+        assert [str(seen.body["messages"]).count("Read all pages.") for seen in fake.seen] == [1] * 82
+        assert "Read the others." in str(fake.seen[-1].body)
     tidegate.threads.close()
 
 
@@ -207,18 +233,6 @@ print(sample.output.completion)
 def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     """The framework begins a sample again. What was read before is still in the log."""
     check_killed_run(KILLED, "openai_chat", tmp_path, begins_again=True, unlogged=20, task=ResumedSubmittingTask())
-
-
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000, session="s", policy="ai", summarize=True)
-
-    def run(fake: Fake) -> str:
-        solver = react(tools=[read()], compaction=tidegate)
-        task = Task(dataset=[Sample(input="Read all pages.")], solver=solver)
-        return str(run_task(task, fake.url, tmp_path).output.completion)
-
-    check_summaries(run, "openai_chat", SubmittingTask(60, parallel=2))
-    tidegate.threads.close()
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,6 +199,36 @@ def test_shortened_arguments_are_spliced_into_the_call(dialect: str) -> None:
         assert "local_shell_call" in said
 
 
+ODD_FIELDS = {
+    "reasoning of another kind": (
+        "openai_chat",
+        '"content":null,"tool_calls"',
+        '"reasoning_content":[{}],"tool_calls"',
+    ),
+    "content of another kind": ("openai_chat", '"content":null,"tool_calls"', '"content":[{"type":"x"}],"tool_calls"'),
+    "a refusal of another kind": ("openai_chat", '"content":null,"tool_calls"', '"refusal":{},"tool_calls"'),
+    "a signature of another kind": ("gemini", '"thoughtSignature":"sig"', '"thoughtSignature":[]'),
+    "an id of another kind": ("gemini", '{"functionCall":{"name"', '{"functionCall":{"id":7,"name"'),
+    "an id of a result of another kind": (
+        "gemini",
+        '{"functionResponse":{"name"',
+        '{"functionResponse":{"id":7,"name"',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD_FIELDS)
+def test_a_call_is_read_although_a_field_beside_it_has_an_unknown_form(case: str) -> None:
+    """Else its result would have no call, and would leave the view alone."""
+    dialect, plain, odd = ODD_FIELDS[case]
+    assert plain in BODIES[dialect]
+    units = READERS[dialect](json.loads(BODIES[dialect].replace(plain, odd))).units
+    parts = [part for unit in units for part in unit.message.parts]
+    (call,) = (part for part in parts if isinstance(part, Call))
+    (result,) = (part for part in parts if isinstance(part, Result))
+    assert (call.name, json.loads(call.arguments), result.call_id) == ("read", {"path": "a"}, call.id)
+
+
 def test_unknown_content_is_opaque_and_counted() -> None:
     unit = read("anthropic").units[-1]
     kinds = [getattr(part, "media", "text") for part in unit.message.parts]

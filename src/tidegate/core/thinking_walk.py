@@ -21,6 +21,8 @@ from tidegate.core.messages import Call, Message, Text, Thinking, Tool
 
 BIRTH_TOPIC = "birth"
 """A note after an answer; its text is the birth of the newest answer."""
+BORN_ELSEWHERE = "elsewhere"
+"""The birth of an answer to something that was not a view, so that no view has its place."""
 
 
 class WalkedItem(Protocol):

@@ -363,7 +363,7 @@ class Gateway:
             searched = await self._search_for(request, client)
             conversation = await self._search.find(searched)
             if conversation is None:
-                return request.body
+                return self._clean_side_request(request, own, searched)
             with conversation.in_use():
                 self._thinking.apply_known(conversation, request.route.upstream.name, model)
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
@@ -408,6 +408,11 @@ class Gateway:
         session = conversation.following.session
         with suppress(TidegateError, OSError):
             await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
+
+    def _clean_side_request(self, request: IncomingRequest, own: ClientRequest, searched: SearchedRequest) -> bytes:
+        """A request without tools that no session logs. Its thinking may still be that of the client's conversation."""
+        conversation = self._search.find_named(searched)
+        return request.body if conversation is None else self._clean_own(request, own, conversation, own.text)
 
     def _clean_own(
         self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
@@ -514,7 +519,7 @@ class Gateway:
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window) or exchange.own.text
-            text = self._thinking.clean(exchange.own, exchange.conversation, text)
+            text = self._thinking.clean_fallback(exchange, text)
         if exchange.thinking_refusals > 1:
             text = leave_out_thinking(text)
         if text not in (client.text, exchange.own.text):

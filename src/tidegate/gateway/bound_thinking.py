@@ -19,6 +19,7 @@ from tidegate.gateway.exchange import Exchange
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.session_search import chain_keys
 from tidegate.gateway.upstream_clients import IncomingRequest
+from tidegate.session.guarded_request import leave_out_bound_thinking
 from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
 from tidegate.session.refused_thinking import RefusedThinking
 from tidegate.wire.anthropic.models import accepts_block_binding
@@ -62,18 +63,24 @@ class BoundThinking:
 
         `conversation` is None if it is not known.
         """
-        if conversation is None:
-            is_bound = get_dialect(client.dialect).binds_prefix(client.host.model)
+        if conversation is not None:
+            cleaned = leave_out_bound_thinking(client, conversation.following, text)
+        elif get_dialect(client.dialect).binds_prefix(client.host.model):
+            sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
+            cleaned = write_without_thinking(sent) if sent is not None else text
         else:
-            is_bound = conversation.following.binds_prefix and conversation.following.sent_anything_of_ours
-        if not is_bound:
-            self._note_changed(client, text)
-            return text
-        sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
-        cleaned = write_without_thinking(sent) if sent is not None else text
+            cleaned = text
         if cleaned != text:
             self._count_left_out()
         self._note_changed(client, cleaned)
+        return cleaned
+
+    def clean_fallback(self, exchange: Exchange, text: bytes) -> bytes:
+        """The client's own request, in place of a view that cannot be sent. Its answer is logged like others."""
+        exchange.followed = exchange.followed.answer_elsewhere()
+        cleaned = leave_out_bound_thinking(exchange.own, exchange.conversation.following, text)
+        if cleaned != text:
+            self._count_left_out()
         return cleaned
 
     def _note_changed(self, client: ClientRequest, text: bytes) -> None:
@@ -100,7 +107,7 @@ class BoundThinking:
         is_edited = conversation.following.session.view.first_edit_seq
         if client.dialect != "anthropic" or not is_edited or not accepts_block_binding(client.host.model, host):
             return request, text
-        asking = ask_to_drop_thinking(text)
+        asking = client.change_head(text, ask_to_drop_thinking)
         if asking == text:
             return request, text
         betas = request.headers.get("anthropic-beta", "")

@@ -64,6 +64,10 @@ class SessionSearch:
             return await self._find_named(request, create)
         return await self._find_by_messages(request, create)
 
+    def find_named(self, request: SearchedRequest) -> Conversation | None:
+        """The open conversation that the client names, whatever the request is for."""
+        return self._conversations.find_open(request.scope + request.client.name)
+
     async def _open(self, name: str, request: SearchedRequest) -> Conversation:
         client = request.client.client
         return await self._conversations.get(name, request.model, request.dialect, client, request.window)

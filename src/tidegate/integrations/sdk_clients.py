@@ -26,6 +26,7 @@ from tidegate.models.errors.classification import ProviderError, classify_respon
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowingSession
+from tidegate.session.guarded_request import leave_out_bound_thinking, write_own_request
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.refusals import RefusalMemory
 from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
@@ -120,26 +121,30 @@ class _ManagedCalls:
         self._refusals = RefusalMemory()
         self._lock = Lock()  # a client may be used by several threads
 
-    def start(self, request: Any) -> "_Exchange | None":
-        """Log what is new in a request and compute its view. None: send it as it is."""
+    def start(self, request: Any) -> "tuple[Any, _Exchange | None]":
+        """Log what is new in a request and compute its view. Without an exchange, the request is sent unmanaged."""
         dialect = next((self._paths[end] for end in self._paths if request.url.path.endswith(end)), "")
         is_signed = request.headers.get("authorization", "").startswith("AWS4-")  # of its bytes
         if not dialect or request.method != "POST" or is_signed:
-            return None
+            return request, None
         with self._lock:
             client = self._reader.read(dialect, request.content, "", self._session or _FRAMEWORK)
         if client is not None and client.host.reason:
             _LOG.warning("A request is sent unmanaged and not logged: %s", client.host.reason)
         if client is None or client.host.reason or not client.items:
-            return None
+            return request, None
+        following: FollowingSession[HostUnit] | None = None
         try:
             name = self._threads.name(_FRAMEWORK)
             session, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
             key = WindowKey("", f"{request.url.host}:{request.url.port}", client.host.model)
-            return _Exchange(following, client, self._refusals, key, partial(self._threads.expect_retry, session))
+            return request, _Exchange(
+                following, client, self._refusals, key, partial(self._threads.expect_retry, session)
+            )
         except TooSmall as small:
             _LOG.warning("A request is sent unmanaged: %s", small)
-            return None
+            text = leave_out_bound_thinking(client, following, client.text) if following else client.text
+            return (request if text == client.text else _change_body(request, text)), None
 
     def close(self) -> None:
         self._threads.close()
@@ -176,17 +181,12 @@ class _Exchange:
             body = write_request(self._client, self._followed, self._following.session.window)
         except BadRequest as defect:
             _LOG.warning("A request is sent unmanaged: %s", defect)
-            body = self._client.text
+            body = write_own_request(self._client, self._following)
+            self._followed = self._followed.answer_elsewhere()
         if self._thinking_refusals > 1:
             body = leave_out_thinking(body)
         self._sent = body
-        headers = request.headers.copy()
-        headers["content-length"] = str(len(body))
-        if self._client.body.get("stream"):
-            headers["accept-encoding"] = "identity"
-        return type(request)(
-            request.method, request.url, headers=headers, content=body, extensions=dict(request.extensions)
-        )
+        return _change_body(request, body, is_stream=bool(self._client.body.get("stream")))
 
     def start_stream(self, response: Any) -> bool:
         """Whether the answer is a stream. It is copied from here on."""
@@ -258,6 +258,15 @@ class _Exchange:
             _LOG.warning("An answer was not logged: %s", failure)
 
 
+def _change_body(request: Any, body: bytes, *, is_stream: bool = False) -> Any:
+    headers = request.headers.copy()
+    headers["content-length"] = str(len(body))
+    if is_stream:
+        headers["accept-encoding"] = "identity"
+    extensions = dict(request.extensions)
+    return type(request)(request.method, request.url, headers=headers, content=body, extensions=extensions)
+
+
 # --- HTTP ---------------------------------------------------------------------------------------------------------
 
 
@@ -314,7 +323,7 @@ class _SyncTransport:
         self._stream_type: Any = type("CopiedStream", (_CopiedStream, library.SyncByteStream), {})
 
     def handle_request(self, request: Any) -> Any:
-        exchange = self._calls.start(request)
+        request, exchange = self._calls.start(request)
         if exchange is None:
             return self._http_client.send(request, stream=True)
         while True:
@@ -359,7 +368,7 @@ class _AsyncTransport:
         self._stream_type: Any = type("CopiedAsyncStream", (_CopiedAsyncStream, library.AsyncByteStream), {})
 
     async def handle_async_request(self, request: Any) -> Any:
-        exchange = self._calls.start(request)
+        request, exchange = self._calls.start(request)
         if exchange is None:
             return await self._http_client.send(request, stream=True)
         while True:

@@ -18,6 +18,7 @@ _MAX_REASON: Final = 80  # characters
 # Tuples: the type of a frame may be anything, also a list, which cannot be looked up in a set.
 _OPENING_TYPES: Final = ("response.created", "response.in_progress", "response.queued", "ping")
 _ERROR_TYPES: Final = ("error", "response.failed")
+_DROPPED_KEY: Final = "input_transformations"
 
 
 class CopiedAnswer(NamedTuple):
@@ -100,10 +101,12 @@ class AnswerCopy:
             self._is_broken = True
 
     def _take(self, frame: JsonObject) -> None:
-        self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
-        if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
+        kind = frame.get("type")
+        self.has_begun = self.has_begun or kind not in _OPENING_TYPES
+        if self.error is None and ("error" in frame or kind in _ERROR_TYPES):
             self.error = classify_frame(frame, request=self._request)
-        self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        if "message" in frame or _DROPPED_KEY in frame:
+            self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
         reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
         self.cache_miss_reason = self.cache_miss_reason or reason
         for delta in self._assembler.feed(frame):
@@ -136,7 +139,7 @@ class AnswerCopy:
 
 def _count_dropped(value: object) -> int:
     """Blocks that a provider dropped, as an answer of Anthropic's or its first event says."""
-    listed = value.get("input_transformations") if isinstance(value, dict) else None
+    listed = value.get(_DROPPED_KEY) if isinstance(value, dict) else None
     found = listed if isinstance(listed, list) else []
     return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)
 

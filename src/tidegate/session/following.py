@@ -30,7 +30,7 @@ import msgspec
 from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool
-from tidegate.core.thinking_walk import BIRTH_TOPIC, ThinkingWalk, has_signed_data
+from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.host_tree import ROOT, HostTree
@@ -110,6 +110,10 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     def is_unchanged(self) -> bool:
         """Whether the view is the host's own list, nothing else."""
         return self.changed is None
+
+    def answer_elsewhere(self) -> "FollowedRequest[HostObject]":
+        """The same request for an answer to other bytes than the view: its thinking will not be sent with a view."""
+        return self._replace(birth=self.birth and BORN_ELSEWHERE)
 
     def count_unsigned(self) -> int:
         """How many messages have signed data that must not be sent."""

@@ -1,10 +1,16 @@
-"""A client's own request, shortened by the guard alone: for when the view of its session cannot be sent."""
+"""A client's own request, for when the view of its session cannot be sent."""
 
 from typing import Final
 
+from tidegate.core.errors import TidegateError
 from tidegate.core.policy.policy import Policy
 from tidegate.session.following import FollowingSession
-from tidegate.session.managed_request import ClientRequest, write_request
+from tidegate.session.managed_request import (
+    ClientRequest,
+    read_client_request,
+    write_request,
+    write_without_thinking,
+)
 from tidegate.session.session import Session
 from tidegate.wire.splicing.units import HostUnit
 
@@ -21,3 +27,22 @@ def write_guarded(client: ClientRequest, window: int) -> bytes:
     with Session(client.host.model, policy=_GUARD_ALONE, window=window, wire=client.dialect) as session:
         followed = FollowingSession[HostUnit](session).prepare(client.items, fixed_part=client.fixed_part)
         return client.text if followed.is_unchanged else write_request(client, followed, window)
+
+
+def leave_out_bound_thinking(client: ClientRequest, following: FollowingSession[HostUnit], text: bytes) -> bytes:
+    """The client's own request, or what the guard made of it, without thinking that may be bound to our view."""
+    if not (following.binds_prefix and following.sent_anything_of_ours):
+        return text
+    sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
+    return write_without_thinking(sent) if sent is not None else text
+
+
+def write_own_request(client: ClientRequest, following: FollowingSession[HostUnit]) -> bytes:
+    """The client's own request as it may be sent unmanaged: it fits if the guard can make it fit."""
+    window, text = following.session.window, client.text
+    if window is not None and len(text) > window:  # a token has at least a byte
+        try:
+            text = write_guarded(client, window)
+        except (TidegateError, AssertionError):
+            text = client.text
+    return leave_out_bound_thinking(client, following, text)

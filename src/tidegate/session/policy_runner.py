@@ -22,17 +22,18 @@ from tidegate.core.budget import (
 )
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.errors import BadEdit, BadInput, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
-from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
+from tidegate.core.outcome import Effect, OriginalsRequest, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, FetchOriginals, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
+from tidegate.session.originals_lookup import find_originals
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
@@ -88,6 +89,7 @@ class PolicyRunner:
         self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
+        self.find_summary: Callable[[SummaryRequest], str | None] = lambda _: None
         self._begun_turn = (0, "")
         self.refusals = 0
 
@@ -232,9 +234,13 @@ class PolicyRunner:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         yield from self._note_compaction_start(step.request)
-                        answer = yield from self._check_summary((yield step.request), step.request)
+                        answer = self.find_summary(step.request)
+                        if answer is None:
+                            answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
+                    elif isinstance(step, FetchOriginals):
+                        answer = self._quote_originals(step.request)
                     else:
                         answer = self._run_effect(step.effect)
             except StopIteration as done:
@@ -310,6 +316,13 @@ class PolicyRunner:
             yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
             return None
         return None if text is None else str(text)
+
+    def _quote_originals(self, request: OriginalsRequest) -> str | None:
+        index = self.conversation.history.recall_index
+        try:
+            return find_originals(index, self._view, request, self.conversation.counter)
+        except BadInput:  # a message that was found is gone: another process has forgotten it
+            return None
 
     def _run_effect(self, effect: Effect) -> str | None:
         if isinstance(effect, Spill) and effect.ids:

@@ -235,9 +235,9 @@ class Session(LiveConversation):
         Without it, a model that writes state notes writes one first, and the view is swept to it.
         """
         writer = self._state_notes.writer
-        if writer is not None and not focus.strip():
-            writer.write_now_sync()
-            rule = self._state_notes.make_manual_rule()
+        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+            writer.write_now_sync(focus)
+            rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = self.run_rules([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions
@@ -248,9 +248,9 @@ class Session(LiveConversation):
     async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """`compact` for async code."""
         writer = self._state_notes.writer
-        if writer is not None and not focus.strip():
-            await writer.write_now()
-            rule = self._state_notes.make_manual_rule()
+        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+            await writer.write_now(focus)
+            rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = await self.run_rules_async([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions
