@@ -41,6 +41,7 @@ from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.refusals import RefusalMemory
+from tidegate.session.request_report import report_request
 from tidegate.session.summaries.drivers import Summarizer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, read_openai_responses
@@ -203,6 +204,7 @@ class TidegateFilter(SessionAccess):
         session, following = self.threads.follow_list(name, hosts, key.model)
         self._refusals.apply(following, key)
         request = following.prepare(hosts, summarizer, fixed_part=fixed_part, max_output=max_output)
+        report_request(following, request, session)
 
         def write(request: FollowedRequest[HostUnit]) -> list[_Item]:
             if request.is_unchanged:
