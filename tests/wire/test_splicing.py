@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from tidegate.core.messages import Call, Message, Result, Text, Thinking
-from tidegate.wire.splicing.spans import find_elements, find_members, remove_member, replace_value
+from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
+from tidegate.wire.splicing.cache_marks import keep_marks
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import READERS, HostRequest
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 
@@ -80,6 +81,31 @@ def test_every_dialect_reads_the_whole_conversation(dialect: str) -> None:
     assert ("be nice" in read(dialect).system) == (dialect != "anthropic")
 
 
+def test_a_block_of_an_unknown_kind_is_carried_without_its_cache_mark() -> None:
+    assert read("anthropic").units[-1].message.parts[1] == Image(OPAQUE_MEDIA, '{"type":"mystery","x":{"y":1}}')
+
+
+@each_dialect
+def test_an_item_that_is_no_object_is_carried_as_it_is(dialect: str) -> None:
+    listed = BODIES[dialect].replace(f'"{LIST_KEYS[dialect]}":[', f'"{LIST_KEYS[dialect]}":["odd",', 1)
+    request = READERS[dialect](json.loads(listed))
+    odd = request.units[0]
+    assert (odd.message, odd.is_whole) == (Message("user", (Image(OPAQUE_MEDIA, '"odd"'),)), True)
+    shown = [show_unit(unit, None) for unit in request.units]
+    assert write_messages(dialect, listed.encode(), shown, request.fixed_items).decode() == listed
+
+
+def test_a_file_beside_a_block_of_an_unknown_kind_is_a_file() -> None:
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
+    item = {"type": "message", "role": "user", "content": [file, {"type": "mystery"}]}
+    (unit,) = READERS["openai_responses"]({"input": [item]}).units
+    assert unit.message.parts[0] == Image("application/pdf", "JVBERi0=")
+
+
+def test_elements_are_put_into_an_empty_array() -> None:
+    assert rebuild_array(b"[ ]", [b"1", b'"two"']) == b'[1,"two"]'
+
+
 @each_dialect
 def test_a_shortened_result_changes_only_its_own_value(dialect: str) -> None:
     text = write(dialect, replace_results(keep_all(dialect), "short \n é"))
@@ -90,6 +116,14 @@ def test_a_shortened_result_changes_only_its_own_value(dialect: str) -> None:
     assert len(changed) == (2 if dialect == "openai_responses" else 1)
     assert "short \\n é" in text
     assert text[:250] == BODIES[dialect][:250]
+
+
+@pytest.mark.parametrize("odd", [b'{"type":{"a":1}}', b'{"type":["text"]}', b'{"type":null}', b"{}", b'"text"', b"7"])
+def test_no_cache_mark_goes_to_a_block_of_an_unknown_form(odd: bytes) -> None:
+    marked = b'{"type":"text","text":"old","cache_control":{"type":"ephemeral"}}'
+    plain = b'{"type":"text","text":"new"}'
+    assert keep_marks([marked, odd], [odd]) == [odd]
+    assert keep_marks([plain, marked, odd], [plain, odd]) == [marked.replace(b"old", b"new"), odd]
 
 
 def test_the_cache_mark_of_a_shortened_block_stays_with_its_ttl() -> None:

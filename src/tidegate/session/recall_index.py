@@ -10,6 +10,7 @@ believed only if the log still has the event that it ends with. It is masked: no
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
@@ -67,11 +68,15 @@ class FileTouch(NamedTuple):
 
 
 class RecallHit(NamedTuple):
-    """A message for a query. `offset` is where its best passage begins in its text."""
+    """A message for a query. `offset` is where its best passage begins in its text.
+
+    `score` is the rank's; that of a message with a quoted phrase is infinite.
+    """
 
     seq: int
     offset: int
     notes: tuple[CallNote, ...] = ()
+    score: float = 0.0
 
 
 class _OpenCall(NamedTuple):
@@ -158,14 +163,17 @@ class RecallIndex:
             self._catch_up()
             is_allowed = self._make_filter(log)
             allowed = None if is_allowed is None else bytes(map(is_allowed, self._index.seqs))
-            ranked = [(found.seq, found.offset) for found in self._index.rank(query, allowed=allowed)]
+            best = self._index.rank(query, allowed=allowed)
+            scores = {found.seq: found.score for found in best}
+            ranked = [(found.seq, found.offset) for found in best]
             phrases = [(one or two).strip() for one, two in _QUOTED.findall(query)]
             first = self._find_phrases(log, [phrase for phrase in phrases if phrase], is_allowed)
             if first:
                 ranked = [*first.items(), *(each for each in ranked if each[0] not in first)]
+                scores.update(dict.fromkeys(first, inf))
             is_scanned = not ranked and (allowed is not None or not is_indexed_query(query))
             found = self._scan_texts(log, query, is_allowed) if is_scanned else ranked
-            return [RecallHit(seq, offset, self._notes.get(seq, ())) for seq, offset in found]
+            return [RecallHit(seq, at, self._notes.get(seq, ()), scores.get(seq, 0.0)) for seq, at in found]
 
     def find_file(self, log: LogReader, path: str) -> list[FileTouch]:
         """Return where a file was read or written, oldest first. The path may lack its first folders."""

@@ -271,6 +271,8 @@ class FileSettings(msgspec.Struct, frozen=True):
     - `rules`: rules of the user, one sentence each. They are put into every system prompt.
     - `allow_env`: variables that a project's file may read with `{{env.NAME}}` without being trusted. Only the user's
       own file may set it.
+    - `recall_earlier_sessions`: the tool `recall` may also read the earlier sessions of the same project folder. Only
+      the user's own file may set it.
     """
 
     app: AppSettings = AppSettings()
@@ -291,6 +293,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     trace: TraceSettings = TraceSettings()
     gateway: GatewayFileSettings = GatewayFileSettings()
     allow_env: tuple[VariableName, ...] = ()
+    recall_earlier_sessions: bool = False
 
 
 def list_setting_parts(value: object) -> list[tuple[str, object]] | None:
