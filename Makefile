@@ -145,7 +145,7 @@ test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py
 
-gateway-bench: $(STAMP) ## what the gateway adds to a request, beside other gateways (ARGS="--only tidegate")
+gateway-bench: $(STAMP) ## what the gateway adds to a request, beside other gateways (ARGS="--rounds 50")
 	@$(BIN)/python bench/gateway.py $(ARGS)
 
 check: $(STAMP) ## format, lint, strict types
