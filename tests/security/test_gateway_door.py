@@ -284,12 +284,29 @@ def test_the_keys_of_serve_leave_its_environment(tmp_path: Path, monkeypatch: py
         process = await start_gateway(tmp_path, port, "--token-env", "TOKEN_OF_THE_TEST")
         await wait_until_ready(port)
         shown = Path(f"/proc/{process.pid}/environ").read_bytes()
-        await end(process)
+        assert "no token is set" not in await end(process)
         return shown
 
     shown = asyncio.run(run())
     assert TOKEN.encode() not in shown
     assert SECRET.encode() not in shown
+
+
+def test_without_a_token_serve_says_what_others_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_THE_TEST", SECRET)
+    file = tmp_path / "tidegate.yaml"
+    file.write_text("gateway: {upstreams: {openai: {url: 'http://127.0.0.1:1', key_env: KEY_OF_THE_TEST}}}\n")
+
+    async def run() -> str:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port, "--config", str(file))
+        await wait_until_ready(port)
+        return await end(process)
+
+    printed = " ".join(asyncio.run(run()).split())
+    assert "every user and program of this machine can send requests through this gateway" in printed
+    assert "continue a session whose name they know" in printed
+    assert "the key_env of openai is not used" in printed
 
 
 # --- odd requests -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 Each model call gets a view of the messages that fits the window. The state of the graph is not changed: it stays
 complete, as the checkpointer saves it. The thread id is the name of the session in the data folder. An agent that is a
 node of another graph, or runs inside a tool, has a session of its own, named after its place. Without a thread id, a
-run continues the session whose messages it begins with, or has a new one.
+run continues the session whose messages it begins with, or has a new one. deepagents: see `is_deep_agent`.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -126,17 +126,31 @@ def _simplify(old: object, content: list[Any]) -> Any:
 class TidegateMiddleware(AgentMiddleware, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
-    `AdapterSettings`.
+    `recall` adds a tool of that name, with which the model reads what left the view. With `is_deep_agent` it takes the
+    place of deepagents' own summarization, which has the same name: two programs that shorten one history would work
+    against each other, and deepagents gives its default sub-agent only middleware that takes such a place. The other
+    settings are those of `AdapterSettings`.
     """
 
-    def __init__(self, data: DataLocation = None, *, recall: bool = True, **settings: Unpack[AdapterSettings]) -> None:
+    def __init__(
+        self,
+        data: DataLocation = None,
+        *,
+        recall: bool = True,
+        is_deep_agent: bool = False,
+        **settings: Unpack[AdapterSettings],
+    ) -> None:
         super().__init__()
+        self._is_deep_agent = is_deep_agent
         self._preparer = CallPreparer(LangChainFormat(), data, **settings)
         self.threads = self._preparer.threads
         self.tools: list[BaseTool] = []
         if recall:
             self.tools.append(StructuredTool.from_function(self._recall, name="recall", description=RECALL_DESCRIPTION))
+
+    @property
+    def name(self) -> str:
+        return "SummarizationMiddleware" if self._is_deep_agent else super().name
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -390,7 +390,7 @@ def count_answer_tokens(task: WriteTask) -> int:
     """The output to ask for: the note, its list of passages, and a margin."""
     if isinstance(task, SummaryTask):
         return 2 * task.max_tokens
-    return int(task.limits.note * (1 + _PASSAGE_LIST_SHARE) * _MAX_OVER)
+    return int((task.answer_tokens + task.limits.note * _PASSAGE_LIST_SHARE) * _MAX_OVER)
 
 
 def _has_moved(log: LogReader, task: WriteTask) -> bool:

@@ -24,6 +24,8 @@ _MAP_SHARE: Final = 0.04  # of the room: the list of ids
 _MAP_LINE_CHARS: Final = 110
 _TAIL_SHARE: Final = 0.2  # of the room: the least that the newest messages usually take after a sweep
 _WORDS_PER_TOKEN: Final = 0.65
+_UPDATE_SHARE: Final = 0.5
+"""Of a note's limit: what an update may write. The rest of the note stays as it is."""
 _LINE_TOKENS: Final = 12  # of a line of code: to say how many lines fit
 _MAX_FEEDBACK: Final = 20
 _NO_NOTE: Final = "There is no note yet: write every section that has contents."
@@ -74,6 +76,11 @@ class NoteTask(NamedTuple):
     previous_seq: int
     head: int
 
+    @property
+    def answer_tokens(self) -> int:
+        """The most tokens that the sections of the answer should have."""
+        return int(self.limits.note * (1.0 if self.previous is None else _UPDATE_SHARE))
+
 
 def make_note_task(view: View, budget: Budget, groups: Sequence[Group], head: int) -> NoteTask:
     """The task of writing the note about these groups of the view."""
@@ -90,6 +97,9 @@ def write_instruction(
     shown = {ident for group in groups for ident in group.ids}
     is_visible = previous is not None and shown_state_note_id(view) in shown and _shows(view, previous)
     words = int(limits.note * _WORDS_PER_TOKEN)
+    most = f"at most {words:,} words"
+    if previous is not None:
+        most = f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays"
     lines = [
         "[tidegate: the state note] Stop here for this one answer: do not go on with the task and call no tool. Soon"
         " the older messages will leave this conversation. Write down the state of the work, so that you can go on"
@@ -106,7 +116,7 @@ def write_instruction(
         '[{"why": "to be changed next", "find": "func parseConfig(", "before": 2, "after": 40, "id": "m12"}]',
         "```",
         "",
-        f"How to write, all sections together in at most {words:,} words (the list of passages does not count):",
+        f"How to write, all sections together {most} (the list of passages does not count):",
         *(line.format(stays=_estimate_tail(groups, budget)) for line in _WRITING),
         "",
         _PASSAGES.format(lines=limits.passages // _LINE_TOKENS),
