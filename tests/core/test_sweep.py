@@ -623,8 +623,8 @@ def test_conclusions_outlive_results_the_newest_with_more_of_their_words() -> No
     assert quotes
     assert all("is taken twice. That is the root cause." in quote for quote in quotes)
     whole = [text_of(i.message) for i in session.view.items if i.message.role == "assistant" and text_of(i.message)]
-    said = [*quotes, *whole]
-    assert sum(map(len, said[-10:])) > sum(map(len, said[:10]))
+    kept = [*quotes, *whole]
+    assert sum(map(len, kept[-10:])) > sum(map(len, kept[:10]))
 
 
 def test_a_command_inside_a_script_is_named() -> None:

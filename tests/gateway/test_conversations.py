@@ -17,7 +17,7 @@ from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, ste
 from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, until, upstream_of
 from tests.scale import scaled
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import text_of
+from tidegate.core.messages import Call, text_of
 from tidegate.datafolder.session_names import read_session_title
 from tidegate.gateway.settings import Upstream
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
@@ -185,6 +185,45 @@ def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tm
                     client.url, client.http = running.url, http
                     await client.turn("result")
                 assert session_names(running) == names
+
+    asyncio.run(run())
+
+
+@each_wire
+def test_a_list_whose_beginning_was_rewritten_continues_its_session(wire: str, tmp_path: Path) -> None:
+    """A client describes its folder anew in its first message: the list is a branch, and recalls only its own text."""
+
+    async def run() -> None:
+        recall = ScriptedAnswer(calls=(Call("r0", "recall", '{"what":"zanzibar"}'),), number=900)
+        answers = [*map(step_answer, range(5)), recall, *map(step_answer, range(5, 9))]
+        async with Fake(wire, answers, any_key=True) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client, other = ScriptedClient(wire, running.url, http), ScriptedClient(wire, running.url, http)
+                client.say("a folder with zanzibar 7731")
+                for number in range(4):
+                    await client.turn(f"result {number}")
+                names = session_names(running)
+                (name,) = names
+                other.say("a folder without it")
+                other.messages += client.messages[1:]
+                for number in range(4, 6):
+                    await other.turn(f"result {number}")
+                assert session_names(running) == names
+                events = events_of(running, name)
+                assert sum(isinstance(event, BranchStarted) for event in events) == 1
+                assert "zanzibar" in fake.seen[-1].raw.decode(), "it was recalled"
+                assert "7731" not in fake.seen[-1].raw.decode()
+                key = dict.fromkeys(("x-api-key", "authorization", "x-goog-api-key"), "the key of someone else")
+                stranger = ScriptedClient(wire, running.url, http, key)
+                stranger.say("a folder of someone else")
+                stranger.messages += other.messages[1:]
+                await stranger.ask()
+                assert len(session_names(running)) == 2, "the same list of another caller is another conversation"
+                fresh = ScriptedClient(wire, running.url, http)
+                fresh.say("a folder with other work")
+                fresh.messages += other.messages[1:3]
+                await fresh.ask()
+                assert len(session_names(running)) == 3, "one that ends in another way is, too"
 
     asyncio.run(run())
 

@@ -29,6 +29,7 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
 from tidegate.session.refusals import RefusalMemory
+from tidegate.session.request_report import report_request
 from tidegate.session.session import Session
 from tidegate.session.state_notes import WriteTask
 from tidegate.wire.splicing.read_memo import ReadMemo
@@ -234,6 +235,7 @@ class CallPreparer(Generic[HostObject]):
             max_output = context.get("max_output", 0)
             self._notes.collect(session, following.session)
             request = following.prepare(items, fixed_part=context.get("fixed_part"), max_output=max_output)
+            report_request(following, request, session)
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)

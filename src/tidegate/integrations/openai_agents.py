@@ -41,6 +41,7 @@ from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.refusals import RefusalMemory
+from tidegate.session.request_report import report_request
 from tidegate.session.state_notes import WriteTask
 from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import encode_json_text
@@ -206,6 +207,7 @@ class TidegateFilter(SessionAccess):
         self._refusals.apply(following, key)
         self._notes.collect(session, following.session)
         request = following.prepare(hosts, fixed_part=fixed_part, max_output=max_output)
+        report_request(following, request, session)
 
         def write(request: FollowedRequest[HostUnit]) -> list[_Item]:
             if request.is_unchanged:
