@@ -149,8 +149,12 @@ def run_strands(run: Run) -> None:
         client_args=client, model_id=run.model, max_tokens=4000, params={"thinking": _thinking(run.model)}
     )
     agent = Agent(model, tools=[tool(read)], conversation_manager=tidegate, agent_id="t", callback_handler=None)
-    for text in run.requests:
-        agent(text)
+
+    async def act() -> None:  # in one event loop: the connections of the model's client belong to it
+        for text in run.requests:
+            await agent.invoke_async(text)
+
+    asyncio.run(act())
     tidegate.threads.close()
 
 

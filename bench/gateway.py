@@ -158,7 +158,7 @@ class Connection:
 
     async def ask(self, conversation: GrowingConversation) -> tuple[float, float]:
         """Seconds to the first byte and to the end of the answer."""
-        if self._streams is None:
+        if self._streams is None or self._streams[0].at_eof():  # servers close idle connections
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
         body = conversation.make_body()
@@ -172,14 +172,14 @@ class Connection:
         answered = (await reader.readuntil(b"\r\n\r\n")).lower()
         first = time.perf_counter() - started
         assert answered.split(b"\r\n", 1)[0].split()[1] == b"200", answered
-        if b"content-length:" in answered:
-            await reader.readexactly(int(answered.split(b"content-length:")[1].split(b"\r\n")[0]))
+        if b"\r\ncontent-length:" in answered:
+            await reader.readexactly(int(answered.split(b"\r\ncontent-length:")[1].split(b"\r\n")[0]))
         else:
             while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
                 await reader.readexactly(size + 2)
             await reader.readexactly(2)
         took = time.perf_counter() - started
-        if b"connection: close" in answered:
+        if b"\r\nconnection: close" in answered:
             self.close()
         conversation.take_answer()
         return first, took

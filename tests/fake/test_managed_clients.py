@@ -22,8 +22,9 @@ from tests.integrations.examples import EXAMPLES, check_example
 from tests.integrations.shared_checks import MISPLACED, count_thinking
 from tests.scale import mark_all_but, scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
-from tidegate.core.events import BranchStarted, Event, MessageAdded, UsageReported
+from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.messages import text_of
+from tidegate.wire.anthropic import models
 from tidegate.wire.splicing.head import RequestCheck
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 from tidegate.wire.validation.faults import RequestFault
@@ -526,9 +527,37 @@ def test_thinking_that_is_refused_after_an_edit_is_left_out(thinking: str, refus
     assert ("thinking" in last) == (thinking == "adaptive"), "a loop that does not begin with thinking goes on without"
 
 
+def test_the_provider_may_drop_blocks_from_the_first_edited_request_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "HOSTS_WITH_BLOCK_BINDING", frozenset({"127.0.0.1"}))
+    answers = [step_answer(number, thinking=True) for number in range(12)]
+
+    def use(url: str) -> None:
+        messages: list[Any] = list(HELLO)
+        more: Json = {"model": "claude-opus-5-5", "max_tokens": 2_000, "thinking": {"type": "adaptive"}}
+        more["extra_headers"] = {"anthropic-beta": "a-2026"}
+        with managed(make_client("anthropic", url), tmp_path, window=5_000) as client:
+            for number in range(12):
+                reply = client.messages.create(messages=messages, tools=CLAUDE_TOOLS, **more)
+                text = f"line {number} of a result that is long\n" * 60
+                take_results("anthropic", take_reply("anthropic", reply, messages), text, messages)
+
+    server = Fake("anthropic", lambda body: answers.pop(0), binding="prefix")
+    run_sync(server, use)
+    assert server.refused == []
+    assert server.dropped == [], "it is a net, not the way"
+    asking = ["block_binding" in seen.body["thinking"] for seen in server.seen]
+    assert asking == sorted(asking)
+    assert (asking[0], asking[-1]) == (False, True)
+    betas = [seen.headers["anthropic-beta"] for seen in server.seen]
+    assert [("thinking-binding-controls" in each) for each in betas] == asking
+    assert all(each.startswith("a-2026") for each in betas)
+
+
 @pytest.mark.parametrize("why", ["the view breaks a rule", "the fixed part fills the window"])
 def test_a_request_that_is_sent_unmanaged_fits_and_has_no_thinking_of_our_view(
-    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = [step_answer(number, thinking=True) for number in range(16)]
 
@@ -562,7 +591,14 @@ def test_a_request_that_is_sent_unmanaged_fits_and_has_no_thinking_of_our_view(
             work(3)
 
     server = Fake("anthropic", lambda body: answers.pop(0), binding="prefix")
-    run_sync(server, use)
+    with caplog.at_level("INFO", logger="tidegate"):
+        run_sync(server, use)
+    notes = {
+        noted.topic: noted.text for each in read_events(tmp_path, "s") if isinstance(noted := each.payload, NoteAdded)
+    }
+    assert "what it was made from has been edited" in notes["thinking_left_out"]
+    assert notes["thinking_left_out"] in caplog.text
+    assert notes["sent_unmanaged"] in caplog.text
     assert server.refused == []
     assert any(count_thinking(seen.body) for seen in server.seen[-3:])
 

@@ -17,7 +17,7 @@ from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, ste
 from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, until, upstream_of
 from tests.scale import scaled
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import text_of
+from tidegate.core.messages import Call, text_of
 from tidegate.datafolder.session_names import read_session_title
 from tidegate.gateway.settings import Upstream
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
@@ -190,6 +190,45 @@ def test_two_conversations_with_the_same_start_and_no_ids_stay_two(wire: str, tm
 
 
 @each_wire
+def test_a_list_whose_beginning_was_rewritten_continues_its_session(wire: str, tmp_path: Path) -> None:
+    """A client describes its folder anew in its first message: the list is a branch, and recalls only its own text."""
+
+    async def run() -> None:
+        recall = ScriptedAnswer(calls=(Call("r0", "recall", '{"what":"zanzibar"}'),), number=900)
+        answers = [*map(step_answer, range(5)), recall, *map(step_answer, range(5, 9))]
+        async with Fake(wire, answers, any_key=True) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client, other = ScriptedClient(wire, running.url, http), ScriptedClient(wire, running.url, http)
+                client.say("a folder with zanzibar 7731")
+                for number in range(4):
+                    await client.turn(f"result {number}")
+                names = session_names(running)
+                (name,) = names
+                other.say("a folder without it")
+                other.messages += client.messages[1:]
+                for number in range(4, 6):
+                    await other.turn(f"result {number}")
+                assert session_names(running) == names
+                events = events_of(running, name)
+                assert sum(isinstance(event, BranchStarted) for event in events) == 1
+                assert "zanzibar" in fake.seen[-1].raw.decode(), "it was recalled"
+                assert "7731" not in fake.seen[-1].raw.decode()
+                key = dict.fromkeys(("x-api-key", "authorization", "x-goog-api-key"), "the key of someone else")
+                stranger = ScriptedClient(wire, running.url, http, key)
+                stranger.say("a folder of someone else")
+                stranger.messages += other.messages[1:]
+                await stranger.ask()
+                assert len(session_names(running)) == 2, "the same list of another caller is another conversation"
+                fresh = ScriptedClient(wire, running.url, http)
+                fresh.say("a folder with other work")
+                fresh.messages += other.messages[1:3]
+                await fresh.ask()
+                assert len(session_names(running)) == 3, "one that ends in another way is, too"
+
+    asyncio.run(run())
+
+
+@each_wire
 def test_a_retry_of_a_first_request_without_an_answer_continues_its_session(wire: str, tmp_path: Path) -> None:
     async def run() -> None:
         faults = [refusal(wire, 429, "slow down"), refusal(wire, 500, "try again"), refusal(wire, 503, "later")]
@@ -325,6 +364,34 @@ def test_a_name_in_the_path_or_header_chooses_the_session(tmp_path: Path) -> Non
                 assert session_names(running) == ["play", "work"]
         assert fake.seen[0].path == "/v1/messages"
         assert not any(name.startswith("x-tidegate") for seen in fake.seen for name in seen.headers)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("limit", "open_at_the_end"), [({}, 70), ({"open_sessions": 3}, 3)])
+def test_as_many_sessions_are_open_as_is_set_and_closed_ones_are_found_again(
+    limit: dict[str, Any], open_at_the_end: int, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with Fake("openai_chat", ["Noted."] * 80) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), **limit) as running:
+                clients = [
+                    ScriptedClient("openai_chat", f"{running.url}/s/number{number}", http) for number in range(70)
+                ]
+                for client in clients:
+                    client.say("start")
+                    await client.turn()
+                assert f"tidegate_open_sessions {open_at_the_end}" in (await http.get(running.url + "/metrics")).text
+                for client in clients[:10]:
+                    client.say("once more")
+                    await client.turn()
+                assert len(session_names(running)) == 70
+                assert all("once more" in read_texts(running, f"number{number}") for number in range(10))
+                assert f"tidegate_open_sessions {open_at_the_end}" in (await http.get(running.url + "/metrics")).text
+
+    def read_texts(running: Running, name: str) -> list[str]:
+        payloads = [event.payload for event in running.data.open_log(name).read()]
+        return [text_of(each.message) for each in payloads if isinstance(each, MessageAdded)]
 
     asyncio.run(run())
 

@@ -1,7 +1,6 @@
 """What the gateway prints: one line for what happened, and no traceback for what clients and upstreams do."""
 
 import asyncio
-import os
 import resource
 import sys
 from contextlib import suppress
@@ -13,32 +12,9 @@ import pytest
 from tests.fake.server import CutAt, Fake
 from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
+from tests.gateway.server_process import end, start_gateway, wait_until_ready
 from tests.gateway.serving import DEADLINE, open_http
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
-
-
-async def start_gateway(folder: Path, port: int, *more: str) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "tidegate", "serve", "--data", str(folder), "--port", str(port), *more]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return await asyncio.create_subprocess_exec(
-        *command, env=environment, stderr=asyncio.subprocess.PIPE, cwd=folder, limit=10_000_000
-    )
-
-
-async def wait_until_ready(port: int) -> None:
-    async with asyncio.timeout(DEADLINE), open_http() as http:
-        while True:
-            with suppress(httpx.HTTPError):
-                if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
-                    return
-            await asyncio.sleep(0.05)
-
-
-async def end(process: asyncio.subprocess.Process) -> str:
-    """What it printed."""
-    process.terminate()
-    _, printed = await process.communicate()
-    return printed.decode()
 
 
 def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:

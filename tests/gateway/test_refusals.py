@@ -11,10 +11,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from tests.fake.server import KEY, Fake, Json, Played
+from tests.fake.server import KEY, Fake, Json, Played, Scale
 from tests.fake.words import Refusal, refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.stoppable_store import StoppableStore
 from tests.gateway.test_learned_windows import Clock, ask, count_pages
 from tests.models.error_texts import ErrorText, load_error_texts
 from tidegate.datafolder.data_folder import DataFolder
@@ -24,6 +25,7 @@ from tidegate.gateway.settings import GatewaySettings
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.usage import Usage
 
 FINE = ScriptedAnswer(text="Fine.")
 PARTS = 15
@@ -208,6 +210,30 @@ def test_an_unlogged_request_that_exceeds_the_window_is_guarded(tmp_path: Path) 
             async with run_gateway(tmp_path, upstream_of(fake), window=30_000, **settings) as running:
                 assert (await ask(http, running, "a")).status_code == 200
             assert count_pages(fake)[1] == 31
+
+    asyncio.run(run())
+
+
+def count_double(usage: Usage) -> Usage:
+    return usage._replace(input_tokens=2 * usage.input_tokens)
+
+
+def test_the_guard_alone_counts_as_the_provider_does(tmp_path: Path) -> None:
+    """The provider reports twice the tokens of the own count; then the store stops."""
+
+    async def run() -> None:
+        store = StoppableStore()
+        answers = (step_answer(number) for number in range(99))
+        async with Fake("anthropic", answers, usage=count_double) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), window=12_000, store=store) as running:
+                client = ScriptedClient("anthropic", running.url, http, {"x-tidegate-session": "s"})
+                client.say("Find the leak.")
+                for _ in range(20):
+                    await client.turn("a line of a result that is long\n" * 60)
+                store.is_stopped = True
+                await client.turn("a line of a result that is long\n" * 60)
+                assert any("without its oldest messages" in line for line in running.lines)
+        assert 2 * Scale().weight("anthropic", fake.seen[-1].raw) <= 12_000
 
     asyncio.run(run())
 

@@ -57,6 +57,15 @@ def test_different_ids_never_have_the_same_name(first: Any, second: Any) -> None
     assert (name(*first) == name(*second)) == (first == second)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("a b", "a/b"), ("a b", "a-b"), ("é", "è"), ("x" * 90, "x" * 91), ("a\u202eb", "a\u200bb")]
+)
+def test_ids_that_differ_in_what_no_name_shows_are_told_apart(one: str, other: str) -> None:
+    assert name_session(one) != name_session(other)
+    assert name_session("1", user=one) != name_session("1", user=other)
+    assert name_session("1", agent=one) != name_session("1", agent=other)
+
+
 def test_a_name_that_is_used_is_not_the_one_of_another_thread(tmp_path: Path) -> None:
     """Nor can a thread id be chosen so that it is the name of another session."""
     threads = ThreadSessions(tmp_path)
@@ -153,6 +162,19 @@ def test_the_conversation_that_asks_need_not_be_the_current_one() -> None:
     following, _, bob = follow_both()
     following.prepare(items_of([*ALICE, say("assistant", "Yes."), say("user", "Thank you.")]))
     assert SECRET not in recall_everything(ConversationLog(following.session.log, bob.last_id))
+
+
+def test_recall_of_an_adapter_reads_the_list_that_asks(tmp_path: Path) -> None:
+    """Two users share a thread id, which the program gave both: the session is one, what recall returns is not."""
+    preparer = CallPreparer(TurnFormat(), tmp_path, model="gpt-4o")
+    name = SessionName("support")
+    alice, bob = (preparer.prepare(name, turns) for turns in (ALICE, BOB))
+    assert alice.session == bob.session == "support"
+    for query in QUERIES:
+        assert SECRET not in preparer.threads.recall_at(bob.place, query)
+        assert SECRET not in preparer.threads.recall("support", query), "the current branch is that of Bob"
+    assert SECRET in preparer.threads.recall_at(alice.place, "passphrase")
+    preparer.threads.close()
 
 
 # --- conversations without an id that is their own --------------------------------------------------------------------

@@ -78,6 +78,35 @@ async def ask_as_bob(running: Running, web: httpx.AsyncClient) -> list[str]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_who_continues_the_words_of_another_key_does_not_get_its_session(restarts: bool, tmp_path: Path) -> None:
+    """Another caller has the same first message and answer, and no session of its own yet."""
+
+    async def run() -> None:
+        async with Fake("openai_chat", [ANSWER] * 4, any_key=True) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                alice = make_client(running, web, "sk-alice")
+                await alice.turn()
+                if not restarts:
+                    await continue_as_bob(running, web, alice)
+            if restarts:
+                async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                    await continue_as_bob(running, web, alice)
+
+    async def continue_as_bob(running: Running, web: httpx.AsyncClient, alice: ScriptedClient) -> None:
+        bob = make_client(running, web, "sk-bob")
+        bob.messages = list(alice.messages)
+        await go_on(bob, "these are the words of Bob")
+        assert len(words_of(running)) == 2
+        alice.url = running.url
+        await go_on(alice, "these are the words of Alice")
+        found = words_of(running)
+        assert len(found) == 2
+        assert not any("Bob" in text and "Alice" in text for text in found)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_the_same_words_with_another_key_are_another_session(restarts: bool, tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("openai_chat", [ANSWER] * 4, any_key=True) as fake, open_http() as web:

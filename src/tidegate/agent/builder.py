@@ -285,6 +285,7 @@ class AgentBuilder(NamedTuple):
             may_delegate,
             lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),
             partial(self.build_hooks, config),
+            writes_notes=config.settings.execution.state_notes and not connection.is_embedded,
         )
 
     async def build_summarizer(

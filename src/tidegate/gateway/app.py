@@ -71,6 +71,7 @@ from tidegate.session.managed_request import (
     write_request,
     write_view,
 )
+from tidegate.session.request_report import has_guard_acted
 from tidegate.wire.splicing.head import leave_out_thinking
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
@@ -380,16 +381,17 @@ class Gateway:
         except (TidegateError, OSError) as failure:
             self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
             if self._settings.on_store_failure == "refuse":
-                text = "The gateway cannot log this request, and is set to refuse what it cannot log."
-                raise GatewayRefusal(503, "api_error", text) from failure
+                words = "The gateway cannot log this request, and is set to refuse what it cannot log."
+                raise GatewayRefusal(503, "api_error", words) from failure
             self.metrics.count("unlogged_requests")
             window = self._find_window_without_store(request, own)
-            return self._clean_own(request, own, conversation, await self._guard(own, window) or own.text)
+            text = await self._guard(own, window, conversation) or own.text
+            return self._clean_own(request, own, conversation, text)
         if followed.branched:
             self.metrics.count("branches")
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
         exchange = Exchange(conversation, client, followed, own, recall, window_key)
-        conversation.unmanaged_reason = ""
+        conversation.following.unmanaged_reason = ""
         self._report(exchange)
         return exchange
 
@@ -402,10 +404,10 @@ class Gateway:
 
     async def _note_unmanaged(self, conversation: Conversation, why: str) -> None:
         """Log that this request is sent unmanaged, unless the one before was for the same reason."""
-        if conversation.unmanaged_reason == why:
+        following = conversation.following
+        if following.unmanaged_reason == why:
             return
-        conversation.unmanaged_reason = why
-        session = conversation.following.session
+        following.unmanaged_reason, session = why, following.session
         with suppress(TidegateError, OSError):
             await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
 
@@ -430,10 +432,9 @@ class Gateway:
             if offer := self._notes.describe_offer(conversation, whole):
                 self._is_offer_made = True
                 self._note_once(offer)
-        for decision in conversation.following.session.last_decisions:
-            if decision.acted and decision.stage == "guard":
-                self.metrics.count("guarded_requests")
-                self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
+        if has_guard_acted(conversation.following.session):
+            self.metrics.count("guarded_requests")
+            self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
 
     async def _add_recall(
         self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
@@ -518,7 +519,7 @@ class Gateway:
             exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
-            text = await self._guard(client, window) or exchange.own.text
+            text = await self._guard(client, window, exchange.conversation) or exchange.own.text
             text = self._thinking.clean_fallback(exchange, text)
         if exchange.thinking_refusals > 1:
             text = leave_out_thinking(text)
@@ -528,12 +529,15 @@ class Gateway:
         exchange.sent_text, exchange.sent_request = text, request
         return request, request.body if text == exchange.own.text else text
 
-    async def _guard(self, client: ClientRequest, window: int | None) -> bytes | None:
+    async def _guard(
+        self, client: ClientRequest, window: int | None, conversation: Conversation | None
+    ) -> bytes | None:
         """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
         if window is None or len(client.text) <= window:
             return None
         try:
-            text = await asyncio.to_thread(write_guarded, client, window)
+            following = conversation.following if conversation is not None else None
+            text = await asyncio.to_thread(write_guarded, client, window, following)
         except (TidegateError, AssertionError) as failure:
             self.log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
             return None

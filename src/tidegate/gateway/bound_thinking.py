@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from tidegate.core.events import THINKING_DROPPED, THINKING_LEFT_OUT, NoteAdded
+from tidegate.core.events import THINKING_DROPPED, NoteAdded
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.exchange import Exchange
@@ -22,11 +22,11 @@ from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.session.guarded_request import leave_out_bound_thinking
 from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
 from tidegate.session.refused_thinking import RefusedThinking
-from tidegate.wire.anthropic.models import accepts_block_binding
+from tidegate.session.request_report import note_left_out
+from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.head import ask_to_drop_thinking, is_thinking_demanded
+from tidegate.wire.splicing.head import is_thinking_demanded
 
-_CONTROL_BETA: Final = "thinking-binding-controls-2026-08-01"
 _MAX_CHANGED_CHAINS: Final = 1_000
 
 
@@ -104,26 +104,20 @@ class BoundThinking:
     ) -> tuple[IncomingRequest, bytes]:
         """The request that tells the provider to drop misplaced thinking, from the first edited one on."""
         host = urlsplit(request.route.upstream.url).hostname or ""
-        is_edited = conversation.following.session.view.first_edit_seq
-        if client.dialect != "anthropic" or not is_edited or not accepts_block_binding(client.host.model, host):
-            return request, text
-        asking = client.change_head(text, ask_to_drop_thinking)
-        if asking == text:
-            return request, text
-        betas = request.headers.get("anthropic-beta", "")
-        value = ",".join(filter(None, [betas, _CONTROL_BETA])) if _CONTROL_BETA not in betas else betas
-        headers = [pair for pair in request.raw_headers if pair[0].lower() != b"anthropic-beta"]
-        return request._replace(raw_headers=[*headers, (b"anthropic-beta", value.encode())]), asking
+        given = request.headers.get(BETA_HEADER, "")
+        asking, betas = allow_dropping(client, conversation.following, host, text, given)
+        if betas == given:
+            return request, asking
+        headers = [pair for pair in request.raw_headers if pair[0].lower() != BETA_HEADER.encode()]
+        return request._replace(raw_headers=[*headers, (BETA_HEADER.encode(), betas.encode())]), asking
 
     def report(self, exchange: Exchange) -> None:
         """Say what this request leaves out and why, as far as it is new."""
-        conversation, left_out = exchange.conversation, exchange.followed.count_unsigned()
-        if left_out > conversation.left_out_thinking:
+        note = note_left_out(exchange.conversation.following, exchange.followed)
+        if note is not None:
             self._count_left_out()
-            why = f"thinking of {left_out} messages is left out: what it was made from has been edited"
-            self._log_line(why)
-            exchange.notes.append(NoteAdded(THINKING_LEFT_OUT, why))
-        conversation.left_out_thinking = left_out
+            self._log_line(note.text)
+            exchange.notes.append(note)
 
     def report_dropped(self, exchange: Exchange, places: int) -> None:
         """Say that the provider dropped thinking of a request."""

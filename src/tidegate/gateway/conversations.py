@@ -35,8 +35,7 @@ class Conversation:
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
     does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
     time when the upstream named it. `is_found`: the session was found by its messages, and may have branches of other
-    conversations that begin alike. `left_out_thinking` counts the messages whose thinking the last request left out;
-    `unmanaged_reason` is why it was sent unmanaged.
+    conversations that begin alike.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -47,8 +46,6 @@ class Conversation:
         self.hidden_messages: dict[str, Message] = {}
         self.own_limit: tuple[int, float] = (0, 0.0)
         self.is_found = False
-        self.left_out_thinking = 0
-        self.unmanaged_reason = ""
         self.users = 0
         session = following.session
         self.opened_window = None if session.window_is_assumed else session.window

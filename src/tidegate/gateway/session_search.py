@@ -5,7 +5,13 @@ begins with messages that the session knows and with an answer that the session 
 messages of its first request, and a unique part, so that conversations with the same first message stay apart, however
 many there are. The hash includes the caller's key (`callers.py`): another caller who sends the same messages gets a
 session of its own. A first request that has no whole answer and is not under way any more is continued by the next one
-like it: that is a retry. If no session is found, a new one is made: that loses a link to the past, never a secret.
+like it: that is a retry.
+
+Some clients rewrite the beginning of their list: Gemini CLI and Qwen Code shorten old results in it, and describe the
+folder anew when they continue a conversation. Then a session of the same caller is continued that ends with the last
+call, its result and the answer of the list. The list becomes a branch of its own, so its view and what it may recall
+come from its own messages only. If no session is found, a new one is made: that loses a link to the past, never a
+secret.
 """
 
 import re
@@ -17,6 +23,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from tidegate.core.events import NoteAdded
+from tidegate.core.messages import Call
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.callers import Caller
 from tidegate.gateway.conversations import PARENT_TOPIC, Conversation, Conversations
@@ -31,6 +38,10 @@ _MAX_ALIKE: Final = 1_000
 _MAX_OPENED: Final = 64
 """Sessions that are opened to look for one request. Looking into those that are open costs nothing."""
 _MAX_KNOWN_CHAINS: Final = 20_000
+_COMPARED_AT_END: Final = 3
+"""Messages by which a list is found again whose beginning was rewritten, a call among them."""
+_MAX_GROWING_CHAINS: Final = 64
+"""Conversations whose hashes are kept to be continued."""
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
 """Names of versions that did not know callers."""
 _CALLER_TOPIC: Final = "caller"
@@ -56,7 +67,9 @@ class SessionSearch:
         self._conversations = conversations
         self._gate = gate
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
+        self._chains = _KnownChains()
         self._created: OrderedDict[str, None] = OrderedDict()
+        self._owners: OrderedDict[str, tuple[str, ...]] = OrderedDict()  # whose sessions these are, the last used last
 
     async def find(self, request: SearchedRequest, *, create: bool = True) -> Conversation | None:
         """The conversation of a request; None for a side request, which has none. Not `create`: only a known one."""
@@ -110,12 +123,13 @@ class SessionSearch:
     async def _find_by_messages(self, request: SearchedRequest, create: bool) -> Conversation | None:
         keys = [item.key for item in request.items]
         start, mark = f"{request.scope}{request.dialect}", request.caller.mark
-        chains = chain_keys(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
+        chains = self._chains.list_hashes(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
         answers = [place for place, item in enumerate(request.items) if item.message.role == "assistant"]
         found = await self._match(request, keys, chains, (len(keys), *reversed(answers)))
         if found is None and mark and answers:
             before = chain_keys(start, keys)
             found = await self._match(request, keys, before, list(reversed(answers)), only_old=True)
+        found = found or self._find_rewritten(request, keys, answers)
         if found is None:
             if not create:
                 return None
@@ -126,7 +140,27 @@ class SessionSearch:
             found = await self._open(name, request)
         found.is_found = True
         self._remember(chains[-1], found.name)
+        self._owners[found.name] = _identify_owner(request)
+        self._owners.move_to_end(found.name)
+        while len(self._owners) > _MAX_ALIKE:
+            self._owners.popitem(last=False)
         return found
+
+    def _find_rewritten(
+        self, request: SearchedRequest, keys: Sequence[str], answers: Sequence[int]
+    ) -> Conversation | None:
+        """The open session of this caller that ends as the list does, up to its last answer."""
+        end = answers[-1] + 1 if answers else 0
+        last = request.items[max(0, end - _COMPARED_AT_END) : end]
+        has_call = any(isinstance(part, Call) for item in last for part in item.message.parts)
+        if len(last) < _COMPARED_AT_END or not has_call or not request.caller.is_lasting:
+            return None
+        owner = _identify_owner(request)
+        for name in [name for name, each in reversed(self._owners.items()) if each == owner]:
+            found = self._conversations.find_open(name)
+            if found is not None and not found.users and found.following.tree.ends_with([item.key for item in last]):
+                return found
+        return None
 
     async def _match(
         self,
@@ -203,15 +237,50 @@ class SessionSearch:
         return is_known or conversation.name in self._created
 
 
+def _identify_owner(request: SearchedRequest) -> tuple[str, ...]:
+    return request.scope, request.caller.mark, request.dialect, request.model
+
+
 def _is_old(name: str) -> bool:
     return _OLD_NAME.search(name) is not None
 
 
+class _Chain:
+    """The hashes of every beginning of a list of keys: the entry n is that of the first n keys."""
+
+    def __init__(self, start: str) -> None:
+        self._state = blake2b(start.encode(), digest_size=12)
+        self.keys: Sequence[str] = []
+        self.hashes = [self._state.copy().hexdigest()]
+
+    def extend(self, keys: Sequence[str]) -> None:
+        """Take over a list that begins with the keys so far."""
+        for key in keys[len(self.keys) :]:
+            self._state.update(key.encode())
+            self.hashes.append(self._state.copy().hexdigest())
+        self.keys = keys
+
+
+class _KnownChains:
+    """The chains of the lists that were seen last: what a list repeats is not hashed again."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], _Chain] = OrderedDict()
+
+    def list_hashes(self, start: str, keys: Sequence[str]) -> list[str]:
+        name = start, keys[0] if keys else ""
+        chain = self._known.pop(name, None)
+        if chain is None or keys[: len(chain.keys)] != chain.keys:
+            chain = _Chain(start)
+        chain.extend(keys)
+        self._known[name] = chain
+        while len(self._known) > _MAX_GROWING_CHAINS:
+            self._known.popitem(last=False)
+        return chain.hashes[:]
+
+
 def chain_keys(start: str, keys: Sequence[str]) -> list[str]:
     """The hash of every beginning of a list of keys: the entry n is that of the first n keys."""
-    state = blake2b(start.encode(), digest_size=12)
-    found = [state.copy().hexdigest()]
-    for key in keys:
-        state.update(key.encode())
-        found.append(state.copy().hexdigest())
-    return found
+    chain = _Chain(start)
+    chain.extend(keys)
+    return chain.hashes

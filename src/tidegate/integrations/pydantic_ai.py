@@ -24,13 +24,13 @@ from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
     from pydantic_ai import RunContext, messages
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
     from pydantic_ai.models import Model, ModelRequestContext
     from pydantic_ai.models.wrapper import WrapperModel
@@ -124,6 +124,19 @@ def _make_request_parts(blocks: Sequence[Any]) -> list[Any]:
     return parts
 
 
+def _join_requests(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Join adjacent requests, as the framework does with a history before it calls a model."""
+    joined: list[ModelMessage] = []
+    for each in history:
+        last = joined[-1] if joined else None
+        if isinstance(last, ModelRequest) and isinstance(each, ModelRequest):
+            instructions = each.instructions or last.instructions
+            joined[-1] = replace(last, parts=[*last.parts, *each.parts], instructions=instructions)
+        else:
+            joined.append(each)
+    return joined
+
+
 class _SentRequest(NamedTuple):
     """The request that a task makes now: its run, and what `find_fixed_parts` found for it."""
 
@@ -140,7 +153,7 @@ class _RecoveringModel(WrapperModel):
 
     async def request(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> ModelResponse:
         answer: ModelResponse = await self._send(
-            messages, lambda given: self.wrapped.request(given, *arguments, **named)
+            messages, lambda given: self.wrapped.request(_join_requests(given), *arguments, **named)
         )
         return answer
 
@@ -149,7 +162,8 @@ class _RecoveringModel(WrapperModel):
         async with AsyncExitStack() as stack:
 
             def start(given: list[ModelMessage]) -> Awaitable[Any]:
-                return stack.enter_async_context(self.wrapped.request_stream(given, *arguments, **named))
+                joined = _join_requests(given)
+                return stack.enter_async_context(self.wrapped.request_stream(joined, *arguments, **named))
 
             yield await self._send(messages, start)
 
@@ -187,11 +201,14 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
     ) -> ModelRequestContext:
         model, given = request_context.model, request_context.messages
 
-        async def ask(text: str) -> str:
-            return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
-
         name = self._name_session(ctx)
         parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
+
+        async def ask(messages: list[ModelMessage]) -> ModelAnswer:
+            settings, asked = request_context.model_settings, request_context.model_request_parameters
+            answer = await model.request(_add_fixed_parts(parts, messages), settings, asked)
+            return ModelAnswer(answer.text or "", _make_usage(answer))
+
         call = await self._preparer.prepare_async(
             name,
             given,
@@ -229,11 +246,16 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        call, usage = self._preparer.take(ctx.run_id), response.usage
+        call = self._preparer.take(ctx.run_id)
         if call is not None:
-            counts = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
-            await call.record_async(response, make_usage(*counts))
+            await call.record_async(response, _make_usage(response))
+            await call.write_note_if_due_async(turn_ended=not response.tool_calls)
         return response
+
+
+def _make_usage(response: ModelResponse) -> dict[str, object]:
+    usage = response.usage
+    return make_usage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
 
 
 def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:

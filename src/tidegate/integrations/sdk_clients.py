@@ -29,6 +29,8 @@ from tidegate.session.following import FollowingSession
 from tidegate.session.guarded_request import leave_out_bound_thinking, write_own_request
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.refusals import RefusalMemory
+from tidegate.session.request_report import report_request, report_unmanaged
+from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
 from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
@@ -138,11 +140,10 @@ class _ManagedCalls:
             name = self._threads.name(_FRAMEWORK)
             session, following = self._threads.follow_list(name, client.items, client.host.model, dialect)
             key = WindowKey("", f"{request.url.host}:{request.url.port}", client.host.model)
-            return request, _Exchange(
-                following, client, self._refusals, key, partial(self._threads.expect_retry, session)
-            )
+            fail = partial(self._threads.expect_retry, session)
+            return request, _Exchange(session, following, client, self._refusals, key, fail)
         except TooSmall as small:
-            _LOG.warning("A request is sent unmanaged: %s", small)
+            report_unmanaged(following, small.args[0])
             text = leave_out_bound_thinking(client, following, client.text) if following else client.text
             return (request if text == client.text else _change_body(request, text)), None
 
@@ -155,6 +156,7 @@ class _Exchange:
 
     def __init__(
         self,
+        session: str,
         following: FollowingSession[HostUnit],
         client: ClientRequest,
         refusals: RefusalMemory,
@@ -171,6 +173,7 @@ class _Exchange:
         self.fail = fail
         refusals.apply(following, key)
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
+        report_request(following, self._followed, session)
         self._copy = AnswerCopy(client.dialect, is_stream=False)
         self._is_recorded = False
         self._has_usage = False
@@ -180,13 +183,18 @@ class _Exchange:
         try:
             body = write_request(self._client, self._followed, self._following.session.window)
         except BadRequest as defect:
-            _LOG.warning("A request is sent unmanaged: %s", defect)
+            report_unmanaged(self._following, f"a defect: {defect.args[0]}")
             body = write_own_request(self._client, self._following)
             self._followed = self._followed.answer_elsewhere()
         if self._thinking_refusals > 1:
             body = leave_out_thinking(body)
+        given = request.headers.get(BETA_HEADER, "")
+        body, betas = allow_dropping(self._client, self._following, request.url.host, body, given)
         self._sent = body
-        return _change_body(request, body, is_stream=bool(self._client.body.get("stream")))
+        changed = _change_body(request, body, is_stream=bool(self._client.body.get("stream")))
+        if betas != given:
+            changed.headers[BETA_HEADER] = betas
+        return changed
 
     def start_stream(self, response: Any) -> bool:
         """Whether the answer is a stream. It is copied from here on."""

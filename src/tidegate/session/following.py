@@ -155,7 +155,8 @@ class FollowingSession(Generic[HostObject]):
     """Follows a host's list of messages; see the top of this file.
 
     `refuses_edited_thinking`: the provider refused thinking after an edit, although the model's name does not say that
-    it would (`Dialect.binds_prefix`).
+    it would (`Dialect.binds_prefix`). `left_out_thinking` counts the messages whose thinking the last request left out;
+    `unmanaged_reason` is why it was sent unmanaged, if it was.
     """
 
     def __init__(self, session: Session) -> None:
@@ -169,6 +170,8 @@ class FollowingSession(Generic[HostObject]):
         self._arrangement: _Arrangement[HostObject] | None = None  # of the last request, if it can be continued
         self._fixed_is_changed = False
         self.refuses_edited_thinking = False
+        self.left_out_thinking = 0
+        self.unmanaged_reason = ""
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()

@@ -17,13 +17,17 @@ from tidegate.wire.splicing.units import HostUnit
 _GUARD_ALONE: Final = Policy("guard", {}, reserve=4096)
 
 
-def write_guarded(client: ClientRequest, window: int) -> bytes:
+def write_guarded(client: ClientRequest, window: int, following: FollowingSession[HostUnit] | None = None) -> bytes:
     """The client's request, without its oldest messages if it does not fit the window. Nothing is logged.
 
+    `following` is the conversation, if it is known: it has learned by how much the provider's count is larger.
     Notes about what left name no ids: they would not be those of the log. TooSmall if the fixed part alone does not
     fit, BadRequest if the result breaks a rule of the provider.
     """
     client = client._replace(offers_recall=False, recall_name="")
+    if following is not None:
+        known = following.session
+        window = int(window / max(1.0, known.view.scale_by_model.get(known.model, 1.0)))
     with Session(client.host.model, policy=_GUARD_ALONE, window=window, wire=client.dialect) as session:
         followed = FollowingSession[HostUnit](session).prepare(client.items, fixed_part=client.fixed_part)
         return client.text if followed.is_unchanged else write_request(client, followed, window)
@@ -42,7 +46,7 @@ def write_own_request(client: ClientRequest, following: FollowingSession[HostUni
     window, text = following.session.window, client.text
     if window is not None and len(text) > window:  # a token has at least a byte
         try:
-            text = write_guarded(client, window)
+            text = write_guarded(client, window, following)
         except (TidegateError, AssertionError):
             text = client.text
     return leave_out_bound_thinking(client, following, text)

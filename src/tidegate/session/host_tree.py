@@ -50,6 +50,10 @@ class _OpenTurn(NamedTuple):
     calls: frozenset[str] = frozenset()
 
 
+_MAX_HIDDEN_BETWEEN: Final = 8
+"""Hidden messages that are passed over when the end of a branch is compared."""
+
+
 class HostTree:
     """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
 
@@ -169,6 +173,18 @@ class HostTree:
     def match(self, keys: Sequence[str], after: str = ROOT) -> list[str]:
         """The ids of the messages that these keys name after a message, as far as any branch has them."""
         return [step.id for step in self.walk(keys, after)]
+
+    def ends_with(self, keys: Sequence[str]) -> bool:
+        """Whether the current branch ends with the messages that these keys name, whatever is before them."""
+        start = self.tip
+        for _ in range(len(keys) + _MAX_HIDDEN_BETWEEN):
+            if start == ROOT:
+                return False
+            start = self._parents[start]
+            found = self.walk(keys, start)
+            if len(found) == len(keys) and found[-1].id == self.tip:
+                return True
+        return False
 
     def is_newest_answer_after(self, ident: str) -> bool:
         """Whether the current branch ends with an answer that was added last and follows this message."""

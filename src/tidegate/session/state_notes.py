@@ -44,6 +44,7 @@ from tidegate.core.state_note.note import (
     is_new_state_note,
     merge_sections,
     newest_state_note,
+    read_changes,
 )
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import QuotedPassages, quote_passages
@@ -389,7 +390,7 @@ def count_answer_tokens(task: WriteTask) -> int:
     """The output to ask for: the note, its list of passages, and a margin."""
     if isinstance(task, SummaryTask):
         return 2 * task.max_tokens
-    return int(task.limits.note * (1 + _PASSAGE_LIST_SHARE) * _MAX_OVER)
+    return int((task.answer_tokens + task.limits.note * _PASSAGE_LIST_SHARE) * _MAX_OVER)
 
 
 def _has_moved(log: LogReader, task: WriteTask) -> bool:
@@ -421,12 +422,20 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     parsed = parse_answer(repair_unicode(answer))
     if task.horizon not in originals:
         raise AnswerUnusable("the conversation went back to before it")
-    before = task.previous.sections if task.previous else {}
+    before = dict(task.previous.sections) if task.previous else {}
+    kept, feedback = dict[str, str](), list[str]()
     changed = {heading: quote_orders(text) for heading, text in parsed.sections.items()}
+    for heading, text in parsed.changes.items():
+        change = read_changes(before.get(heading, ""), text)
+        kept[heading], changed[heading] = change.kept, quote_orders(change.new)
+        feedback += (f"no line of {heading} begins so: {line}" for line in change.unknown)
     if any(map(has_chat_markers, changed.values())):
         raise AnswerUnusable("it held the marks of a chat format")
     checked = check_sections(changed, originals, before)
-    sections = merge_sections(before, checked.sections)
+    joined = {
+        heading: "\n".join(filter(None, (kept.get(heading, ""), text))) for heading, text in checked.sections.items()
+    }
+    sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
     sections, cut = trim_sections(sections, task.limits.note, counter)
@@ -434,12 +443,13 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
-        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter)
+        shown = task.previous.passages if task.previous else ()
+        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, shown)
     return StateNote(
         horizon=task.horizon,
         sections=sections,
         passages=found.passages,
-        feedback=(*parsed.feedback, *cut, *found.feedback),
+        feedback=(*parsed.feedback, *feedback, *cut, *found.feedback),
         dropped=checked.dropped,
         marked=checked.marked,
         held=checked.held,

@@ -38,7 +38,7 @@ from tidegate.store.log import LogReader
 MAX_NEW_SHARE: Final = 0.35
 """Largest share of the requested messages that may be newer than a prepared text: lines of them are added to it."""
 
-_MARGIN: Final = 0.1  # below the thresholds of the policy
+_MARGIN: Final = 0.15  # below the thresholds of the policy
 _MOMENTS: Final[tuple[Moment, ...]] = ("turn_end", "turn_start", "before_call")
 _SIZE_METRICS: Final = frozenset(
     {"tokens", "history", "pressure", "window_share", "history_share", "fill", "messages", "turns", "unlimited"}

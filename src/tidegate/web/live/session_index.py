@@ -192,7 +192,7 @@ class SessionIndex:
         return isinstance(what, MessageAdded) and what.message.role == "assistant"
 
     def _read_note(self, event: Event, noted: NoteAdded, log: LogReader) -> None:
-        before, state = self._view.tokens, self._describe_view()
+        before, state, note = self._view.tokens, self._describe_view(), self._view.state_note
         self._fold(event, log)
         if self._describe_view() != state:
             self._changed_seq = event.seq
@@ -201,9 +201,8 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            self._add_change(
-                event, ViewEdited(noted.topic, "", "", describe_listed_note(noted), before, self._view.tokens, ())
-            )
+            said = describe_listed_note(noted, note)
+            self._add_change(event, ViewEdited(noted.topic, "", "", said, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:
