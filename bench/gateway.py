@@ -10,6 +10,8 @@ The bare pass-through is Starlette with httpx, which keeps nothing (`runners/bar
 gateway in Python costs. In the edited loop the body grows by 8 kB with each request, and the window holds only a part
 of it: the view is swept from time to time, and every request is edited.
 
+A request waits for two commits of the log. With TMPDIR=/dev/shm they cost nothing, and what is left is computing.
+
 The upstream, the gateway and the load run on the same machine. Rounds are interleaved: in each round every target gets
 the same requests, so that a busy machine slows all of them. Other gateways are started by hand with the upstream that
 `--upstream-port` names. Only ratios of one run mean something.
@@ -19,11 +21,12 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,48 +42,55 @@ SOAK_REQUESTS = 10_000
 SOAK_MARKS = (1_000, 2_500, 5_000, 7_500, 10_000)
 KEY = "sk-bench-7f3a91c5d2e84b60a1f9c3d7e5b20846"
 """The key of the load. Some gateways want a key of their own: start them with this one."""
-ANSWER = "".join(
-    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-    for event in (
-        {
-            "type": "message_start",
-            "message": {
-                "id": "msg_1",
-                "type": "message",
-                "role": "assistant",
-                "model": "claude-opus-4-6",
-                "content": [],
-                "stop_reason": None,
-                "stop_sequence": None,
-                "usage": {"input_tokens": 100, "output_tokens": 1},
-            },
-        },
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        *(
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"word {number} "}}
-            for number in range(20)
-        ),
+CALL_NAME = re.compile(rb'"call_(\d+)"')
+
+
+def encode_answer(block: dict[str, Any], deltas: list[dict[str, Any]], stop: str) -> bytes:
+    """A streamed answer with one block."""
+    usage = {"input_tokens": 100, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-4-6", "content": []}
+    message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
+    ended = {"stop_reason": stop, "stop_sequence": None}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
         {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-            "usage": {"output_tokens": 40},
-        },
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 40}},
         {"type": "message_stop"},
-    )
-).encode()
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+WORDS = [f"word {number} " for number in range(20)]
+TEXT_ANSWER = encode_answer(
+    {"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in WORDS], "end_turn"
+)
+
+
+def answer_request(body: bytes) -> bytes:
+    """Words; in a loop of calls the next call, which says to read the next file."""
+    last = body.rfind(b'"call_')
+    if last < 0:
+        return TEXT_ANSWER
+    known = CALL_NAME.match(body, last)
+    assert known is not None
+    number = int(known[1]) + 1
+    block = {"type": "tool_use", "id": f"call_{number}", "name": "read", "input": {}}
+    pieces = ['{"path": ', *(f'"{part}' if part == "src" else part for part in ("src", "/", str(number), '.py"')), "}"]
+    return encode_answer(block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces], "tool_use")
 
 
 async def serve_upstream(port: int) -> asyncio.Server:
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 top = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(top.split(b"content-length:")[1].split(b"\r\n")[0]) if b"content-length:" in top else 0
-                await reader.readexactly(length)
-                writer.write(head + ANSWER)
+                answer = answer_request(await reader.readexactly(length))
+                writer.write(head % len(answer) + answer)
                 await writer.drain()
         writer.close()
 
@@ -89,6 +99,8 @@ async def serve_upstream(port: int) -> asyncio.Server:
 
 class GrowingConversation:
     """A conversation of about `size` bytes that grows with every answer, as that of a client does."""
+
+    options: Mapping[str, Any] = {}
 
     def __init__(self, size: int, name: str) -> None:
         self.name = name
@@ -99,16 +111,19 @@ class GrowingConversation:
             self._messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": words}]
 
     def make_body(self) -> bytes:
-        body = {"model": "claude-opus-4-6", "max_tokens": 1000, "stream": True, "messages": self._messages}
-        return json.dumps(body).encode()
+        body = {"model": "claude-opus-4-6", "max_tokens": 1000, "stream": True, **self.options}
+        return json.dumps({**body, "messages": self._messages}).encode()
 
     def take_answer(self) -> None:
-        said = "".join(f"word {number} " for number in range(20))
-        self._messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "go on"}]
+        self._messages += [{"role": "assistant", "content": "".join(WORDS)}, {"role": "user", "content": "go on"}]
 
 
 class ToolLoop(GrowingConversation):
     """An agent's loop of about `size` bytes: each answer is a call, and each result has 8 kB."""
+
+    options: Mapping[str, Any] = {
+        "tools": [{"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}]
+    }
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(0, name)
@@ -129,21 +144,50 @@ class ToolLoop(GrowingConversation):
         self._messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
-async def ask(http: httpx.AsyncClient, url: str, conversation: GrowingConversation) -> tuple[float, float]:
-    """Seconds to the first byte and to the end of the answer."""
-    headers = {"x-api-key": KEY, "content-type": "application/json", "anthropic-version": "2023-06-01"}
-    body = conversation.make_body()
-    started = time.perf_counter()
-    first = 0.0
-    async with http.stream(
-        "POST", f"{url}/v1/messages", content=body, headers={**headers, "x-tidegate-session": conversation.name}
-    ) as response:
-        async for _ in response.aiter_raw():
-            first = first or time.perf_counter() - started
-    assert response.status_code == 200, response.status_code
-    took = time.perf_counter() - started
-    conversation.take_answer()
-    return first, took
+class Connection:
+    """A connection of a client, which sends one request after the other.
+
+    httpx is no client for this: with N connections its pool looks at each of them N times for every request. With 200
+    that takes more CPU time than the gateway does.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._host, port = url.removeprefix("http://").split(":")
+        self._port = int(port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, conversation: GrowingConversation) -> tuple[float, float]:
+        """Seconds to the first byte and to the end of the answer."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port)
+        reader, writer = self._streams
+        body = conversation.make_body()
+        head = (
+            f"POST /v1/messages HTTP/1.1\r\nhost: {self._host}:{self._port}\r\nx-api-key: {KEY}\r\n"
+            "content-type: application/json\r\nanthropic-version: 2023-06-01\r\n"
+            f"x-tidegate-session: {conversation.name}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        started = time.perf_counter()
+        writer.write(head.encode() + body)
+        answered = (await reader.readuntil(b"\r\n\r\n")).lower()
+        first = time.perf_counter() - started
+        assert answered.split(b"\r\n", 1)[0].split()[1] == b"200", answered
+        if b"content-length:" in answered:
+            await reader.readexactly(int(answered.split(b"content-length:")[1].split(b"\r\n")[0]))
+        else:
+            while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+                await reader.readexactly(size + 2)
+            await reader.readexactly(2)
+        took = time.perf_counter() - started
+        if b"connection: close" in answered:
+            self.close()
+        conversation.take_answer()
+        return first, took
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
 
 
 async def measure(
@@ -152,15 +196,17 @@ async def measure(
     """Interleaved single requests, each of which extends the conversation before; and CPU seconds of the gateways."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
     conversations = {name: make(name) for name in targets}
+    connections = {name: Connection(url) for name, url in targets.items()}
     before: dict[str, float] = {}
-    async with httpx.AsyncClient(timeout=60, verify=False) as http:
-        for number in range(-3, rounds):
-            if number == 0:  # the first requests load the vocabulary and open the session
-                before = {name: read_cpu_seconds(pid) for name, pid in pids.items()}
-            for name, url in targets.items():
-                took = await ask(http, url, conversations[name])
-                if number >= 0:
-                    found[name].append(took)
+    for number in range(-3, rounds):
+        if number == 0:  # the first requests load the vocabulary and open the session
+            before = {name: read_cpu_seconds(pid) for name, pid in pids.items()}
+        for name, connection in connections.items():
+            took = await connection.ask(conversations[name])
+            if number >= 0:
+                found[name].append(took)
+    for connection in connections.values():
+        connection.close()
     return found, {name: read_cpu_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
@@ -172,11 +218,11 @@ async def measure_load(url: str, size: int, seconds: float) -> float:
 
     async def work(number: int) -> None:
         nonlocal done
-        conversation = GrowingConversation(size, f"load-{size}-{number}-{started}")
-        async with httpx.AsyncClient(timeout=60, verify=False) as http:  # nothing here is https
-            while time.perf_counter() < end:
-                await ask(http, url, conversation)
-                done += 1
+        conversation, connection = GrowingConversation(size, f"load-{size}-{number}-{started}"), Connection(url)
+        while time.perf_counter() < end:
+            await connection.ask(conversation)
+            done += 1
+        connection.close()
 
     await asyncio.gather(*map(work, range(8)))
     return done / (time.perf_counter() - started)
@@ -240,13 +286,14 @@ async def soak(options: argparse.Namespace) -> None:
 
         async def work(first: int) -> None:
             nonlocal done
-            async with httpx.AsyncClient(timeout=60, verify=False) as http:
-                for _ in range(SOAK_REQUESTS // options.sessions):
-                    for conversation in sessions[first::8]:
-                        await ask(http, url, conversation)
-                        done += 1
-                        if done in SOAK_MARKS:
-                            print(f"{done:>7,} requests  {describe_process(gateway.pid)}", flush=True)
+            connection = Connection(url)
+            for _ in range(SOAK_REQUESTS // options.sessions):
+                for conversation in sessions[first::8]:
+                    await connection.ask(conversation)
+                    done += 1
+                    if done in SOAK_MARKS:
+                        print(f"{done:>7,} requests  {describe_process(gateway.pid)}", flush=True)
+            connection.close()
 
         try:
             await asyncio.gather(*map(work, range(8)))
@@ -293,7 +340,7 @@ async def crowd(options: argparse.Namespace) -> None:
 
 async def measure_crowd(url: str, size: int, sessions: int, seconds: float, gateway_pid: int) -> None:
     """All sessions ask, each with the next request as soon as the last was answered. Their first ones open them."""
-    done = 0
+    times: list[float] = []
     conversations = [GrowingConversation(size, f"crowd-{size}-{sessions}-{number}") for number in range(sessions)]
     watcher = await asyncio.create_subprocess_exec(
         sys.executable, __file__, "--watch-health", url, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.PIPE
@@ -301,23 +348,27 @@ async def measure_crowd(url: str, size: int, sessions: int, seconds: float, gate
     assert watcher.stdout is not None
     await watcher.stdout.readline()  # it has begun
 
-    async def work(conversation: GrowingConversation, http: httpx.AsyncClient) -> None:
-        nonlocal done
+    async def work(conversation: GrowingConversation, connection: Connection) -> None:
         while time.perf_counter() < started + seconds:
-            await ask(http, url, conversation)
-            done += 1
+            _, took = await connection.ask(conversation)
+            times.append(took)
+        connection.close()
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(timeout=120, verify=False, limits=limits) as http:
-        before = read_cpu_seconds(gateway_pid)
-        await asyncio.gather(*(ask(http, url, each) for each in conversations))
-        opened, started = read_cpu_seconds(gateway_pid), time.perf_counter()
-        await asyncio.gather(*(work(each, http) for each in conversations))
+    connections = [Connection(url) for _ in conversations]
+    before = read_cpu_seconds(gateway_pid)
+    await asyncio.gather(*(connection.ask(each) for connection, each in zip(connections, conversations, strict=True)))
+    opened, started = read_cpu_seconds(gateway_pid), time.perf_counter()
+    own = time.process_time()
+    await asyncio.gather(*map(work, conversations, connections))
     took, spent = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - opened
+    own, done = time.process_time() - own, len(times)
+    times.sort()
+    middle, late = times[done // 2], times[int(done * 0.99)]
     printed, _ = await watcher.communicate(b"end\n")
     print(
-        f"{size:>7,} bytes, {sessions:>3} sessions: {done / took:6.0f} requests/s, {spent / done * 1e3:5.2f} ms of CPU"
-        f" each ({done / spent:.0f}/s on a core of its own), {(opened - before) / sessions * 1e3:.1f} ms to open one,"
+        f"{size:>7,} bytes, {sessions:>3} sessions: {done / took:6.0f} requests/s, p50 {middle * 1e3:.0f} ms, p99"
+        f" {late * 1e3:.0f} ms ({late / middle:.1f}x), {spent / done * 1e3:5.2f} ms of CPU each (this program:"
+        f" {own / done * 1e3:.2f}), {(opened - before) / sessions * 1e3:.1f} ms to open one,"
         f" {printed.decode().strip()}",
         flush=True,
     )
@@ -335,6 +386,18 @@ async def watch_health(url: str) -> None:
         f"/healthz worst {times[-1] * 1e3:.0f} ms, p99 {times[int(len(times) * 0.99)] * 1e3:.0f} ms of {len(times)};"
         f" the machine alone delayed a process by {health.alone * 1e3:.0f} ms"
     )
+
+
+def measure_sync(folder: str) -> float:
+    """Seconds that it takes to write 4 kB to the disk of this folder: what tidegate waits for twice in each request."""
+    times: list[float] = []
+    with Path(folder, "synced").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - started)
+    return statistics.median(times)
 
 
 def describe_process(pid: int) -> str:
@@ -380,6 +443,7 @@ async def run(options: argparse.Namespace) -> None:
                     report(f"edited, {size:,} bytes", found, cpu, {})
             finally:
                 await end_process(gateway)
+            print(f"\nan fsync of 4 kB took {measure_sync(folder) * 1e3:.2f} ms (p50)")
         finally:
             await end_process(bare)
     upstream.close()

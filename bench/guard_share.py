@@ -6,7 +6,7 @@ The guard is the last step under every policy. A preset whose work it does is no
 windows are played without a provider, or recordings; a short text stands for every summary. Each line has the share of
 the removed tokens that the guard removed, how often it acted, and how often the preset's own rules did. `large` counts
 the acts of the guard when the newest request and the newest group of messages, which no rule may drop, were larger than
-the room: only it shortens these.
+the room, alone or together with the summary and the ledger: only the guard shortens these.
 """
 
 import argparse
@@ -118,10 +118,11 @@ def prepare_request(session: Session) -> bool:
     groups = split_groups(session.view)
     least = {id(each): each for each in groups[-1:]}
     least |= {id(each): each for each in groups if session.view.newest_request in each.ids}
-    is_large = sum(each.tokens for each in least.values()) > session.budget.room
     head = session.log.head
     session.prepare(_summarize)
     later = [event.payload for event in session.log.read(head + 1)]
+    notes = sum(item.tokens for item in session.view.items if item.message.id.startswith("e"))  # inserted by an edit
+    is_large = sum(each.tokens for each in least.values()) + notes > session.budget.room
     return is_large and any(isinstance(each, ViewEdited) and each.stage == "guard" for each in later)
 
 

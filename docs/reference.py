@@ -31,6 +31,7 @@ from reference_python import write_python_page
 from tidegate import DataFolder
 from tidegate.agent.config.settings import FileSettings
 from tidegate.agent.hooks.types import RunFunction
+from tidegate.cli.options import HelpFormatter
 from tidegate.cli.parser import make_parser
 from tidegate.core.policy.parser import RULE_KEYS
 from tidegate.core.policy.policy import COMPARISONS
@@ -86,8 +87,7 @@ def list_commands(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
 
 
 def format_help(parser: argparse.ArgumentParser) -> str:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser.formatter_class = lambda prog: formatter(prog, max_help_position=28, width=DISPLAY_WIDTH)
+    parser.formatter_class = lambda prog: HelpFormatter(prog, max_help_position=28, width=DISPLAY_WIDTH)
     home = str(Path.home())
     return parser.format_help().rstrip().replace(home, "~")
 

@@ -5,11 +5,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.session.noted import note_message, write_answer
+from tidegate import Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import RequestSent
 from tidegate.agent.runtime import OpenAgent, open_agent
-from tidegate.core.messages import text_of
+from tidegate.agent.spending import SessionSpending
+from tidegate.agent.subagents import SubagentKind, SubagentSession, SubagentTool
+from tidegate.agent.tools.approval import ALLOW_ALL
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
+from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.reports.costs import CostReport
 
@@ -80,3 +87,44 @@ def test_every_note_is_counted() -> None:
     model, agent, _ = converse("")
     spent = [event.payload for event in agent.session.log.read() if getattr(event.payload, "topic", "") == "spent"]
     assert len(spent) == len(model.notes) > 0
+
+
+class Part(msgspec.Struct):
+    path: str
+
+
+def test_a_subagent_writes_notes_of_its_own_session() -> None:
+    """Paid by the session that asked."""
+    notes, steps = list[str](), list[int]()
+
+    def answer(request: bytes) -> ScriptedAnswer:
+        newest = str(json.loads(request)["messages"][-1]["content"])
+        if "[tidegate: the state note]" in newest:
+            notes.append(newest)
+            return ScriptedAnswer(text=NOTE)
+        steps.append(1)
+        if len(steps) > 60 or session.edit_counts["note_sweep"]:
+            return ScriptedAnswer(text="All read.")
+        return ScriptedAnswer(calls=(Call(f"c{len(steps)}", "read", json.dumps({"path": f"part {len(steps)}"})),))
+
+    async def read(arguments: Part, context: ToolContext) -> ToolResult:
+        while session.state_notes.writer is not None and session.state_notes.writer.is_busy:
+            await asyncio.sleep(0.01)
+        return ToolResult("The tide comes in. " * 100)
+
+    session = Session("scripted", wire="openai_chat", window=16_000, count="chars/4")
+    asker = Session("scripted", wire="openai_chat", window=16_000)
+    tool = FunctionTool("read", "Read a file.", Part, read)
+    kind = SubagentKind(
+        "reads",
+        ScriptedProvider("openai_chat", [answer] * 200),
+        [tool],
+        lambda name, tools: SubagentSession(session, f"{name}.task-1"),
+        writes_notes=True,
+    )
+    task = SubagentTool({"general": kind}, approval=ALLOW_ALL, meters=[SessionSpending(asker)])
+    result = asyncio.run(task({"prompt": "Read all parts."}, ToolContext(Path("."), asker, session_name="build")))
+    assert "All read." in result.text
+    assert notes
+    assert session.edit_counts["note_sweep"] == 1
+    assert any("- the tide comes in" in text_of(item.message) for item in session.view.items)

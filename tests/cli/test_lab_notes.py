@@ -10,6 +10,7 @@ import pytest
 from tests.cli.calling import run_command
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
+from tests.scale import mark_all_but
 from tests.session.noted import write_answer
 from tidegate import BadInput
 
@@ -75,7 +76,7 @@ def files_of(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "notes").glob("*.json"))
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "openai_chat"])
+@pytest.mark.parametrize("wire", mark_all_but(["anthropic", "openai_chat"], "anthropic"))
 @pytest.mark.usefixtures("session")
 def test_notes_are_written_once_and_replayed(wire: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = Writer(wire)

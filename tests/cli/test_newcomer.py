@@ -200,6 +200,30 @@ def test_show_recall_and_policies_print_json(tmp_path: Path) -> None:
     assert all("Choose it " in policy["about"] for policy in policies)
 
 
+def test_show_and_config_fit_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their columns stay: a long text goes on below its beginning."""
+    monkeypatch.chdir(tmp_path)
+    with DataFolder(tmp_path / "data", secrets=[]) as data, data.open("short", "gpt-4o", window=3_000) as session:
+        for number in range(9):
+            session.add({"role": "user", "content": f"{number} " * 400}, {"role": "assistant", "content": "Done."})
+            session.record({"prompt_tokens": session.prepare().tokens, "completion_tokens": 2})
+    outline = show_on_terminal(60, "show", "short", "--data", str(tmp_path / "data"))
+    settings = show_on_terminal(60, "config")
+    assert all(len(line) <= 60 for line in outline + settings), outline + settings
+    sweep = next(number for number, line in enumerate(outline) if "sweep:" in line)
+    assert outline[sweep + 1].startswith(" " * (outline[sweep].index("sweep:")))
+    mode = next(number for number, line in enumerate(settings) if line.startswith("execution.mode "))
+    assert settings[mode : mode + 2] == ["execution.mode" + " " * 26 + "conversation", " " * 40 + "(default)"]
+
+
+@pytest.mark.parametrize("command", ["chat", "import", "replay", "sessions"])
+def test_the_help_of_a_command_fits_the_terminal(command: str) -> None:
+    """Only its examples, which are copied, may be longer."""
+    lines = show_on_terminal(60, command, "--help")
+    assert not [line for line in lines if len(line) > 60 and not line.startswith("  tidegate ")]
+    assert all(len(line) <= 118 for line in show_on_terminal(200, command, "--help"))
+
+
 @pytest.mark.parametrize(("columns", "tables"), [(80, 2), (200, 1)])
 def test_a_table_that_is_too_wide_continues_below(tmp_path: Path, columns: int, tables: int) -> None:
     said = [{"meta": {"id": "one"}}, *generate_session(6, 0)]

@@ -19,7 +19,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.session_generator import generate_session
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
-COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor view".split()
+COMMANDS = "sessions show misses trace recall memory undo redo clear fork forget export import doctor view".split()
 SECRET = "hunter2-Zq81-xyzzy-0042"
 
 
@@ -170,6 +170,23 @@ def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
     assert called("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
     (note,) = called("memory", "list", "--data", kept.folder).stdout.split()
     assert "8443" in called("memory", "show", note, "--data", kept.folder).stdout
+
+
+def test_undo_and_redo_report_sizes_on_one_scale(tmp_path: Path) -> None:
+    """The counts of the model, not an estimate: one step begins with the size that the step before ended with."""
+    with DataFolder(tmp_path, secrets=[]) as data, data.open("long", "gpt-4o", window=6_000) as session:
+        for number in range(14):
+            session.add({"role": "user", "content": f"Question {number}. " + "words to read " * 250})
+            session.add({"role": "assistant", "content": "Done " + "and said " * 50})
+            session.prepare()
+
+    def read_sizes(*commands: str) -> list[tuple[str, str]]:
+        lines = [called(command, "long", "--data", tmp_path).stdout for command in commands]
+        return [(line.split()[-4], line.split()[-2]) for line in lines]
+
+    undone = read_sizes("undo", "undo")
+    assert undone[0][1] == undone[1][0]
+    assert read_sizes("redo", "redo") == [(after, before) for before, after in reversed(undone)]
 
 
 def test_undo_redo_clear_and_fork(kept: Kept) -> None:

@@ -57,6 +57,10 @@ def test_not_a_fact(text: str) -> None:
     assert [fact for fact in find_facts(text) if fact.value != "yes/no"] == []
 
 
+def test_an_arrow_is_between_two_names() -> None:
+    assert [fact.value for fact in find_facts("src/old.py→src/new.py")] == ["src/old.py", "src/new.py"]
+
+
 def test_context_tells_what_a_number_is() -> None:
     assert find_facts("the gateway listens on port 8443") == [Fact("number", "8443", "on port")]
     assert Fact("number", "30", "retry_count") not in find_facts("retry_count=30")  # two digits say too little

@@ -19,6 +19,7 @@ from tidegate.core.ledger.lines import (
     render_ledger,
 )
 from tidegate.core.ledger.loss_check import readable_text_of
+from tidegate.core.ledger.recall_pointers import rename_recall_pointers
 from tidegate.core.ledger.statements import drop_old_todos, statements_of
 from tidegate.core.ledger.writer import PIN, hide_ledger, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
@@ -654,3 +655,9 @@ def test_a_file_that_was_changed_is_listed_even_if_the_user_names_it() -> None:
         session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
     session.prepare()
     assert "src/push.go" in [line.text for line in parse_ledger(ledger(session)) if line.what == "changed"]
+
+
+def test_pointers_name_the_tool_as_the_model_has_it() -> None:
+    text = "[recall m3..m7 shows what was said] I recall nothing. To see more: recall e9.1"
+    renamed = "[memory_recall m3..m7 shows what was said] I recall nothing. To see more: memory_recall e9.1"
+    assert rename_recall_pointers(text, "memory_recall") == renamed

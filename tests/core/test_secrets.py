@@ -277,7 +277,7 @@ def test_a_key_that_is_split_over_lines_is_masked_and_the_next_line_stays(width:
 SPLITS = [
     "\n", "\r\n", "\n\t", "\\\n    ", "\\n", "\\\\n", "\n> ", "\n+", "\n# ", "\n  12: ", "\n    12\t", "\n12→",
     '"\n    "', "'\n    '", '" +\n    "', '"\n    + "', '" + "', "' .\n  '", '" & _\n  "', '\\"\n  \\"',
-    '\\" +\\n  \\"', '"\\\n"', "\\n\\t", "\\n   12\\t",
+    '\\" +\\n  \\"', '"\\\n"', "\\n\\t", "\\n   12\\t", "\n\xa0\xa0", "\f", "\u2028", "\u200b", "\xad", "\u2060\ufeff",
 ]  # fmt: skip
 WHOLE = {kind: "".join(KEYS[kind]) for kind in ("anthropic", "aws", "github", "google", "slack bot", "jwt")}
 

@@ -7,7 +7,7 @@ import pytest
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_line, check_sections, keep_overruled
-from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, merge_sections
+from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, merge_sections, read_changes
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import WantedPassage, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note
@@ -209,3 +209,53 @@ def test_no_text_can_close_the_fence_of_a_passage() -> None:
     assert f"\n`````\n{text}\n`````" in text_of(shown)
     assert shown.kind == "state_note"
     assert shown.role == "user"
+
+
+def test_an_update_may_have_only_the_lines_that_change() -> None:
+    old = "- `src/parser.py` was read [m3]\n- remaining: 3 steps\n- tests take 8.41s [m5]"
+    change = read_changes(
+        old, "- drop: remaining: 3\n- remaining: 2 steps\n- drop: `src/parser.py` was\n- drop: no such line"
+    )
+    assert change.kept == "- tests take 8.41s [m5]"
+    assert change.new == "- remaining: 2 steps"
+    assert change.unknown == ("- drop: no such line",)
+    parsed = parse_answer("## State (changes)\n- drop: remaining\n- all done\n## Rules\n- new [m1]")
+    assert parsed.changes == {"State": "- drop: remaining\n- all done"}
+    assert parsed.sections == {"Rules": "- new [m1]"}
+
+
+EDITED = SOURCE.replace("def step_3(): return 21", "def step_3(): return 22")
+EDIT = call("m9", "Edit", file_path="src/parser.py", old_string="def step_3(): return 21", new_string="x = 1")
+
+
+def test_newer_text_of_the_file_is_quoted_instead_of_a_stale_passage() -> None:
+    """Also if the model names the message with the old text."""
+    again = (call("m11", "Read", file_path="src/parser.py"), result("m12", "m11", EDITED))
+    wanted = [WantedPassage("def step_3()", before=2, after=2, id="m3")]
+    stale = quote_passages(wanted, originals(EDIT, result("m10", "m9", "done")), 5_000, COUNTER).passages[0]
+    assert (stale.id, stale.changed_in) == ("m3", ("m9",))
+    newer = quote_passages(wanted, originals(EDIT, result("m10", "m9", "done"), *again), 5_000, COUNTER).passages[0]
+    assert (newer.id, newer.changed_in) == ("m12", ())
+    assert "def step_3(): return 22" in newer.text
+    before = Originals((*LOG[:2], result("m3", "m2", SOURCE), EDIT))
+    assert quote_passages(wanted, before, 5_000, COUNTER).passages[0].changed_in == ("m9",)
+
+
+def test_a_passage_named_by_its_text_alone_keeps_its_lines() -> None:
+    first = quote_passages(
+        [WantedPassage("def step_3()", "next", before=2, after=4, id="m3")], originals(), 5_000, COUNTER
+    )
+    again = quote_passages([WantedPassage("def step_3()")], originals(), 5_000, COUNTER, first.passages)
+    assert again.passages == first.passages
+    alone = quote_passages([WantedPassage("def step_3()")], originals(), 5_000, COUNTER).passages[0]
+    assert alone.first_line == alone.last_line
+
+
+def test_the_words_of_a_call_can_be_quoted() -> None:
+    """A short argument only if nothing else has the text."""
+    task = call("m9", "Task", prompt="Compare the lexer with the one of release 4 and report differences.")
+    found = quote_passages([WantedPassage("Compare the lexer")], originals(task), 5_000, COUNTER).passages[0]
+    assert (found.id, found.text) == ("m9", "Compare the lexer with the one of release 4 and report differences.")
+    grep = call("m9", "Bash", command="grep -rn 'def step_3(): return 21' src --include=*.py")
+    found = quote_passages([WantedPassage("def step_3(): return 21")], originals(grep), 5_000, COUNTER).passages[0]
+    assert found.id != "m9"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.core.token_texts import texts
 from tests.scale import scaled
 from tidegate.core.errors import BadPolicy
+from tidegate.core.events import Event, MessageAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, user_message
 from tidegate.core.tokens.counting import (
     LABEL_OVERHEAD,
@@ -24,6 +25,7 @@ from tidegate.core.tokens.counting import (
     make_policy_meter,
     parse_chars_counter,
 )
+from tidegate.core.view import View
 from tidegate.models.token_counters import ExactCounter
 
 FOUR = CharsPerToken(4)
@@ -57,6 +59,11 @@ def test_estimate_sees_what_characters_by_four_do_not() -> None:
         exact = ExactCounter("o200k_base").count_text(text)
         assert FOUR.count_text(text) < 0.6 * exact
         assert TokenEstimator().count_text(text) >= 0.9 * exact
+
+
+def test_estimate_of_thai_is_that_of_other_scripts_with_letters_of_three_bytes() -> None:
+    thai, georgian = "\u0e01" * 100, "\u10d0" * 100
+    assert TokenEstimator().count_text(thai) == TokenEstimator().count_text(georgian)
 
 
 @settings(max_examples=scaled(50))
@@ -200,3 +207,14 @@ def test_calibration_follows_reports_and_ignores_implausible_ones() -> None:
 @given(st.floats(0.5, 3.0), st.integers(0, 10**6), st.integers(0, 10**7))
 def test_calibration_is_clamped(ratio: float, counted: int, reported: int) -> None:
     assert 0.5 <= calibrate_ratio(ratio, counted, reported) <= 3.0
+
+
+def test_a_count_that_is_impossible_for_its_length_is_counted_again() -> None:
+    messages = [user_message("word " * 1_000), user_message("short")]
+    view = View()
+    for seq, (message, stored) in enumerate(zip(messages, (3, 7), strict=True), start=1):
+        view.fold(Event(seq, 0.0, MessageAdded(message, stored)))
+    assert view.tokens == 10
+    view.recount(FOUR, thinking=False)
+    assert [item.tokens for item in view.items] == [count_message(messages[0], FOUR, thinking=False), 7]
+    assert view.tokens == sum(item.tokens for item in view.items)

@@ -1,12 +1,16 @@
 """State notes of a stored session: opened again, forgotten, and shown by the commands."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_message, take, write_answer
 from tidegate import DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandContext
+from tidegate.core.events import STATE_NOTE, NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.session.reports.state_note_report import StateNoteReport
@@ -118,3 +122,61 @@ def test_the_command_shows_the_note_and_takes_a_correction(tmp_path: Path) -> No
         report = StateNoteReport(session.log)
         assert "+- all was read" in report.list_changes()
         assert "-- `src/part_1.py` was read [m6]" in report.list_changes()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.datafolder.test_state_notes import fill_with_note, open_session
+from tests.session.noted import add_work
+from tidegate import DataFolder
+with DataFolder(Path(sys.argv[1]), secrets=[]) as data, open_session(data) as session:
+    number = fill_with_note(session)
+    print(number, flush=True)
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_note_is_there_after_the_process_was_killed_before_its_sweep(tmp_path: Path) -> None:
+    """Once, with the same bytes as without the kill, and the next sweep shows it."""
+    sent: list[bytes] = []
+    for end in ("killed", "closed"):
+        folder = tmp_path / end
+        done = subprocess.run([sys.executable, "-c", KILLED, folder, end], capture_output=True, text=True, check=False)
+        assert done.returncode == (-signal.SIGKILL if end == "killed" else 0), done.stderr
+        with DataFolder(folder, secrets=[]) as data, open_session(data) as session:
+            noted = [event.payload for event in session.log.read() if isinstance(event.payload, NoteAdded)]
+            assert [each.topic for each in noted].count(STATE_NOTE) == 1
+            sent.append(session.prepare().to_bytes())
+            assert fill_until_sweep(session, int(done.stdout)) == "note_sweep"
+            sent.append(session.prepare().to_bytes())
+    assert sent[:2] == sent[2:]
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from tests.datafolder.test_state_notes import ANSWER, open_session
+from tidegate import DataFolder
+with DataFolder(Path(sys.argv[1]), secrets=[]) as data, open_session(data) as session:
+    question = session.state_notes.make_question()
+    print("asked", flush=True)
+    sys.stdin.readline()
+    report = session.state_notes.take(question.task, ANSWER)
+    print("stored" if report.note else report.why, flush=True)
+"""
+
+
+def test_of_two_processes_that_write_a_note_one_stores_it(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data, open_session(data) as session:
+        session.add({"role": "user", "content": REQUEST})
+        number = fill(session, session.state_notes)
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen(command, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    assert [writer.stdout.readline() for writer in writers] == ["asked\n"] * 2
+    said = [writer.communicate("go\n")[0].strip() for writer in writers]
+    assert sorted(said) == ["another note came first", "stored"]
+    with DataFolder(tmp_path, secrets=[]) as data, open_session(data) as session:
+        assert fill_until_sweep(session, number) == "note_sweep"

@@ -31,6 +31,10 @@ DEADLINE = 300
 """Seconds after which a test that waits has failed. Nothing is measured with it: it only ends a test that hangs."""
 
 
+PATIENT: dict[str, Any] = {"store_timeout": DEADLINE, "connect_timeout": DEADLINE, "header_timeout": DEADLINE}
+"""The gateway's own deadlines. On a machine with much to do, one of seconds would end what is only slow."""
+
+
 def open_http() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=DEADLINE)
 
@@ -94,6 +98,7 @@ async def run_gateway(
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Without `recall`, unlike the default: most tests compare what is forwarded byte for byte."""
+    settings = PATIENT | settings
     chosen = GatewaySettings(port=0, upstreams=upstreams, recall=recall, page_token=PAGE_TOKEN, **settings)
     data = DataFolder(folder, store=store)
     lines: list[str] = []

@@ -61,7 +61,7 @@ def test_only_an_edit_changes_what_was_sent_before(wire: str, tmp_path: Path) ->
     ("wire", "model", "binding"),
     [
         ("anthropic", "claude-opus-5-5", "prefix"),
-        ("anthropic", "claude-sonnet-4-5", "block"),
+        pytest.param("anthropic", "claude-sonnet-4-5", "block", marks=pytest.mark.exhaustive),
         ("openai_responses", "gpt-5", ""),
     ],
 )

@@ -368,6 +368,34 @@ def test_a_name_in_the_path_or_header_chooses_the_session(tmp_path: Path) -> Non
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("limit", "open_at_the_end"), [({}, 70), ({"open_sessions": 3}, 3)])
+def test_as_many_sessions_are_open_as_is_set_and_closed_ones_are_found_again(
+    limit: dict[str, Any], open_at_the_end: int, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with Fake("openai_chat", ["Noted."] * 80) as fake, open_http() as http:
+            async with run_gateway(tmp_path, upstream_of(fake), **limit) as running:
+                clients = [
+                    ScriptedClient("openai_chat", f"{running.url}/s/number{number}", http) for number in range(70)
+                ]
+                for client in clients:
+                    client.say("start")
+                    await client.turn()
+                assert f"tidegate_open_sessions {open_at_the_end}" in (await http.get(running.url + "/metrics")).text
+                for client in clients[:10]:
+                    client.say("once more")
+                    await client.turn()
+                assert len(session_names(running)) == 70
+                assert all("once more" in read_texts(running, f"number{number}") for number in range(10))
+                assert f"tidegate_open_sessions {open_at_the_end}" in (await http.get(running.url + "/metrics")).text
+
+    def read_texts(running: Running, name: str) -> list[str]:
+        payloads = [event.payload for event in running.data.open_log(name).read()]
+        return [text_of(each.message) for each in payloads if isinstance(each, MessageAdded)]
+
+    asyncio.run(run())
+
+
 def test_sub_agents_of_a_named_session_have_sessions_of_their_own(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", map(step_answer, range(9))) as fake:

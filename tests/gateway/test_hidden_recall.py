@@ -237,6 +237,40 @@ def test_a_stream_with_thinking_and_with_calls_of_both(wire: str, tmp_path: Path
     asyncio.run(run())
 
 
+def test_texts_behind_joined_thinking_stay_before_their_hidden_calls(tmp_path: Path) -> None:
+    """A client that joins what came in pieces has one thought and one text of three answers."""
+    answers = [
+        ScriptedAnswer(thinking="One.", calls=(recall_call(1, "start"),)),
+        ScriptedAnswer(text="Look.", thinking="Two.", calls=(recall_call(2, "start"),)),
+        ScriptedAnswer(text="So.", calls=(Call("c1", "step", '{"n":1}'),)),
+        ScriptedAnswer(text="End."),
+    ]
+
+    async def run() -> None:
+        async with Fake("gemini", answers) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), recall=True) as running, open_http() as http:
+                client = ScriptedClient("gemini", running.url, http, {"x-tidegate-session": "s"})
+                client.say("start")
+                await client.turn("stepped")
+                answer = client.messages[1]
+                thoughts, texts = (
+                    "".join(
+                        part["text"] for part in answer["parts"] if "text" in part and bool(part.get("thought")) == kind
+                    )
+                    for kind in (True, False)
+                )
+                calls = [part for part in answer["parts"] if "functionCall" in part]
+                answer["parts"] = [{"text": thoughts, "thought": True}, {"text": texts}, *calls]
+                assert (thoughts, texts, len(calls)) == ("One.Two.", "Look.So.", 1)
+                await client.turn()
+        assert fake.refused == []
+        last = [part for item in fake.seen[-1].body["contents"] for part in item["parts"] if not part.get("thought")]
+        said = [part.get("text") or next(iter(part.values()))["name"] for part in last]
+        assert said[said.index("recall") :] == ["recall", "recall", "Look.", "recall", "recall", "So.", "step", "step"]
+
+    asyncio.run(run())
+
+
 def test_reasoning_whose_id_the_client_omits_stays_before_its_hidden_calls(tmp_path: Path) -> None:
     """An answer of Responses that only recalls: its reasoning goes back in front of the call, not behind the result."""
     answers = [

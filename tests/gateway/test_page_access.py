@@ -210,10 +210,15 @@ def test_looking_writes_nothing_to_the_log(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         ({}, ""),
-        ({"policy": "picoclaw"}, "The policy picoclaw: behind the gateway, no model writes summaries"),
+        ({"policy": "picoclaw", "state_notes": True}, ""),
+        (
+            {"policy": "ai", "state_notes": True},
+            "The policy ai: the summary of a single tool result is its beginning and end; no model writes it.",
+        ),
+        ({"policy": "picoclaw"}, "The policy picoclaw: no model writes summaries"),
         (
             {"policies": {"gpt-4o": "ai", "codex": "jutul"}},
-            "The policies ai, jutul: behind the gateway, no model writes",
+            "The policies ai, jutul: no model writes",
         ),
     ],
 )

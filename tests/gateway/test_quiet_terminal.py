@@ -1,7 +1,6 @@
 """What the gateway prints: one line for what happened, and no traceback for what clients and upstreams do."""
 
 import asyncio
-import os
 import resource
 import sys
 from contextlib import suppress
@@ -13,32 +12,9 @@ import pytest
 from tests.fake.server import CutAt, Fake
 from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
+from tests.gateway.server_process import end, start_gateway, wait_until_ready
 from tests.gateway.serving import DEADLINE, open_http
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
-
-
-async def start_gateway(folder: Path, port: int, *more: str) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "tidegate", "serve", "--data", str(folder), "--port", str(port), *more]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return await asyncio.create_subprocess_exec(
-        *command, env=environment, stderr=asyncio.subprocess.PIPE, cwd=folder, limit=10_000_000
-    )
-
-
-async def wait_until_ready(port: int) -> None:
-    async with asyncio.timeout(DEADLINE), open_http() as http:
-        while True:
-            with suppress(httpx.HTTPError):
-                if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
-                    return
-            await asyncio.sleep(0.05)
-
-
-async def end(process: asyncio.subprocess.Process) -> str:
-    """What it printed."""
-    process.terminate()
-    _, printed = await process.communicate()
-    return printed.decode()
 
 
 def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
@@ -61,6 +37,33 @@ def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
     assert printed.count("the upstream's answer broke off: ClientPayloadError") == 2, printed
     assert "Traceback" not in printed
     assert "ASGI" not in printed
+
+
+def test_requests_that_are_none_and_websockets_print_nothing_of_the_web_server(tmp_path: Path) -> None:
+    """Any web page can open a WebSocket, or ask for https where none is spoken."""
+    greeting = bytes.fromhex("1603010200010001fc0303") + bytes(60)
+
+    async def run() -> str:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port)
+        await wait_until_ready(port)
+        upgrade = (
+            f"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\norigin: https://evil.example\r\n"
+            "upgrade: websocket\r\nconnection: upgrade, close\r\nsec-websocket-version: 13\r\n"
+            "sec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        )
+        for sent, status in ((greeting, b"400"), (upgrade.encode(), b"403")) * 3:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            assert status in (await reader.read())[:20]
+            writer.close()
+        return await end(process)
+
+    printed = asyncio.run(run())
+    assert printed.count("GET /v1/responses 403") == 3, printed
+    assert "WebSocket" not in printed
+    assert "upgrade" not in printed
+    assert "Invalid" not in printed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a running process is changed")

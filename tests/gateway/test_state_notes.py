@@ -104,6 +104,40 @@ def check_prefix(wire: str, sent: bytes, asked: bytes) -> None:
     assert asked[begin + added :] == sent[begin:]
 
 
+SUMMARY_TEXT = "## Session intent\n- user said: read all results and never touch `legacy.py`; result 2 was read"
+
+
+@each_wire
+@pytest.mark.parametrize("policy", ["digitorn", "picoclaw"])
+def test_a_preset_gets_its_summary_from_the_clients_model(wire: str, policy: str, tmp_path: Path) -> None:
+    """With its own prompt, and at its own place."""
+    asked: list[str] = []
+    steps: list[str] = []
+
+    def answer(body: Json) -> Step:
+        text = json.dumps(body)
+        if "Summarise the conversation above" in text:
+            asked.append(text)
+            return SUMMARY_TEXT
+        steps.append(text)
+        return step_answer(len(steps))
+
+    async def run() -> None:
+        async with Fake(wire, answer) as fake:
+            settings: Any = {"window": 60_000, "state_notes": True, "policy": policy}
+            async with run_gateway(tmp_path, upstream_of(fake), **settings) as running, open_http() as http:
+                client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
+                client.say("Read all results. Never touch legacy.py.")
+                assert await work_until(client, running, {"summarise"}, 90) == "summarise", running.lines
+                assert any("summary of s, for its policy" in line for line in running.lines), running.lines[-6:]
+                await client.turn("done")
+        assert fake.refused == []
+        assert "result 2 was read" in fake.seen[-1].raw.decode()
+
+    asyncio.run(run())
+    assert len(asked) == 1
+
+
 FAULTS: dict[str, tuple[Step, str]] = {
     "refusal": (refusal("anthropic", 400, "the request is not allowed"), "the provider failed"),
     "rate limit": (refusal("anthropic", 429, "slow down"), "the provider failed: rate"),

@@ -3,13 +3,15 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 from tests.fake.server import Bytes, Fake
 from tests.gateway.scripted_client import headers_of
 from tests.gateway.serving import Running, run_gateway, upstream_of
-from tidegate.gateway.settings import Upstream
+from tidegate.gateway.server import open_listener
+from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
 
 BODY = {"model": "claude-opus-4-6", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
@@ -103,3 +105,11 @@ def test_an_answer_of_one_write_is_not_kept_back(tmp_path: Path) -> None:
             assert refused[0].startswith(b"HTTP/1.1 400")
 
     asyncio.run(run())
+
+
+def test_connections_send_small_pieces_without_waiting_for_an_acknowledgement() -> None:
+    with open_listener(GatewaySettings(port=0)) as listener:
+        with socket.create_connection(listener.getsockname()):
+            connection, _ = listener.accept()
+            with connection:
+                assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -11,10 +11,10 @@ from typing import Any
 from tests.fake.server import Fake, Step
 from tests.fake.words import refusal
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
+from tests.session.noted import write_answer
 from tidegate.core.events import BranchStarted, Event, MessageAdded
 from tidegate.core.messages import Call, Result
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT
 from tidegate.wire.splicing.block_rules import join_result_text
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
@@ -115,22 +115,38 @@ def read_pages(folder: Path, session: str) -> list[int]:
     return [int(text.split(":")[0].split()[-1]) for text in texts if text.startswith("Page ")]
 
 
-def check_summaries(run: Callable[[Fake], str], wire: str, task: LongTask | None = None) -> None:
-    """`run` makes a long run with the policy "ai": the agent's own model is asked for summaries, and they are used."""
-    asked = task or LongTask(60, parallel=2)
+def check_summaries(run: Callable[[Fake], str], wire: str, *, question: str, answer: str) -> None:
+    """`run` makes a long run. The agent's own model is asked beside it, with the tools of its calls, and the answer is
+    used.
+    """
+    asked = LongTask(60, parallel=1)
     questions: list[dict[str, Any]] = []
 
     def script(body: dict[str, Any]) -> Step:
-        if SUMMARY_SYSTEM_PROMPT.splitlines()[0] not in str(body):
+        if question not in str(body):
             return asked(body)
         questions.append(body)
-        return SUMMARY
+        return answer
 
     with run_provider(wire, script, WINDOW) as fake:
         assert FINAL_ANSWER in run(fake)
-        assert fake.refused == []
+        assert fake.refused == [], fake.refused
         assert questions
+        assert all(body.get("tools") == fake.seen[0].body.get("tools") for body in questions)
         assert "Pages of the harbor log were read" in str(fake.seen[-1].body)
+
+
+SUMMARIES = {
+    "default": {
+        "question": "[tidegate: the state note]",
+        "answer": write_answer(state=f"- {SUMMARY}"),
+    },
+    "digitorn": {
+        "question": "Summarise the conversation above",
+        "answer": f"## Session intent\n- agent concluded: {SUMMARY}",
+    },
+}
+"""What the model is asked under a policy, and what it writes."""
 
 
 GREETING = "Hello."

@@ -15,6 +15,7 @@ from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
     REFUSAL_CHECKS,
+    SUMMARIES,
     WINDOW,
     check_killed_run,
     check_summaries,
@@ -181,13 +182,14 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "openai_chat", tmp_path, begins_again=True)
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateMiddleware(tmp_path, window=WINDOW, policy="ai", summarize=True)
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    tidegate = TidegateMiddleware(tmp_path, window=WINDOW, policy=policy, summarize=True)
 
     async def act(client: AsyncOpenAI) -> str:
         return (await make_agent(client, tidegate).run("Read all pages.")).text
 
-    check_summaries(lambda fake: str(run_agent(fake.url, act)), "openai_chat")
+    check_summaries(lambda fake: str(run_agent(fake.url, act)), "openai_chat", **SUMMARIES[policy])
     tidegate.threads.close()
 
 

@@ -98,3 +98,27 @@ def test_a_sub_agent_has_a_session_of_its_own(tmp_path: Path) -> None:
     assert "K0003" in middleware.threads.recall(names[1], "K0003")
     assert "K0003" not in middleware.threads.recall("main", "K0003")
     middleware.threads.close()
+
+
+def test_the_default_sub_agent_is_managed(tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, is_deep_agent=True, window=WINDOW)
+    inner = LongTask(40)
+    task = Call("t1", "task", '{"description": "Read all pages.", "subagent_type": "general-purpose"}')
+
+    def script(body: dict[str, Any]) -> Any:
+        users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
+        if not any("Delegate it." in text for text in users):
+            return inner(body)
+        is_done = any(message["role"] == "tool" for message in body["messages"])
+        return "The sub-agent is done." if is_done else ScriptedAnswer(calls=(task,), number=800)
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = make_agent(fake, middleware, checkpointer=InMemorySaver())
+        messages = agent.invoke(ask("Delegate it."), config("main"))["messages"]
+        assert messages[-1].text == "The sub-agent is done."
+        assert fake.refused == []
+    names = names_of(middleware)
+    assert names == ["main", "main.tools"]
+    assert "K0003" in middleware.threads.recall(names[1], "K0003")
+    assert "K0003" not in middleware.threads.recall("main", "K0003")
+    middleware.threads.close()

@@ -23,6 +23,7 @@ from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
     REFUSAL_CHECKS,
+    SUMMARIES,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -298,14 +299,15 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "gemini", tmp_path, session="app/me@k")
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegatePlugin(tmp_path, window=WINDOW, policy="ai", summarize=True)
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    tidegate = TidegatePlugin(tmp_path, window=WINDOW, policy=policy, summarize=True)
 
     def run_summarized(fake: Fake) -> str:
         agent = LlmAgent(name="reader", model=make_model(fake), tools=[read])
         return str(asyncio.run(run(agent, [tidegate], "s"))[0][-1])
 
-    check_summaries(run_summarized, "gemini")
+    check_summaries(run_summarized, "gemini", **SUMMARIES[policy])
     tidegate.threads.close()
 
 

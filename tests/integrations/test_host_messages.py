@@ -11,12 +11,10 @@ import pytest
 
 from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
-from tidegate.core.outcome import SummaryRequest
 from tidegate.integrations.content_blocks import read_block
 from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
 from tidegate.integrations.model_calls import CallPreparer, PreparedCall, make_usage
 from tidegate.integrations.session_names import SessionName
-from tidegate.integrations.summaries import make_summarizer
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
 from tidegate.wire.splicing.block_rules import join_result_text
@@ -483,19 +481,6 @@ def test_usage_counts_cached_tokens_as_input() -> None:
 
 def test_an_empty_result_has_a_text() -> None:
     assert join_result_text(Result("a", ())) == "(no output)"
-
-
-def test_a_summary_is_asked_in_pieces_that_carry_the_summary_on() -> None:
-    questions: list[str] = []
-
-    def ask(text: str) -> str:
-        questions.append(text)
-        return f"summary {len(questions)}"
-
-    messages = tuple(Message("user", (Text(f"word{number} " * 3_000),), id=f"m{number}") for number in range(4))
-    assert make_summarizer(ask)(SummaryRequest(messages, "Summarize.", 500)) == f"summary {len(questions)}"
-    assert len(questions) > 1
-    assert "summary 1" in questions[1]
 
 
 def test_a_missing_framework_says_what_to_install() -> None:

@@ -16,7 +16,6 @@ from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
 from inspect_ai.scorer import match
 from inspect_ai.tool import Tool, tool
 
-from tests.fake.server import Fake
 from tests.integrations.examples import EXAMPLES
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
@@ -26,7 +25,6 @@ from tests.integrations.shared_checks import (
     ResumedTask,
     check_killed_run,
     check_secret_stays,
-    check_summaries,
 )
 from tidegate.core.messages import Call
 from tidegate.integrations.inspect_ai import TidegateCompaction
@@ -235,18 +233,6 @@ print(sample.output.completion)
 def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     """The framework begins a sample again. What was read before is still in the log."""
     check_killed_run(KILLED, "openai_chat", tmp_path, begins_again=True, unlogged=20, task=ResumedSubmittingTask())
-
-
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateCompaction(tmp_path / "data", threshold=WINDOW - 2_000, session="s", policy="ai", summarize=True)
-
-    def run(fake: Fake) -> str:
-        solver = react(tools=[read()], compaction=tidegate)
-        task = Task(dataset=[Sample(input="Read all pages.")], solver=solver)
-        return str(run_task(task, fake.url, tmp_path).output.completion)
-
-    check_summaries(run, "openai_chat", SubmittingTask(60, parallel=2))
-    tidegate.threads.close()
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
     REFUSAL_CHECKS,
+    SUMMARIES,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -202,14 +203,15 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "openai_chat", tmp_path)
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    middleware = TidegateMiddleware(tmp_path, window=WINDOW, policy="ai", summarize=True)
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW, policy=policy, summarize=True)
 
     def run(fake: Fake) -> str:
         agent = create_agent(make_model(fake), [read], middleware=[middleware], checkpointer=InMemorySaver())
         return str(agent.invoke(ask("Read all pages."), config("s"))["messages"][-1].text)
 
-    check_summaries(run, "openai_chat")
+    check_summaries(run, "openai_chat", **SUMMARIES[policy])
     middleware.threads.close()
 
 

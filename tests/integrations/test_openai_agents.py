@@ -29,6 +29,7 @@ from tests.integrations.shared_checks import (
     QUESTION,
     REFUSAL_CHECKS,
     SECRET,
+    SUMMARIES,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -263,13 +264,14 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "openai_responses", tmp_path)
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateFilter(tmp_path, window=WINDOW, policy="ai", summarize=True)
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    tidegate = TidegateFilter(tmp_path, window=WINDOW, policy=policy, summarize=True)
 
     def run(fake: Fake) -> str:
         return str(run_agent(fake, make_agent, "Read all pages.", **options_of(tidegate)).final_output)
 
-    check_summaries(run, "openai_responses")
+    check_summaries(run, "openai_responses", **SUMMARIES[policy])
     tidegate.threads.close()
 
 

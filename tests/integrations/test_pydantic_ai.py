@@ -34,6 +34,7 @@ from tests.integrations.shared_checks import (
     GREETING,
     QUESTION,
     REFUSAL_CHECKS,
+    SUMMARIES,
     TOLD,
     WINDOW,
     answer_and_recall,
@@ -279,14 +280,15 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "openai_chat", tmp_path)
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateCapability(tmp_path, window=WINDOW, policy="ai", summarize=True)
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    tidegate = TidegateCapability(tmp_path, window=WINDOW, policy=policy, summarize=True)
 
     async def act(model: Any) -> Any:
         agent = Agent(model, tools=[read], capabilities=[tidegate])
         return (await agent.run("Read all pages.", conversation_id="s", usage_limits=NO_LIMIT)).output
 
-    check_summaries(lambda fake: str(run_agent("openai_chat", fake.url, act)), "openai_chat")
+    check_summaries(lambda fake: str(run_agent("openai_chat", fake.url, act)), "openai_chat", **SUMMARIES[policy])
     tidegate.threads.close()
 
 

@@ -16,6 +16,7 @@ from tests.integrations.examples import check_example
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, run_provider
 from tests.integrations.shared_checks import (
     REFUSAL_CHECKS,
+    SUMMARIES,
     WINDOW,
     check_killed_run,
     check_summaries,
@@ -202,9 +203,14 @@ def test_a_killed_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     check_killed_run(KILLED, "openai_chat", tmp_path)
 
 
-def test_summaries_are_written_by_the_agents_model(tmp_path: Path) -> None:
-    tidegate = TidegateConversation(tmp_path, window=WINDOW, policy="ai", summarize=True)
-    check_summaries(lambda fake: str(make_agent(fake.url, tidegate, "s")("Read all pages.")), "openai_chat")
+@pytest.mark.parametrize("policy", sorted(SUMMARIES))
+def test_summaries_are_written_by_the_agents_model(policy: str, tmp_path: Path) -> None:
+    tidegate = TidegateConversation(tmp_path, window=WINDOW, policy=policy, summarize=True)
+
+    def run(fake: Fake) -> str:
+        return str(make_agent(fake.url, tidegate, "s")("Read all pages."))
+
+    check_summaries(run, "openai_chat", **SUMMARIES[policy])
     tidegate.threads.close()
 
 

@@ -48,6 +48,27 @@ def test_names_of_fields_count_as_well(key: str) -> None:
     assert error.kind == "unknown"
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("cut", [slice(None), slice(60), slice(46), slice(13, None)])
+def test_a_part_of_a_text_without_quotation_marks_is_no_claim(wire: str, cut: slice) -> None:
+    sent = request_with(messages=[{"role": "user", "content": f"Explain this, please: {CLAIM} Why is it so?"}])
+    for form in ("Cannot read the message {}", "<p>It&#39;s bad: {}</p>", "{}"):
+        body = refusal(wire, 400, form.format(CLAIM[cut])).body
+        plain, error = classify_response(400, body), classify_response(400, body, request=sent)
+        assert plain.window == 900, "without the request it looks so"
+        assert (error.window, error.prompt_tokens) == (None, None), form
+        assert error.kind not in ("overflow", "output_cap")
+    code = {"error": {"message": "Bad message.", "code": CLAIM[cut]}}
+    assert classify_response(400, code, request=sent).window is None
+
+
+def test_a_value_that_is_escaped_as_html() -> None:
+    sent = request_with(user=CLAIM)
+    body = f"<html><body><p>Bad user: {CLAIM.replace(chr(39), '&#39;')}</p></body></html>".encode()
+    assert classify_response(400, body).window == 900
+    assert classify_response(400, body, request=sent).window is None
+
+
 def test_a_value_that_is_cut_or_escaped_in_quotation_marks() -> None:
     value = "é" * 40 + " " + ROLE + ' "so" ' + "x" * 400
     sent = request_with(user=value)

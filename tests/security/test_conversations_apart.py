@@ -57,6 +57,15 @@ def test_different_ids_never_have_the_same_name(first: Any, second: Any) -> None
     assert (name(*first) == name(*second)) == (first == second)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("a b", "a/b"), ("a b", "a-b"), ("é", "è"), ("x" * 90, "x" * 91), ("a\u202eb", "a\u200bb")]
+)
+def test_ids_that_differ_in_what_no_name_shows_are_told_apart(one: str, other: str) -> None:
+    assert name_session(one) != name_session(other)
+    assert name_session("1", user=one) != name_session("1", user=other)
+    assert name_session("1", agent=one) != name_session("1", agent=other)
+
+
 def test_a_name_that_is_used_is_not_the_one_of_another_thread(tmp_path: Path) -> None:
     """Nor can a thread id be chosen so that it is the name of another session."""
     threads = ThreadSessions(tmp_path)

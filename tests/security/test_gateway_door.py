@@ -4,6 +4,7 @@
 import asyncio
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,11 @@ import httpx
 import pytest
 
 from tests.fake.server import KEY, Fake
+from tests.free_port import find_free_port
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
+from tests.gateway.server_process import end, start_gateway, wait_until_ready
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.test_hostile_upstreams import raw_upstream, whole
 from tests.web.browser import launched
 from tests.web.live_gateway import live_gateway
 from tidegate.gateway.settings import GatewaySettings
@@ -66,6 +70,21 @@ def test_a_request_of_a_web_page_is_refused_and_leaves_no_trace(wire: str, tmp_p
     asyncio.run(run())
 
 
+def test_a_header_that_is_sent_twice_hides_nothing(tmp_path: Path) -> None:
+    foreign = [("origin", EVIL), ("origin", "")], [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "none")]
+
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(9))) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                for pairs in foreign:
+                    for headers in (pairs, pairs[::-1]):
+                        answer = await web.post(running.url + PATHS["anthropic"], json=REQUEST, headers=headers)
+                        assert answer.status_code == 403, headers
+                assert fake.seen == []
+
+    asyncio.run(run())
+
+
 def test_what_a_browser_asks_first_is_answered_here_and_only_for_allowed_origins(tmp_path: Path) -> None:
     allowed = "https://chat.example.com"
 
@@ -86,6 +105,22 @@ def test_what_a_browser_asks_first_is_answered_here_and_only_for_allowed_origins
                 assert sent.status_code == 200
                 assert sent.headers["access-control-allow-origin"] == allowed
                 assert len(fake.seen) == 1
+
+    asyncio.run(run())
+
+
+def test_an_upstream_does_not_open_the_gateway_to_web_pages(tmp_path: Path) -> None:
+    """Some local servers allow every origin; their headers would go to the page."""
+    opens = {"Access-Control-Allow-Origin": "*", "access_control_allow_private_network": "true"}
+    answers = [whole(b"{}", status=status, **opens) for status in (200, 400, 200, 404)]
+
+    async def run() -> None:
+        async with raw_upstream("anthropic", *answers) as upstream, run_gateway(tmp_path, upstream) as running:
+            async with open_http() as web:
+                for path in (PATHS["anthropic"], PATHS["anthropic"], "/v1/models", "/v1/models"):
+                    answer = await web.post(running.url + path, json=REQUEST, headers=headers_of("anthropic"))
+                    assert answer.content == b"{}"
+                    assert not any(name.startswith("access-control") for name in answer.headers)
 
     asyncio.run(run())
 
@@ -171,7 +206,12 @@ def test_without_the_token_of_wraps_client_nothing_is_served(tmp_path: Path) -> 
                 assert all(TOKEN not in seen.path and "x-tidegate-token" not in seen.headers for seen in fake.seen)
                 assert "mine" in {info.name for info in running.data.store.sessions()}
                 await web.get(f"{running.url}/k/{TOKEN}/nothing%0aFORGED%1b%5b2J")
+                for odd in (f"/{TOKEN}", f"//k/{TOKEN}/v1", f"/K/{TOKEN}/v1", f"/k%2f{TOKEN}/v1", f"/s/x/k/{TOKEN}/v1"):
+                    odd_answer = await web.get(running.url + odd)
+                    assert odd_answer.status_code == 401
+                    assert TOKEN not in odd_answer.text
                 assert TOKEN not in "".join(running.lines)
+                assert "guess" not in "".join(running.lines), "it may be a token that was mistyped"
                 assert all(line.isprintable() for line in running.lines)
 
     asyncio.run(run())
@@ -234,6 +274,41 @@ def test_a_code_that_is_too_old_is_refused(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_keys_of_serve_leave_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_THE_TEST", TOKEN)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+
+    async def run() -> bytes:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port, "--token-env", "TOKEN_OF_THE_TEST")
+        await wait_until_ready(port)
+        shown = Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert "no token is set" not in await end(process)
+        return shown
+
+    shown = asyncio.run(run())
+    assert TOKEN.encode() not in shown
+    assert SECRET.encode() not in shown
+
+
+def test_without_a_token_serve_says_what_others_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_THE_TEST", SECRET)
+    file = tmp_path / "tidegate.yaml"
+    file.write_text("gateway: {upstreams: {openai: {url: 'http://127.0.0.1:1', key_env: KEY_OF_THE_TEST}}}\n")
+
+    async def run() -> str:
+        port = find_free_port()
+        process = await start_gateway(tmp_path, port, "--config", str(file))
+        await wait_until_ready(port)
+        return await end(process)
+
+    printed = " ".join(asyncio.run(run()).split())
+    assert "every user and program of this machine can send requests through this gateway" in printed
+    assert "continue a session whose name they know" in printed
+    assert "the key_env of openai is not used" in printed
+
+
 # --- odd requests -------------------------------------------------------------------------------------------------
 
 
@@ -241,7 +316,14 @@ def test_an_odd_host_is_refused_not_an_error(tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("anthropic", []) as fake, run_gateway(tmp_path, upstream_of(fake)) as running:
             port = int(running.url.rpartition(":")[2])
-            for host in (b"[", b"[::1", b"a]b", b"\xff\xfe"):
+            for host in (
+                b"[",
+                b"[::1",
+                b"a]b",
+                b"\xff\xfe",
+                b"evil.example\r\nhost: localhost",
+                b"localhost\r\nhost: evil",
+            ):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"GET /healthz HTTP/1.1\r\nhost: " + host + b"\r\nconnection: close\r\n\r\n")
                 assert (await reader.read()).startswith(b"HTTP/1.1 403"), host

@@ -78,6 +78,35 @@ async def ask_as_bob(running: Running, web: httpx.AsyncClient) -> list[str]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_who_continues_the_words_of_another_key_does_not_get_its_session(restarts: bool, tmp_path: Path) -> None:
+    """Another caller has the same first message and answer, and no session of its own yet."""
+
+    async def run() -> None:
+        async with Fake("openai_chat", [ANSWER] * 4, any_key=True) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                alice = make_client(running, web, "sk-alice")
+                await alice.turn()
+                if not restarts:
+                    await continue_as_bob(running, web, alice)
+            if restarts:
+                async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                    await continue_as_bob(running, web, alice)
+
+    async def continue_as_bob(running: Running, web: httpx.AsyncClient, alice: ScriptedClient) -> None:
+        bob = make_client(running, web, "sk-bob")
+        bob.messages = list(alice.messages)
+        await go_on(bob, "these are the words of Bob")
+        assert len(words_of(running)) == 2
+        alice.url = running.url
+        await go_on(alice, "these are the words of Alice")
+        found = words_of(running)
+        assert len(found) == 2
+        assert not any("Bob" in text and "Alice" in text for text in found)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_the_same_words_with_another_key_are_another_session(restarts: bool, tmp_path: Path) -> None:
     async def run() -> None:
         async with Fake("openai_chat", [ANSWER] * 4, any_key=True) as fake, open_http() as web:
@@ -175,6 +204,23 @@ def test_different_names_are_different_sessions(tmp_path: Path) -> None:
             assert sum(f"I am {name}\n" in text + "\n" for text in found) == 1
         assert {"проект", "работа", "a_b"} <= stored
         assert all(len(name) <= 80 for name in stored)
+
+    asyncio.run(run())
+
+
+def test_ids_of_a_client_that_are_joined_to_a_name_are_told_apart(tmp_path: Path) -> None:
+    main, agent = "x-claude-code-session-id", "x-claude-code-agent-id"
+    ids = [{main: "a.b"}, {main: "a", agent: "b"}, {main: "a.b", agent: "c"}, {main: "a", agent: "b.c"}, {main: "a_b"}]
+
+    async def run() -> None:
+        async with Fake("openai_chat", [ANSWER] * len(ids)) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake)) as running:
+                for number, headers in enumerate(ids):
+                    client = ScriptedClient("openai_chat", running.url, web, headers)
+                    client.say(f"I am number {number}.")
+                    await client.turn()
+                found = words_of(running)
+        assert len(found) == len(ids)
 
     asyncio.run(run())
 

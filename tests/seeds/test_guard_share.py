@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.scale import parametrize_pairs
 from tests.seeds.talk import asks, calls, opened, passage, replies, result, stages
 from tidegate import Session, SummaryRequest, load
 from tidegate.presets import preset_names
@@ -14,8 +15,7 @@ def summarize(request: SummaryRequest) -> str:
 
 
 @pytest.mark.parametrize("loops", [0, 8], ids=["chat", "tool loops"])
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("preset", preset_names())
+@parametrize_pairs(("preset", "text"), preset_names(), TEXTS)
 def test_the_guard_has_nothing_to_do(preset: str, text: str, loops: int) -> None:
     """No single message is large for the window, so the preset can always make room itself."""
     session: Session = opened(load(preset), window=24_000)

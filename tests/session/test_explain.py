@@ -11,6 +11,7 @@ from tidegate.commands.registry import CommandContext
 from tidegate.core.budget import priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
+from tidegate.models.catalog import ModelInfo
 from tidegate.session.reports.explanation import describe_edits, forecast_sweep
 from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
@@ -124,6 +125,40 @@ def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
     turn(session, clock, 0)
     for later, cold in ((300, False), (301, True)):
         assert priced_now(session.view, session.budget, session.view.last_reply_time + later).prices.cold is cold
+
+
+def _is_cold_after(session: Session, seconds: float) -> bool:
+    return priced_now(session.view, session.budget, session.view.last_reply_time + seconds).prices.cold
+
+
+def test_the_lifetime_of_the_cache_is_what_the_request_asks_for() -> None:
+    session = Session("gpt-5.1", request_options={"prompt_cache_retention": "24h"}, count="chars/4")
+    session.add(user_message("ask"), said("Done."))
+    assert not _is_cold_after(session, 86_400)
+    assert _is_cold_after(session, 86_401)
+
+
+def test_the_lifetime_of_the_cache_is_an_hour_if_the_provider_reports_such_writes() -> None:
+    session = Session("claude-sonnet-5", count="chars/4")
+    session.add(user_message("ask " * 2_000))
+    size = session.prepare().tokens
+    session.add(said("Done."))
+    assert _is_cold_after(session, 301)
+    written = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": size - 110}
+    session.record(
+        {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": size - 10, "cache_creation": written}
+    )
+    assert not _is_cold_after(session, 3_600)
+    assert _is_cold_after(session, 3_601)
+
+
+def test_what_the_user_sets_decides_the_lifetime_of_the_cache() -> None:
+    prices = {"gpt-5.1": ModelInfo(cache_lifetime=60)}
+    options = {"prompt_cache_retention": "24h"}
+    session = Session("gpt-5.1", request_options=options, count="chars/4", prices=prices)
+    session.add(user_message("ask"), said("Done."))
+    assert not _is_cold_after(session, 60)
+    assert _is_cold_after(session, 61)
 
 
 def test_with_a_cold_cache_a_sweep_comes_when_three_quarters_are_full() -> None:

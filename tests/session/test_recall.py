@@ -423,6 +423,11 @@ def test_the_library_refuses_what_is_no_id(what: str) -> None:
         recall_message(said("one"), what)
 
 
+def test_an_error_quotes_eighty_characters_of_what_is_no_id() -> None:
+    with pytest.raises(BadInput, match=rf"^'{'x' * 80}' is not the id"):
+        recall_message(said("one"), "x" * 81)
+
+
 FEW = said(*TALK, *("x y z " * size for size in (1, 200, 2_000)), *TALK)
 
 

@@ -240,3 +240,45 @@ def test_of_two_notes_at_once_the_first_stays() -> None:
     note = newest_state_note(session.view)
     assert note is not None
     assert note.sections == {"State": "- one"}
+
+
+def test_an_update_of_some_lines_keeps_the_others_byte_for_byte() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(
+        notes,
+        write_answer(
+            state="- `src/part_0.py` was read [m3]\n- remaining: 3 files", facts="- `src/part_1.py` is next [m4]"
+        ),
+    )
+    fill_until_sweep(session, number)
+    fill(session, notes, number + 60)
+    answer = write_answer().replace("## Passages", "## State (changes)\n- drop: remaining\n- done [m3]\n\n## Passages")
+    note = take(notes, answer).note
+    assert note is not None
+    assert note.sections == {
+        "State": "- `src/part_0.py` was read [m3]\n- done [m3]",
+        "Facts": "- `src/part_1.py` is next [m4]",
+    }
+
+
+def test_an_overflow_keeps_the_last_note() -> None:
+    """Also one that no sweep has shown yet: the next one shows it."""
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer(state="- reading"))
+    fill_until_sweep(session, number)
+    session.overflowed()
+    shown = note_message(session)
+    assert shown is not None
+    assert "- reading" in text_of(shown)
+    number = fill(session, notes, number + 60)
+    take(notes, write_answer(state="- reading on"))
+    session.prepare()
+    session.overflowed()
+    fill_until_sweep(session, number)
+    shown = note_message(session)
+    assert shown is not None
+    assert "- reading on" in text_of(shown)

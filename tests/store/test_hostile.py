@@ -125,7 +125,15 @@ def test_flipped_bytes_hurt_what_they_hit_and_nothing_else(
     assert healed >= hurt - 1 - count // 20
 
 
-@pytest.mark.parametrize(("part", "left_over"), [(0.0, 0.0), (0.33, 0.005), (0.6, 0.08), (0.9, 0.4)])
+@pytest.mark.parametrize(
+    ("part", "left_over"),
+    [
+        (0.0, 0.0),
+        pytest.param(0.33, 0.005, marks=pytest.mark.exhaustive),
+        (0.6, 0.08),
+        pytest.param(0.9, 0.4, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_truncated_database_is_a_clear_error_and_what_is_left_can_be_had(
     part: float, left_over: float, at_rest: Path, said: dict[str, list[str]]
 ) -> None:

@@ -179,12 +179,12 @@ def test_recall_ranks_as_with_sqlite(open_host: OpenHost) -> None:
         "getUserById fails with a timeout.",
         "I had lunch.",
         "The ports were configured twice, in server.toml and in proxy.toml.",
-        "x" * 300_000 + " the port at the end of a large record",
     ]
+    large = "x" * 300_000 + " the port at the end of a large record"
     one, other, alone = open_host(), open_host(), open_host("")
     for data in (one, alone):
         with data.open("s", "gpt-4o", count="chars/4") as session:
-            session.add(*(says(text) for _ in range(30) for text in texts))
+            session.add(*(says(text) for _ in range(30) for text in texts), says(large), says(large))
     for words in ("port configured", "user timeout", '"in server.toml"', "lunches", "confgured", "end of the record"):
         found = [
             recall_text(data.open_log("s"), words, index=data.recall_index("s")).text for data in (one, other, alone)

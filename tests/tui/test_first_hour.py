@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.desk import CONFIG, Desk, ForkedDesk, asked
 from tests.fake.server import Fake
+from tests.scale import mark_all_but
 from tests.tui.stage import DEADLINE, on_stage, played
 from tests.tui.test_approving import shell
 from tests.tui.test_plain_process import Screen
@@ -111,7 +112,7 @@ def test_answers_are_numbered_without_a_gap_and_say_why_one_is_missing(
     played(play)
 
 
-@pytest.mark.parametrize("wish", ["offer", "always", "never"])
+@pytest.mark.parametrize("wish", mark_all_but(["offer", "always", "never"], "always"))
 def test_a_chat_in_a_terminal_offers_the_last_session_of_this_folder(tmp_path: Path, wish: str) -> None:
     desk = Desk(tmp_path)
     desk.configure(f"{CONFIG}chat: {{continue_last: {wish}}}\n")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.session.noted import begin, fill, fill_until_sweep, make_session, take, write_answer
 from tests.web.sample_sessions import SECRET, lived
-from tidegate.core.events import ViewEdited
+from tidegate.core.events import STATE_NOTE, ViewEdited
 from tidegate.core.text.secrets import SecretMask
 from tidegate.session.request import list_sent_requests, render_past_request
 from tidegate.session.session import Session
@@ -181,3 +182,17 @@ def test_thinned_keeps_the_fullest_and_the_last() -> None:
 def test_an_empty_log_is_no_trouble() -> None:
     story = read_session_story(MemoryLog(), str)
     assert (story.rows, story.changes, story.states) == ([], [], [])
+
+
+def test_a_state_note_says_what_changed_since_the_one_before() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer(state="- reading\n- remaining: `src/part_1.py`"))
+    fill_until_sweep(session, number)
+    fill(session, notes, number + 60)
+    take(notes, write_answer(state="- reading\n- done [m3]"))
+    said = [change.why for change in read_session_story(session.log, str).changes if change.what == STATE_NOTE]
+    assert len(said) == 2
+    assert "Changed:" not in said[0]
+    assert said[1].split("\n")[1:] == ["Changed:", "-- remaining: `src/part_1.py`", "+- done [m3]"]

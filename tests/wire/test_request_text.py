@@ -1,6 +1,7 @@
 """A request that continues the last one is read, checked and written as if nothing were known."""
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from tests.laws.sampled_law import sampled_law
 from tests.scale import scaled
 from tests.wire.test_splicing import BODIES, LIST_KEYS
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults
-from tidegate.wire.splicing.request_text import count_common_bytes, decode_request, find_items
+from tidegate.wire.splicing.request_text import ListText, count_common_bytes, decode_request, find_items
+from tidegate.wire.splicing.spans import replace_value
 from tidegate.wire.splicing.units import READERS
 from tidegate.wire.splicing.writer import show_unit, write_messages
 
@@ -44,7 +46,7 @@ def test_any_sequence_of_requests_is_decoded_as_alone(sequence: list[Any], kept:
         assert last is not None
         assert last.body == json.loads(text)
         alone = find_items(text, "messages")
-        assert (last.list_items().starts, last.list_items().ends) == (alone.starts, alone.ends)
+        assert (last.listed.list_items().starts, last.listed.list_items().ends) == (alone.starts, alone.ends)
 
 
 def test_only_what_is_new_is_decoded() -> None:
@@ -65,6 +67,7 @@ def test_only_what_is_new_is_decoded() -> None:
         encode(STEPS).replace(b"}],", b"},],"),
         encode(STEPS).replace(b"}],", b"}]],"),
         encode(STEPS) + b"}",
+        encode(STEPS).replace(b"}, {", b"} {"),
     ],
 )
 def test_a_continuation_that_is_no_json_is_refused(text: bytes) -> None:
@@ -79,6 +82,24 @@ def test_a_continuation_that_repeats_the_key_of_the_list_has_the_later_one() -> 
     found = decode_request(text, "messages", last)
     assert found is not None
     assert found.body["messages"] == ["other"]
+
+
+@sampled_law(
+    50, 100, st.lists(values, max_size=4), st.lists(values, max_size=4), st.sampled_from([None, 1]), st.booleans()
+)
+def test_a_change_outside_the_list_is_as_of_the_whole_text(
+    own: list[Any], edited: list[Any], indent: int | None, is_first: bool
+) -> None:
+    text, other = encode(own, indent=indent, is_first=is_first), encode(edited, indent=indent, is_first=is_first)
+    for value in (b'"m"', b'"a longer name"'):
+        change = partial(replace_value, path=("model",), value=value)
+        listed = ListText(text, "messages")
+        assert listed.change_head_of(text, change) == change(text)
+        assert listed.change_head_of(other, change) == change(other)
+        changed = listed.replace_head(change(listed.read_head()))
+        assert changed.text == change(text)
+        alone = find_items(changed.text, "messages")
+        assert (changed.list_items().starts, changed.list_items().ends) == (alone.starts, alone.ends)
 
 
 @settings(max_examples=scaled(40))

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tidegate.core.messages import Call, Message, Result, Text, Thinking
-from tidegate.wire.splicing.spans import find_elements, find_members, remove_member, replace_value
+from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import READERS, HostRequest
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 
@@ -78,6 +78,31 @@ def test_every_dialect_reads_the_whole_conversation(dialect: str) -> None:
     assert roles[0] == "user"
     assert {"user", "assistant", "tool"} <= set(roles)
     assert ("be nice" in read(dialect).system) == (dialect != "anthropic")
+
+
+def test_a_block_of_an_unknown_kind_is_carried_without_its_cache_mark() -> None:
+    assert read("anthropic").units[-1].message.parts[1] == Image(OPAQUE_MEDIA, '{"type":"mystery","x":{"y":1}}')
+
+
+@each_dialect
+def test_an_item_that_is_no_object_is_carried_as_it_is(dialect: str) -> None:
+    listed = BODIES[dialect].replace(f'"{LIST_KEYS[dialect]}":[', f'"{LIST_KEYS[dialect]}":["odd",', 1)
+    request = READERS[dialect](json.loads(listed))
+    odd = request.units[0]
+    assert (odd.message, odd.is_whole) == (Message("user", (Image(OPAQUE_MEDIA, '"odd"'),)), True)
+    shown = [show_unit(unit, None) for unit in request.units]
+    assert write_messages(dialect, listed.encode(), shown, request.fixed_items).decode() == listed
+
+
+def test_a_file_beside_a_block_of_an_unknown_kind_is_a_file() -> None:
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
+    item = {"type": "message", "role": "user", "content": [file, {"type": "mystery"}]}
+    (unit,) = READERS["openai_responses"]({"input": [item]}).units
+    assert unit.message.parts[0] == Image("application/pdf", "JVBERi0=")
+
+
+def test_elements_are_put_into_an_empty_array() -> None:
+    assert rebuild_array(b"[ ]", [b"1", b'"two"']) == b'[1,"two"]'
 
 
 @each_dialect
@@ -172,6 +197,36 @@ def test_shortened_arguments_are_spliced_into_the_call(dialect: str) -> None:
     if dialect == "openai_responses":
         assert "fc_1" not in said  # its id was bound to the reasoning
         assert "local_shell_call" in said
+
+
+ODD_FIELDS = {
+    "reasoning of another kind": (
+        "openai_chat",
+        '"content":null,"tool_calls"',
+        '"reasoning_content":[{}],"tool_calls"',
+    ),
+    "content of another kind": ("openai_chat", '"content":null,"tool_calls"', '"content":[{"type":"x"}],"tool_calls"'),
+    "a refusal of another kind": ("openai_chat", '"content":null,"tool_calls"', '"refusal":{},"tool_calls"'),
+    "a signature of another kind": ("gemini", '"thoughtSignature":"sig"', '"thoughtSignature":[]'),
+    "an id of another kind": ("gemini", '{"functionCall":{"name"', '{"functionCall":{"id":7,"name"'),
+    "an id of a result of another kind": (
+        "gemini",
+        '{"functionResponse":{"name"',
+        '{"functionResponse":{"id":7,"name"',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD_FIELDS)
+def test_a_call_is_read_although_a_field_beside_it_has_an_unknown_form(case: str) -> None:
+    """Else its result would have no call, and would leave the view alone."""
+    dialect, plain, odd = ODD_FIELDS[case]
+    assert plain in BODIES[dialect]
+    units = READERS[dialect](json.loads(BODIES[dialect].replace(plain, odd))).units
+    parts = [part for unit in units for part in unit.message.parts]
+    (call,) = (part for part in parts if isinstance(part, Call))
+    (result,) = (part for part in parts if isinstance(part, Result))
+    assert (call.name, json.loads(call.arguments), result.call_id) == ("read", {"path": "a"}, call.id)
 
 
 def test_unknown_content_is_opaque_and_counted() -> None:

@@ -92,12 +92,15 @@ def test_a_schema_is_one_exactly_when_draft_7_says_so(schema: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "JPEG", "WEBP"])
 def test_the_size_of_an_image_is_read_from_its_header(kind: str) -> None:
-    for size, options in itertools.product(
-        [(1, 1), (37, 2001), (8001, 5)], ({}, {"lossless": True}, {"progressive": True})
-    ):
+    exif = b"Exif\0\0" + b"x" * 50
+    saved: list[dict[str, Any]] = [{}, {"lossless": True}, {"progressive": True}, {"exif": exif}]
+    for size, options in itertools.product([(1, 1), (37, 2001), (8001, 5)], saved):
         stream = io.BytesIO()
         Image.new("RGB", size).save(stream, kind, **options)
         assert read_pixel_size(base64.b64encode(stream.getvalue()).decode()) == PixelSize(*size)
+        for cut in range(40):
+            part = read_pixel_size(base64.b64encode(stream.getvalue()[:cut]).decode())
+            assert part in (UNKNOWN_PIXEL_SIZE, PixelSize(*size))
 
 
 @settings(max_examples=scaled(50))

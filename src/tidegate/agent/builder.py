@@ -34,6 +34,7 @@ from tidegate.agent.system_prompt import (
     SystemPrompt,
     assemble_prompt,
 )
+from tidegate.agent.tools.context_tools import EARLIER_RECALL_TOOL, RECALL_TOOL
 from tidegate.agent.tools.modules import HELLO_TOOL
 from tidegate.agent.tools.plugin_tools import load_tool_plugin
 from tidegate.agent.tools.tool import AgentTool, ToolContext
@@ -43,6 +44,7 @@ from tidegate.core.messages import Tool
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.tokens.counting import TokenCounter, count_tools
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.earlier_sessions import EarlierSessions
 from tidegate.models.provider import Provider
 from tidegate.models.window import ResolvedWindow
 from tidegate.plugins import find_plugin
@@ -149,10 +151,16 @@ class AgentBuilder(NamedTuple):
         content = config.settings.trace.content
         return self.data.open(name, model, restore=restore, trace_content=content, keep_empty=keep_empty, **options)
 
-    def build_tool_context(self, session: Session, name: str) -> ToolContext:
-        folder = self.data.session_files(name).root if self.data is not None else None
+    def build_tool_context(self, config: ResolvedConfig, session: Session, name: str) -> ToolContext:
+        may_recall = self.data is not None and config.settings.recall_earlier_sessions
         return ToolContext(
-            self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
+            self.workspace,
+            session,
+            session_folder=self.data.session_files(name).root if self.data is not None else None,
+            session_name=name,
+            data=self.data,
+            clock=self.clock,
+            earlier_sessions=EarlierSessions(self.data, self.workspace) if self.data and may_recall else None,
         )
 
     def build_spending(
@@ -168,6 +176,8 @@ class AgentBuilder(NamedTuple):
     async def load_tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
         offered = list_offered_tools(config)
         built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
+        if config.settings.recall_earlier_sessions and self.data is not None:
+            built = [EARLIER_RECALL_TOOL if tool is RECALL_TOOL else tool for tool in built]
         tools = [each for each in built if each.tool.name in offered]
         added, served = self._load_plugin_tools(config), await self._load_mcp_tools(config)
         for each in (added, served):
@@ -275,6 +285,7 @@ class AgentBuilder(NamedTuple):
             may_delegate,
             lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),
             partial(self.build_hooks, config),
+            writes_notes=config.settings.execution.state_notes and not connection.is_embedded,
         )
 
     async def build_summarizer(

@@ -308,6 +308,7 @@ def _limit_model_info(name: str, model: ModelInfo, own: ModelInfo, capped: bool)
         _smallest(model.max_output, own.max_output),
         take_dearer(model.prices, known.prices if known is not None else own.prices),
         model.images if own.images is None else own.images,
+        model.cache_lifetime if own.cache_lifetime is None else own.cache_lifetime,
     )
 
 
@@ -322,7 +323,7 @@ def has_dollar_cap(settings: FileSettings) -> bool:
 def _build_model_info(config: ResolvedConfig, name: str, own: ModelSettings) -> ModelInfo:
     given = (own.input, own.output, own.cache_read, own.cache_write)
     if all(each is None for each in given):
-        return ModelInfo(own.window, own.max_output, images=own.images)
+        return ModelInfo(own.window, own.max_output, images=own.images, cache_lifetime=own.cache_lifetime)
     known = find_model(name)
     rates = known.prices[0] if known is not None and known.prices else None
     read = own.input if own.input is not None else rates.input if rates else None
@@ -334,4 +335,5 @@ def _build_model_info(config: ResolvedConfig, name: str, own: ModelSettings) -> 
         )
     cached = own.cache_read if own.cache_read is not None or rates is None else rates.cached
     kept = own.cache_write if own.cache_write is not None or rates is None else rates.written
-    return ModelInfo(own.window, own.max_output, (TokenRates(read, written, cached, kept),), own.images)
+    prices = (TokenRates(read, written, cached, kept),)
+    return ModelInfo(own.window, own.max_output, prices, own.images, own.cache_lifetime)

@@ -259,7 +259,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         suited = offer_tools(config, tools, connection, session.counter)
         session.set_tools(suited.definitions)
         toolbox = Toolbox(suited.tools, approval=approval, ask=asking, discovery=suited.discovery)
-        context = builder.build_tool_context(session, name)
+        context = builder.build_tool_context(config, session, name)
         agent = Agent(
             session,
             MeteredProvider(connection.provider, [spending], purpose="turn", estimate_tokens=lambda _: session.tokens),

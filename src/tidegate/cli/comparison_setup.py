@@ -149,7 +149,7 @@ def list_data_notes(lab_options: LabOptions, found: SourceScan, plan: Comparison
         notes.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
     mended = sum(bool(source.repairs) for source in found.sources)
     if mended:
-        notes.append(f"{mended} recordings had to be repaired; the JSON report says how.")
+        notes.append(f"{format_count(mended, 'recording')} had to be repaired; the JSON report says how.")
     if found.skipped:
         notes.append(f"{format_count(len(found.skipped), 'recording')} skipped.")
     return notes

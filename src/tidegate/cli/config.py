@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.agent.config.trust import trust_project_file
     from tidegate.cli.launch import make_launch_options
     from tidegate.core.text.terminal_text import clean_line
-    from tidegate.terminal.output import print_json
+    from tidegate.terminal.output import print_indented, print_json
 
     if options.action:
         return _import_file(options.file)
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_OK
     width = max(len(each.name) for each in settings)
     for each in settings:
-        print(clean_line(each.name).ljust(width), "", "  (".join(map(clean_line, str(each).split("  (", 1))))
+        print_indented(clean_line(each.name).ljust(width + 2), "  (".join(map(clean_line, str(each).split("  (", 1))))
     return EXIT_OK
 
 

@@ -46,7 +46,8 @@ def add_parser(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         choices=LOCAL_AGENT_CHOICES,
-        help="your own sessions of this agent",
+        metavar="AGENT",
+        help=f"your own sessions of this agent: {', '.join(LOCAL_AGENT_CHOICES)}",
     )
     add("--trust", action="store_true", help="these sessions are yours: take rules from their typed text and pins")
     add_data_options(parser)
@@ -105,7 +106,7 @@ def _import_file(data: "DataFolder", path: "Path", name: str, *, trust: bool) ->
     note = "" if trust else f"; {_UNTRUSTED_NOTE}"
     if path.is_file() and _is_export(path):
         kept = import_session(data, path, name, trust=trust)
-        yield f"{kept}: {data.open_log(kept).head:,} records{note}"
+        yield f"{kept}: {format_count(data.open_log(kept).head, 'record')}{note}"
         return
     found = next(read_recordings_by_file([path]))
     if found.error is not None:

@@ -21,7 +21,7 @@ def add_parser(subparsers: Subparsers) -> None:
         subparsers, "memory", run, summary="search notes and logs", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
-    parser.add_argument("act", choices=("search", "list", "show"))
+    parser.add_argument("act", choices=("search", "list", "show"), metavar="ACT", help="search, list or show")
     parser.add_argument("words", nargs="*", metavar="WORDS", help="what to look for, or the note to show")
     parser.add_argument("--limit", type=int, default=10, metavar="N", help="maximum number of hits (default: 10)")
     parser.add_argument("--notes", action="store_true", help="only in the notes")
@@ -41,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
         if options.act == "list":
             for name in data.notes.names():
                 print(format_visible_name(name))
+            if not data.notes.names():
+                print("no notes are stored yet", file=sys.stderr)
             return EXIT_OK
         if not options.words:
             raise BadInput(f"`memory {options.act}` needs words or a name.", "Give it words, or the name of a note.")

@@ -2,12 +2,16 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tidegate.core.config.token_amount import parse_token_amount
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.location import DATA_VARIABLE, STORE_VARIABLE
+
+_MAX_HELP_WIDTH = 118
+"""Longer lines are hard to read."""
 
 
 class Subparsers(Protocol):
@@ -20,6 +24,39 @@ class Subparsers(Protocol):
         help: str,  # noqa: A002 - argparse's own name
         **options: Any,
     ) -> argparse.ArgumentParser: ...
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps the paragraphs of a description and an epilog to the terminal."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **options)
+        self._width = min(self._width, _MAX_HELP_WIDTH)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return wrap_help(text, width) + "\n"
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        import textwrap  # argparse, too, loads it only for help
+
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def wrap_help(text: str, width: int) -> str:
+    """Wrap the paragraphs of a help text. Indented lines, such as examples, stay; `word:` begins a paragraph."""
+    import textwrap
+
+    lines: list[str] = []
+    paragraph: list[str] = []
+    for line in [*text.strip("\n").splitlines(), ""]:
+        if not line or re.match(r" |\w+:", line):
+            lines += textwrap.wrap(" ".join(paragraph), width, break_long_words=False, break_on_hyphens=False)
+            paragraph.clear()
+        if not line or line.startswith(" "):
+            lines.append(line)
+        else:
+            paragraph.append(line)
+    return "\n".join(lines).rstrip()
 
 
 def add_command(
@@ -37,7 +74,7 @@ def add_command(
         help=summary,
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.set_defaults(run_command=run)
     return parser

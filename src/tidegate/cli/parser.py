@@ -1,8 +1,6 @@
 """The parser of the command line: `tidegate` and its commands, each of which adds its own parser."""
 
 import argparse
-import difflib
-import platform
 import re
 from collections.abc import Iterable, Sequence
 from types import ModuleType
@@ -24,6 +22,7 @@ from tidegate.cli import (
     lab,
     mcp,
     memory,
+    misses,
     plugins,
     policies,
     recall,
@@ -47,7 +46,7 @@ _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everyth
 _GROUPS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("talk with an agent", (chat, run, demo)),
     ("keep a client's window from overflowing", (wrap, serve, ui, mcp)),
-    ("look at sessions", (sessions, show, trace, view, recall, memory)),
+    ("look at sessions", (sessions, show, misses, trace, view, recall, memory)),
     ("change and move sessions", (undo, clear, fork, forget, export, import_, doctor)),
     ("compare policies", (policies, lab, replay, tune)),
     ("set up", (config, plugins, fetch, completion)),
@@ -65,6 +64,8 @@ class _ShowVersion(argparse.Action):
     """Looks for the extras when it is asked: finding packages takes time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        import platform  # slow to import
+
         extras = list_extras()
         print(f"tidegate {__version__} with Python {platform.python_version()}")
         print("extras installed:", ", ".join(name for name, is_there in extras.items() if is_there) or "none")
@@ -147,6 +148,8 @@ class TidegateParser(CommandParser):
 
 
 def _suggest(word: str, names: Iterable[str]) -> str:
+    import difflib
+
     found = difflib.get_close_matches(word[:80], list(names), n=1)
     return f"Did you mean {found[0]}? " if found else ""
 

@@ -26,10 +26,13 @@ deterministic: the same input gives the same figures.
 """
 _EPILOG = """\
 columns:
-  mean, max  tokens of the requests        over     requests larger than the window
-  invalid    requests a dialect refuses    refused  calls for which the fixed part leaves no room
-  prefix     share of a request that is the same as the beginning of the request before (mean)
-  newest     requests with the latest user message whole (clipped: it alone is larger than the room)
+  mean, max  tokens of the requests
+  over       requests larger than the window
+  invalid    requests a dialect refuses
+  refused    calls for which the fixed part leaves no room
+  prefix     share that is as in the request before (mean)
+  newest     requests with the latest user message whole
+             (clipped: it alone is larger than the room)
 
 examples:
   tidegate replay session.jsonl --policy default --window 32000
@@ -59,7 +62,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--wire",
         action="append",
         choices=(*DIALECT_CHOICES, "all"),
-        help="validate each request in this dialect; may be repeated (default: openai_chat)",
+        metavar="NAME",
+        help=f"validate each request in this dialect: {', '.join(DIALECT_CHOICES)} or all; may be repeated "
+        "(default: openai_chat)",
     )
     add(
         "--set",

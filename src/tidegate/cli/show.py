@@ -117,12 +117,14 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
 
 
 def _print_outline(outline: SessionOutline) -> None:
+    from tidegate.terminal.output import print_indented
+
     counts = [(outline.messages, "message"), (outline.tokens, "token"), (outline.turns, "turn")]
     messages, tokens, turns = [format_count(*each) for each in counts]
     records = format_count(outline.records, "record")
-    print(f"The session has {records}. The view has {messages}, {tokens} and {turns}.")
+    print_indented("", f"The session has {records}. The view has {messages}, {tokens} and {turns}.")
     if outline.model:
-        print(f"The model is {outline.model}; requests are in the format {outline.wire}.")
+        print_indented("", f"The model is {outline.model}; requests are in the format {outline.wire}.")
     for entry in outline.entries:
         if entry.kind == "edit":
             what = f"{entry.what}: {entry.tokens_before:,} -> {entry.tokens_after:,} tokens. {entry.text}"
@@ -130,13 +132,13 @@ def _print_outline(outline: SessionOutline) -> None:
             what = f"{entry.what}: denied by {entry.text}; it was not run"
         else:
             what = f"{entry.what} {entry.text}"
-        print(f"{entry.seq:>7}  {what}".rstrip())
+        print_indented(f"{entry.seq:>7}  ", what)
     heads = outline.requests
     if heads:
         is_one, numbers = len(heads) == 1, _format_record_numbers(heads)
         answered = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"
         where = f"record {numbers}. --at shows it." if is_one else f"records {numbers}. --at shows one of them."
-        print(f"{answered}, made at {where}")
+        print_indented("", f"{answered}, made at {where}")
 
 
 def _format_record_numbers(heads: list[int]) -> str:

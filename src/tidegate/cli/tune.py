@@ -118,7 +118,8 @@ def _check_written_policy(out: "Path", tuned: "TuningResult") -> None:
 def _format_evidence(options: argparse.Namespace, tuned: "TuningResult") -> list[str]:
     parts = tuned.split
     lines = [
-        f"tidegate tune: {options.policy}, window {options.window:,}, {tuned.trial_count} trials, seed {options.seed}",
+        f"tidegate tune: {options.policy}, window {options.window:,}, {format_count(tuned.trial_count, 'trial')},"
+        f" seed {options.seed}",
         f"tuned on {format_count(len(parts.tuning_sources), 'session')}: {_format_projects(parts.tuning_sources)}",
         f"reported on {len(parts.report_sources)} others: {_format_projects(parts.report_sources)}",
         f"worth on the tuned part {tuned.score:.4f}, before {tuned.baseline_score:.4f} (kept, less what it costs more)",

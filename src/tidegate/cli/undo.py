@@ -31,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
         if seq is None:
             print("There is no compaction to undo." if undo else "Nothing was undone.")
             return EXIT_FAILED
+        # Opened again: the view of `live` was counted anew, while both figures have to come from the counts in the log.
+        after = data.open_conversation(options.session).view.tokens
         done = "is undone" if undo else "is redone"
-        print(f"The edit at record {seq} {done}: the history {before:,} -> {live.view.tokens:,} tokens.")
+        print(f"The edit at record {seq} {done}: the history {before:,} -> {after:,} tokens.")
     return EXIT_OK

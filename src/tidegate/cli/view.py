@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.out or f"{session_file_key(options.session)}.html")
     if path.is_dir() or not path.parent.is_dir():
         raise BadInput(f"{path} cannot be written.", "Name a file in a folder that is there, with --out.")
-    config = _read_view_config()
+    config = read_view_config()
     mask = SecretMask(config.secrets)
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
@@ -60,14 +60,14 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-class _ViewConfig(NamedTuple):
+class ViewConfig(NamedTuple):
     """The part of the user's configuration that the page needs: prices, and values to mask."""
 
     prices: "Mapping[str, ModelInfo] | None"
     secrets: list[str]
 
 
-def _read_view_config() -> _ViewConfig:
+def read_view_config() -> ViewConfig:
     """Read the configuration. If it is faulty, say so and use the catalog's prices: the session can still be shown."""
     import os
     from pathlib import Path
@@ -81,7 +81,7 @@ def _read_view_config() -> _ViewConfig:
 
     try:
         config = LaunchOptions(locate_config_files(Path.cwd(), os.environ), os.environ).load_config().config
-        return _ViewConfig(build_model_overrides(config), collect_secrets(config))
+        return ViewConfig(build_model_overrides(config), collect_secrets(config))
     except TidegateError as bad:
         print_error(f"the configuration is ignored: {bad.args[0]}")
-        return _ViewConfig(None, keys_of(os.environ))
+        return ViewConfig(None, keys_of(os.environ))

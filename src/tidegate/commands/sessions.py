@@ -5,7 +5,7 @@ Long logs are read in a thread or in small steps, so that the app never waits fo
 
 import asyncio
 import re
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +13,12 @@ from tidegate.agent.config.settings import SpendCap
 from tidegate.commands.actions import PickSession, ResumeSession
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.archive.transfer import export_session
-from tidegate.datafolder.masking import EventMasker
+from tidegate.datafolder.earlier_sessions import NOT_ALLOWED
+from tidegate.datafolder.masking import MaskedLog
 from tidegate.datafolder.session_names import make_session_name, read_session_title
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
@@ -29,9 +29,9 @@ from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.session.recall import recall_text
 from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
-from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
 
+_EARLIER: Final = "@"
 _TRACE_LINES: Final = 30
 _MAX_HITS: Final = 10
 _MAX_QUERY_WORDS: Final = 16
@@ -57,34 +57,30 @@ _PURPOSE_NAMES: Final = {
 }
 
 
-class _MaskedLog:
-    """A log whose events are masked: a text must be masked before it is cut to fit the screen."""
-
-    def __init__(self, log: Log, context: CommandContext) -> None:
-        self._log = log
-        self._masker = EventMasker(context.mask)
-
-    @property
-    def head(self) -> int:
-        return self._log.head
-
-    def read(self, start: int = 1) -> Iterator[Event]:
-        return map(self._masker.mask_event, self._log.read(start))
-
-
 async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
     what, _, offset = arguments.rpartition(" offset ")
     if not what or not offset.isdecimal():
         what, offset = arguments, "0"
     session = context.session
+    if what.startswith(_EARLIER):
+        return await _recall_earlier(context, what.removeprefix(_EARLIER), int(offset[:9]))
     found = await asyncio.to_thread(
         recall_text,
-        _MaskedLog(session.log, context),
+        MaskedLog(session.log, context.mask),
         what,
         offset=int(offset[:9]),
         index=session.history.recall_index,
     )
     return CommandAnswer(found.text, not found.ids)
+
+
+async def _recall_earlier(context: CommandContext, what: str, offset: int) -> CommandAnswer:
+    earlier = context.require_agent().agent.context.earlier_sessions
+    if earlier is None:
+        return CommandAnswer(NOT_ALLOWED, True)
+    session, _, words = what.strip().partition(" ")
+    recall = partial(earlier.recall, words, session, current=context.session_name, offset=offset)
+    return CommandAnswer(await asyncio.to_thread(recall))
 
 
 async def run_memory(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -285,7 +281,12 @@ def _session_names(context: CommandContext | None) -> list[str]:
 
 
 SESSION_COMMANDS: Final = (
-    Command("recall", "read messages that left the window, by words or by id", run_recall, "WORDS|ID|ID..ID"),
+    Command(
+        "recall",
+        "read messages that left the window, by words or by id; of an earlier session here with @NAME, of all with @*",
+        run_recall,
+        "[@NAME|@*] WORDS|ID|ID..ID",
+    ),
     Command(
         "memory",
         "the notes; search them and all sessions",

@@ -279,7 +279,11 @@ def _format_forecast(each: RuleForecast) -> Iterable[str]:
         return
     effects = [f"take {_ids(each.removed_ids)} out"] if each.removed_ids else []
     effects += [f"shorten {_ids(each.shortened_ids)}"] if each.shortened_ids else []
-    effects += [f"have a summary written of {each.summarized_messages} messages"] if each.summarized_messages else []
+    effects += (
+        [f"have a summary written of {format_count(each.summarized_messages, 'message')}"]
+        if each.summarized_messages
+        else []
+    )
     effects += [f"save to {where} first" for where in dict.fromkeys(each.save_targets)]
     yield f"    {then} {', '.join(effects) or 'add to the view'} and free {each.freed_tokens:,} tokens."
     if each.sweep_arithmetic:

@@ -83,12 +83,14 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
+    - `prepared_summary`: text is JSON, a summary that the policy will ask for (`session/summaries/prepared.py`)
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
 
     The gateway records with these, for people, what became of a request on its way; the text says why:
 
     - `thinking_left_out`, `thinking_dropped`: signed thinking that was not sent, or that the provider dropped
     - `sent_unmanaged`: the client's own request was sent, because no view of it could be
+    - `cache_miss_reason`: the provider's own reason why it did not read the request from its cache
     """
 
     topic: str
@@ -104,15 +106,18 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 THINKING_LEFT_OUT: Final = "thinking_left_out"
 THINKING_DROPPED: Final = "thinking_dropped"
 SENT_UNMANAGED: Final = "sent_unmanaged"
+CACHE_MISS_REASON: Final = "cache_miss_reason"
 STATE_NOTE: Final = "state_note"
 """The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
 STATE_NOTE_FAILED: Final = "state_note_failed"
-"""The topic of the events that say why there is no new state note."""
+"""The topic of the events that say why there is no new state note, or no prepared summary."""
+PREPARED_SUMMARY: Final = "prepared_summary"
+"""The topic of the events that hold a summary for a policy (`session/summaries/prepared.py`)."""
 LISTED_TOPICS: Final = frozenset(
     {
         *("undo", "redo", "clear", "forgotten", "overflow", "unsigned"),
         *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED),
-        *(STATE_NOTE, STATE_NOTE_FAILED),
+        *(STATE_NOTE, STATE_NOTE_FAILED, PREPARED_SUMMARY),
     }
 )
 """Notes that a list of what happened to a session has, beside its edits."""

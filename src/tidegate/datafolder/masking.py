@@ -12,12 +12,29 @@ import msgspec
 from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.store.log import LogReader
 
 _MASK = "[masked]"
 _EXTRA_TOKENS = 8
 """Tokens by which a mark may exceed the text it replaces. A count must stay an upper bound of what is sent."""
 
 _JSON_TOPICS = ("tools", "model")
+
+
+class MaskedLog:
+    """A log whose events are masked: a text must be masked before it is cut."""
+
+    def __init__(self, log: LogReader, mask: Callable[[str], str]) -> None:
+        self._log = log
+        self._masker = EventMasker(mask)
+
+    @property
+    def head(self) -> int:
+        return self._log.head
+
+    def read(self, start: int = 1) -> Iterator[Event]:
+        """Yield the events from this seq on."""
+        return map(self._masker.mask_event, self._log.read(start))
 
 
 class EventMasker:

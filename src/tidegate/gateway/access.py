@@ -78,10 +78,13 @@ def split_token(path: str) -> tuple[str, str]:
     return token, "/" + rest
 
 
-def hide_token(path: str) -> str:
-    """The path as it may be logged."""
+def hide_token(settings: GatewaySettings, path: str) -> str:
+    """The path as it may be logged: without what stands where a token belongs, and without a token anywhere else."""
     token, rest = split_token(path)
-    return _HIDDEN_TOKEN + rest[1:] if token else path
+    path = _HIDDEN_TOKEN + rest[1:] if token else path
+    for token in (*settings.tokens, settings.client_token):
+        path = path.replace(token, "...") if token else path
+    return path
 
 
 def check_token(settings: GatewaySettings, headers: Mapping[str, str], in_path: str, *, in_key_header: bool) -> str:

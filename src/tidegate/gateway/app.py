@@ -16,7 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
-from tidegate.core.events import SENT_UNMANAGED, NoteAdded
+from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -174,7 +174,7 @@ class Gateway:
             self.metrics.running_requests -= 1
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
-            path = hide_token(_read_path(scope))[:200]
+            path = hide_token(self._settings, _read_path(scope))[:200]
             self.log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
@@ -615,6 +615,8 @@ class Gateway:
         exchange.has_usage = bool(usage)
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
+        if copy.cache_miss_reason:
+            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
         notes = [*notes, *exchange.take_notes()]
         try:
             following, followed = exchange.conversation.following, exchange.followed

@@ -9,10 +9,13 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.wire.limits import MAX_ANSWER_VALUES, ProviderLimits, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.streaming.assembly import SseReader, decode_frame
+from tidegate.wire.streaming.assembly import SseFrame, SseReader, decode_frame
 from tidegate.wire.streaming.merged_answer import KEEP, MergedAnswer
 
-_EVENT_END: Final = re.compile(rb"(?:\r\n){2,}|\n{2,}|\r{2,}")
+_EVENT_END: Final = re.compile(rb"\n\n+|\r\n\r\n(?:\r\n)*|\r\r+")
+"""Each case begins with a plain byte, so that `re` looks for these bytes and skips the others."""
+_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: (\{[^\r\n]*\})\n\n")
+"""An event as nearly all servers write it. Others are read by `SseReader`."""
 _MAX_EVENT_BYTES: Final = ProviderLimits().max_line_bytes
 
 
@@ -84,18 +87,18 @@ class ClientStream:
         if b"data" not in raw:
             return raw
         try:
-            frames = SseReader().feed(raw)
-            values = [decode_frame(frame) for frame in frames]
+            frame = _read_event(raw)
+            value = decode_frame(frame) if frame is not None else None
         except (TidegateError, msgspec.MsgspecError, ValueError, RecursionError):
             return raw
-        if not frames:
+        if frame is None:
             return raw
-        if values[0] is None:  # [DONE]
+        if value is None:  # [DONE]
             return b"" if merged.goes_on else raw
-        new = merged.feed(values[0])
+        new = merged.feed(value)
         if new is KEEP or new is None:
             return b"" if new is None else raw
-        named = f"event: {frames[0].event}\n".encode() if frames[0].event else b""
+        named = f"event: {frame.event}\n".encode() if frame.event else b""
         return named + b"data: " + msgspec.json.encode(new) + b"\n\n"
 
     def _change_body(self, merged: MergedAnswer, raw: bytes) -> bytes:
@@ -118,3 +121,12 @@ class ClientStream:
             return raw
         self._listed += [frame if changed is KEEP else changed for frame, changed in new if changed is not None]
         return b"" if merged.goes_on else msgspec.json.encode(self._listed)
+
+
+def _read_event(raw: bytes) -> SseFrame | None:
+    """The frame of an event; None if it has no data."""
+    plain = _PLAIN_EVENT.fullmatch(raw)
+    if plain is not None:
+        return SseFrame((plain[1] or b"").decode("utf-8", "replace"), plain[2].decode("utf-8", "replace"))
+    frames = SseReader().feed(raw)
+    return frames[0] if frames else None

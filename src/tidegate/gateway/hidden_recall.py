@@ -25,7 +25,6 @@ from tidegate.wire.splicing.hidden_exchanges import (
     HiddenCall,
     HiddenResult,
     append_exchange,
-    append_tool,
     bound_arguments,
     insert_exchanges,
     list_raw_calls,
@@ -64,11 +63,7 @@ def offer_recall(client: ClientRequest, known: Sequence[Tool] = ()) -> ClientReq
     cache and signed thinking depend on it.
     """
     tool = next((tool for tool in known if tool.name == RECALL_NAME), RECALL_TOOL)
-    text = append_tool(client.dialect, client.text, tool) if client.host.tools else None
-    if text is None:
-        return client
-    host = msgspec.structs.replace(client.host, tools=(*client.host.tools, tool))
-    return client._replace(text=text, host=host, offers_recall=True)
+    return (client.add_tool(tool) if client.host.tools else None) or client
 
 
 def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) -> ClientRequest:

@@ -23,6 +23,11 @@ _KNOWN_CODINGS: Final = _ZLIB_CODINGS | {"identity", "zstd", ""}
 _ZSTD_STEP_BYTES: Final = 1024
 """Read of a zstd body at a time. They have at most 32 MB of content: a bomb is stopped soon after the limit."""
 _DECODED_PIECE_BYTES: Final = 65_536
+_ZLIB_STEP_BYTES: Final = 4096
+_GZIP_MARK: Final = b"\x1f\x8b"
+_ZSTD_MARK: Final = b"\x28\xb5\x2f\xfd"
+_MAX_PARTS: Final = 20_000
+"""Of a compressed body. Servers that flush after each event write several."""
 
 
 class BodyTooLarge(Exception):
@@ -82,27 +87,51 @@ class BodyDecoder:
         self._faults: tuple[type[Exception], ...] = ()
         self._has_begun = False
         self._is_zstd = coding == "zstd"
+        self._parts = 0
+        self._rest = b""
+        """What follows the end of a part, as far as it may be the beginning of the next one."""
+        if self._is_zstd or coding in _ZLIB_CODINGS:
+            self._start_part()
+
+    def _start_part(self) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise BadInput(f"The compressed body has more than {_MAX_PARTS:,} parts.", "Compress it as one.")
         if self._is_zstd:
             import zstandard  # noqa: PLC0415 - only few compress with it
 
             self._unpacker = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
             self._faults = (zstandard.ZstdError,)
-        elif coding in _ZLIB_CODINGS:
+        else:
             self._unpacker = zlib.decompressobj(wbits=47)  # gzip or zlib, as its header says
             self._faults = (zlib.error,)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The content. What follows the end of a compressed body is ignored."""
+        """The content. What follows the end of a compressed body is ignored, unless it is another one."""
         if self._unpacker is None:
             yield data
             return
         self._has_begun = True
+        step = _ZSTD_STEP_BYTES if self._is_zstd else _ZLIB_STEP_BYTES
         try:
-            yield from self._feed_zstd(data) if self._is_zstd else self._feed_zlib(data)
+            for start in range(0, len(data), step):
+                yield from self._feed_step(data[start : start + step])
         except self._faults as fault:
             raise BadInput("The compressed body is damaged.", "Send it again.") from fault
 
-    def _feed_zlib(self, data: bytes) -> Iterator[bytes]:
+    def _feed_step(self, data: bytes) -> Iterator[bytes]:
+        mark = _ZSTD_MARK if self._is_zstd else _GZIP_MARK
+        while data:
+            if self._unpacker.eof:
+                data, self._rest = self._rest + data, b""
+                if not data.startswith(mark):
+                    self._rest = data if mark.startswith(data) else b""
+                    return
+                self._start_part()
+            yield from [self._unpacker.decompress(data)] if self._is_zstd else self._unpack_zlib(data)
+            data = self._unpacker.unused_data
+
+    def _unpack_zlib(self, data: bytes) -> Iterator[bytes]:
         while not self._unpacker.eof:
             piece = self._unpacker.decompress(data, _DECODED_PIECE_BYTES)
             data = self._unpacker.unconsumed_tail
@@ -111,13 +140,6 @@ class BodyDecoder:
             if not data and len(piece) < _DECODED_PIECE_BYTES:
                 return
 
-    def _feed_zstd(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), _ZSTD_STEP_BYTES):
-            if self._unpacker.eof:
-                return
-            if piece := self._unpacker.decompress(data[start : start + _ZSTD_STEP_BYTES]):
-                yield piece
-
     def end(self) -> None:
         """The body has ended. The answer to a HEAD request has none, but headers that describe one."""
         if self._has_begun and not self._unpacker.eof:
@@ -125,8 +147,12 @@ class BodyDecoder:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by their names in lower case. Of several with one name, the last."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    """The headers by their names in lower case. Several with one name are joined, so that none hides another."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[str] = ()) -> RawHeaders:

@@ -6,12 +6,11 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.catalog import find_window
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
-from tidegate.session.state_notes import count_answer_tokens
+from tidegate.session.state_notes import WriteTask, count_answer_tokens
 from tidegate.session.summaries.note_writer import NoteRefused
 from tidegate.wire.splicing.head import leave_out_thinking, lower_output, raise_output
 from tidegate.wire.splicing.last_words import append_user_text
@@ -48,7 +47,7 @@ class NoteRequest(NamedTuple):
 
 
 def write_note_request(
-    sent: AnsweredRequest, task: NoteTask, instruction_tokens: int, window: int | None, other_model: str = ""
+    sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None, other_model: str = ""
 ) -> NoteRequest:
     """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
     dialect, model = sent.client.dialect, other_model or sent.model
@@ -68,7 +67,7 @@ def write_note_request(
     return NoteRequest(incoming, text, model)
 
 
-def _choose_output(sent: AnsweredRequest, task: NoteTask, instruction_tokens: int, window: int | None) -> int:
+def _choose_output(sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
     wanted = count_answer_tokens(task)
     thinking = sent.client.body.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None

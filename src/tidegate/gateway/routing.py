@@ -19,6 +19,8 @@ _MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):|/deployments/([^/]+)/")
 _AZURE_PREFIX: Final = "/openai/deployments/"
 _VERTEX_COUNT: Final = "/models/count-tokens:rawPredict"
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
+_UNSAFE_IN_PART: Final = re.compile(r"[^\w-]+")
+"""In an id of a client: dots separate the ids in a name."""
 _UNSAFE_BEFORE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_CHARS: Final = 80
 _HASH_CHARS: Final = 12
@@ -143,13 +145,14 @@ def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
 
     With a chosen name, the sub-agents of a known client still have sessions of their own.
     """
-    found, before = _name_conversation(headers, session, clean_id), _name_conversation(headers, session, _clean_before)
+    found = _name_conversation(headers, session, clean_id, _clean_part)
+    before = _name_conversation(headers, session, _clean_before, _clean_before)
     return found if found.name == before.name else found._replace(old_name=before.name)
 
 
-def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId) -> ClientId:
+def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId, clean_part: CleanId) -> ClientId:
     chosen = clean(session or headers.get("x-tidegate-session", ""))
-    own = _read_own_ids(headers, clean)
+    own = _read_own_ids(headers, clean_part)
     if not own.client:
         return ClientId("", chosen, "", bool(chosen))
     main = chosen or f"{own.client}-{own.main}"
@@ -161,7 +164,16 @@ def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId)
 def clean_id(text: str) -> str:
     """A name that can be shown and be part of a path. Different texts have different names: one that had to be changed
     gets a hash of the original."""
-    cleaned = _UNSAFE.sub("_", text)
+    return _clean(text, _UNSAFE)
+
+
+def _clean_part(text: str) -> str:
+    """The same for one of the ids that are joined to a name."""
+    return _clean(text, _UNSAFE_IN_PART)
+
+
+def _clean(text: str, unsafe: re.Pattern[str]) -> str:
+    cleaned = unsafe.sub("_", text)
     if cleaned == text and len(text) <= _MAX_ID_CHARS:
         return text
     mark = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_CHARS // 2).hexdigest()
@@ -182,6 +194,6 @@ def find_id_in_body(body: Mapping[str, object]) -> str:
     metadata = body.get("metadata")
     given = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     try:
-        return clean_id(msgspec.json.decode(given, type=_Metadata).session_id) if isinstance(given, str) else ""
+        return _clean_part(msgspec.json.decode(given, type=_Metadata).session_id) if isinstance(given, str) else ""
     except (msgspec.MsgspecError, UnicodeError):
         return ""

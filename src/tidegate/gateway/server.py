@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
-from tidegate.gateway.server_log import hide_broken_answers, make_loop_handler
+from tidegate.gateway.server_log import hide_known_failures, make_loop_handler
 from tidegate.gateway.settings import GatewaySettings
 
 _KEEP_ALIVE: Final = 75
@@ -144,7 +144,7 @@ class GatewayServer(uvicorn.Server):
 
 
 def make_server(gateway: Gateway, settings: GatewaySettings, **more: Any) -> GatewayServer:
-    hide_broken_answers()
+    hide_known_failures()
 
     class Connection(BoundedHttpProtocol):
         header_timeout = settings.header_timeout
@@ -210,12 +210,18 @@ def _make_listen_error(settings: GatewaySettings) -> BadInput:
 
 
 def open_listener(settings: GatewaySettings) -> socket.socket:
-    """The socket that several workers accept connections on; the kernel gives each connection to one of them."""
+    """The socket that several workers accept connections on; the kernel gives each connection to one of them.
+
+    Its connections inherit TCP_NODELAY, which asyncio only sets if it made the socket. Without it the end of an answer
+    waits until the client has acknowledged the piece before, which it delays by 40 ms.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as failure:
         raise _make_listen_error(settings) from failure
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def print_log_line(line: str) -> None:

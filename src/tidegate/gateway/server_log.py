@@ -11,16 +11,25 @@ from tidegate.gateway.client_answer import AnswerBrokeOff
 
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _PAUSE_SECONDS: Final = 60.0
+_CAUSED_BY_CLIENTS: Final = (
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
+)
+"""Warnings of uvicorn that any program, and any web page in a browser here, could have printed without end."""
 
 LoopHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]
 
 
-def hide_broken_answers() -> None:
-    """Let uvicorn close the connection of an answer that broke off without printing a traceback."""
+def hide_known_failures() -> None:
+    """Let uvicorn close the connection of an answer that broke off without a traceback, and refuse odd requests without
+    a warning: a WebSocket has its line in the log of the gateway."""
     logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
+    if record.levelno == logging.WARNING and record.getMessage().startswith(_CAUSED_BY_CLIENTS):
+        return False
     return not (record.exc_info and isinstance(record.exc_info[1], AnswerBrokeOff))
 
 

@@ -13,6 +13,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.presets import DEFAULT_PRESET, load
 from tidegate.session.state_notes import NOTE_STAGE
+from tidegate.session.summaries.prepared import wants_summaries
 
 Family = Literal["anthropic", "openai", "gemini"]
 StoreFailure = Literal["forward", "refuse"]
@@ -102,21 +103,27 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary_notice(self) -> str:
-        """A sentence on the policies that would have a model write summaries: here no model writes them. Or ""."""
+        """A sentence on the policies for which a model should write summaries, and none is asked. Or ""."""
         names = {self.policy, *self.policies.values()} - {DEFAULT_PRESET}
-        found = sorted(name for name in names if _wants_summaries(load(name)))
+        found = sorted(name for name in names if wants_model_texts(load(name), with_notes=self.state_notes))
         if not found:
             return ""
         which = f"The policy {found[0]}" if len(found) == 1 else f"The policies {', '.join(found)}"
-        return f"{which}: behind the gateway, no model writes summaries; they are made without one."
+        if self.state_notes:
+            return f"{which}: the summary of a single tool result is its beginning and end; no model writes it."
+        return (
+            f"{which}: no model writes summaries; they are made without one. With --state-notes, the client's own"
+            " model writes them."
+        )
 
     @property
     def state_notes_notice(self) -> str:
-        """A sentence on the policies that do not show state notes, although they are on. Or ""."""
+        """A sentence on the policies that use nothing a model writes, although `state_notes` is on. Or ""."""
         names = sorted({self.policy, *self.policies.values()}) if self.state_notes else []
-        without = [name for name in names if not _shows_state_notes(load(name))]
+        policies = [(name, load(name)) for name in names]
+        without = [name for name, policy in policies if not (_shows_state_notes(policy) or wants_summaries(policy))]
         return (
-            f"State notes have no effect under the policy {', '.join(without)}: it does not show them."
+            f"State notes have no effect under the policy {', '.join(without)}: it shows neither notes nor summaries."
             if without
             else ""
         )
@@ -201,10 +208,11 @@ def _shows_state_notes(policy: Policy) -> bool:
     return any(rule.stage == NOTE_STAGE for rule in policy.moments.get("before_call", ()))
 
 
-def _wants_summaries(policy: Policy) -> bool:
-    """Whether a rule asks for texts that a model should write."""
+def wants_model_texts(policy: Policy, *, with_notes: bool = False) -> bool:
+    """Whether a rule asks for texts that a model should write; `with_notes`: texts that are not written ahead, either.
+
+    Summaries of single tool results are asked for when the results arrive: nothing could be written ahead.
+    """
     rules = [rule for each in policy.moments.values() for rule in each]
-    return any(
-        rule.stage == "summarise" or rule.settings.get("strategy") == "llm" or rule.settings.get("flush")
-        for rule in rules
-    )
+    is_summarized = any(rule.settings.get("strategy") == "llm" for rule in rules)
+    return is_summarized or (not with_notes and wants_summaries(policy, policy.moments))

@@ -1,5 +1,7 @@
 """State notes behind the gateway: written through the client's own upstream, model and credentials.
 
+A policy that asks for summaries of its own gets them in the same way.
+
 When an upstream has answered a request and a note is due, the same request is sent once more with an instruction at its
 end (`note_request.py`), so that the provider reads its cache. Nothing waits for the note: it is stored when it arrives,
 and the next sweep shows it. If it fails, the sweep goes without it, and a line of the log says why.
@@ -14,8 +16,7 @@ import aiohttp
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.state_note.answer import AnswerUnusable
-from tidegate.core.state_note.instruction import NoteTask
-from tidegate.core.state_note.note import StateNote, choose_note_limits
+from tidegate.core.state_note.note import choose_note_limits
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.client_answer import GatewayRefusal
@@ -30,7 +31,7 @@ from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.reports.costs import SideCost, make_spent_note
-from tidegate.session.state_notes import NoteReport
+from tidegate.session.state_notes import NoteReport, WriteTask, Written
 from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
 from tidegate.wire.usage import Usage, read_usage
 
@@ -64,7 +65,7 @@ class GatewayNotes:
         """Have a note written in the background if one is due. Call it when the answer is in the log. Never waits."""
         if not self._settings.state_notes or conversation.name in self._running:
             return
-        if conversation.following.session.state_notes.is_offered:
+        if conversation.following.session.state_notes.is_wanted:
             work = self._write_if_due(conversation, sent, turn_ended)
             self._running[conversation.name] = asyncio.create_task(work)
 
@@ -109,10 +110,10 @@ class GatewayNotes:
         finally:
             self._running.pop(conversation.name, None)
 
-    async def _make_task(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> NoteTask | None:
+    async def _make_task(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> WriteTask | None:
         session = conversation.following.session
 
-        def make() -> NoteTask | None:
+        def make() -> WriteTask | None:
             notes = session.state_notes
             return notes.make_task(sent.last_id) if notes.is_due(turn_ended=turn_ended) else None
 
@@ -121,9 +122,9 @@ class GatewayNotes:
                 return None
             return await self._gate.wait(lambda: session.call_async(make))
 
-    async def _write(self, conversation: Conversation, sent: AnsweredRequest, task: NoteTask) -> None:
+    async def _write(self, conversation: Conversation, sent: AnsweredRequest, task: WriteTask) -> None:
         session = conversation.following.session
-        made: StateNote | NoteRefused
+        made: Written | NoteRefused
         try:
             tokens = session.counter.count_text(task.instruction)
             other = self._settings.state_notes_model
@@ -139,12 +140,12 @@ class GatewayNotes:
             made = explain_failure(failure)
         await self._store(conversation, task, made)
 
-    async def _store(self, conversation: Conversation, task: NoteTask, made: StateNote | NoteRefused) -> None:
+    async def _store(self, conversation: Conversation, task: WriteTask, made: Written | NoteRefused) -> None:
         session = conversation.following.session
 
         def store() -> NoteReport:
             notes = session.state_notes
-            if isinstance(made, StateNote):
+            if not isinstance(made, NoteRefused):
                 return notes.store(task, made)
             if made.is_final:
                 notes.pause()
@@ -159,7 +160,11 @@ class GatewayNotes:
 
     def _report(self, name: str, report: NoteReport) -> None:
         note, named = report.note, clean_line(name)
-        self._metrics.count("state_notes", outcome="failed" if note is None else "written")
+        self._metrics.count("state_notes", outcome="written" if report.is_stored else "failed")
+        if report.summary is not None:
+            covered = format_count(len(report.summary.ids), "message")
+            self._log_line(f"summary of {named}, for its policy: it covers {covered}")
+            return
         if note is None:
             self._log_line(f"no state note of {named}: {report.why}; the next sweep goes without a new one")
             return

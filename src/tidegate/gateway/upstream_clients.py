@@ -19,7 +19,7 @@ from yarl import URL
 
 from tidegate.core.errors import BadInput
 from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
-from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers
+from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers, read_headers
 from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
@@ -128,7 +128,7 @@ class UpstreamClients:
 
         Other requests are served between the parts of a large piece.
         """
-        coding = response.headers.get("content-encoding", "")
+        coding = read_headers(response.raw_headers).get("content-encoding", "")
         decoder = BodyDecoder(coding)
         if not decoder.is_known:
             self._log_line(f"an answer is compressed with {coding[:20]!r}; it is passed on unread")

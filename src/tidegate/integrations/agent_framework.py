@@ -29,6 +29,7 @@ from tidegate.integrations.threads import (
     describe_missing_framework,
 )
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import encode_json_text, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
@@ -117,8 +118,9 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
         name = self.threads.name("agent-framework", thread, old_name=thread or "")
         options = dict(context.options or {})
 
-        async def ask(text: str) -> str:
-            return (await context.client.get_response([FrameworkMessage("user", [text])])).text
+        async def ask(messages: list[FrameworkMessage]) -> ModelAnswer:
+            answer = await context.client.get_response([*given[:fixed], *messages], options=dict(options))
+            return ModelAnswer(answer.text)
 
         texts = [str(options.get("instructions") or ""), *(message.text for message in given[:fixed])]
         call = await self._preparer.prepare_async(
@@ -191,3 +193,4 @@ async def _record(call: PreparedCall[FrameworkMessage], response: ChatResponse[A
     )
     report = make_usage(*(usage.get(count) for count in counts))
     await call.record_async(FrameworkMessage("assistant", contents), report)
+    await call.write_note_if_due_async(turn_ended=not any(each.type == "function_call" for each in contents))

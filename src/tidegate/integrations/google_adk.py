@@ -22,6 +22,7 @@ from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64
 from tidegate.wire.splicing.units import make_opaque
 
@@ -139,12 +140,11 @@ class TidegatePlugin(BasePlugin, SessionAccess):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         agent: Any = callback_context.get_invocation_context().agent
 
-        async def ask(text: str) -> str:
-            question = types.Content(role="user", parts=[types.Part(text=text)])
-            asked = LlmRequest(model=llm_request.model, contents=[question])
-            answers = [answer async for answer in agent.canonical_model.generate_content_async(asked)]
-            content = answers[-1].content
-            return "".join(part.text or "" for part in (content and content.parts) or ())
+        async def ask(contents: list[types.Content]) -> ModelAnswer:
+            asked = llm_request.model_copy(update={"contents": _join_question(contents)})
+            answer = [answer async for answer in agent.canonical_model.generate_content_async(asked)][-1]
+            parts = (answer.content and answer.content.parts) or ()
+            return ModelAnswer("".join(part.text or "" for part in parts), _make_usage(answer))
 
         name = self._name_session(callback_context)
         call = await self._preparer.prepare_async(
@@ -184,11 +184,26 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         if llm_response.partial or llm_response.content is None:
             return
         call = self._preparer.take((callback_context.invocation_id, self._name_session(callback_context)))
-        used = llm_response.usage_metadata
-        if call is not None and used is not None:
-            counts = used.prompt_token_count, used.candidates_token_count, used.cached_content_token_count
+        if call is not None and llm_response.usage_metadata is not None:
             # The answer itself is logged with the next call: ADK gives its calls their ids only after this callback.
-            await call.record_async(None, make_usage(*counts))
+            await call.record_async(None, _make_usage(llm_response))
+            parts = llm_response.content.parts or ()
+            await call.write_note_if_due_async(turn_ended=not any(part.function_call for part in parts))
+
+
+def _join_question(contents: list[types.Content]) -> list[types.Content]:
+    """The contents with the question in the user's content before it: the provider wants the sides to alternate."""
+    *before, last, question = contents
+    if last.role != "user":
+        return contents
+    return [*before, last.model_copy(update={"parts": [*(last.parts or ()), *(question.parts or ())]})]
+
+
+def _make_usage(response: LlmResponse) -> dict[str, object]:
+    used = response.usage_metadata
+    if used is None:
+        return {}
+    return make_usage(used.prompt_token_count, used.candidates_token_count, used.cached_content_token_count)
 
 
 def _read_system(config: types.GenerateContentConfig) -> str:

@@ -23,13 +23,14 @@ from tidegate.core.errors import GiveUp
 from tidegate.core.messages import Call, Part, Result, Role, Tool
 from tidegate.integrations.block_format import BlockFormat, build_result
 from tidegate.integrations.content_blocks import list_content, read_text, read_thinking
-from tidegate.integrations.model_calls import AdapterSettings, CallPreparer
+from tidegate.integrations.model_calls import CallPreparer
 from tidegate.integrations.session_names import make_random_id
 from tidegate.integrations.threads import (
     RECALL_DESCRIPTION,
     ConversationPlace,
     DataLocation,
     SessionAccess,
+    SessionSettings,
     describe_missing_framework,
 )
 from tidegate.models.errors.classification import ERROR_CAUSES, ProviderError
@@ -112,7 +113,7 @@ class InspectFormat(BlockFormat[models.ChatMessage]):
 class TidegateCompaction(models.CompactionStrategy, SessionAccess):
     """Keeps the messages of a sample in a log and replaces them by a view when the threshold is reached.
 
-    `threshold` and `memory` are those of inspect_ai. The other settings are those of `AdapterSettings`; the window is
+    `threshold` and `memory` are those of inspect_ai. The other settings are those of `ThreadSessions`; the window is
     the threshold, unless it is given.
     """
 
@@ -122,7 +123,7 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         *,
         threshold: int | float = 0.9,
         memory: bool = True,
-        **settings: Unpack[AdapterSettings],
+        **settings: Unpack[SessionSettings],
     ) -> None:
         super().__init__(type="edit", threshold=threshold, memory=memory)
         if threshold > 1 and not settings.get("window"):
@@ -165,14 +166,10 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         declared = [Tool(tool.name, tool.description, tool.parameters.model_dump_json()) for tool in tools]
         fixed_part = FixedPart("\n\n".join(message.text for message in fixed), tuple(declared))
 
-        async def ask(text: str) -> str:
-            return (await model.generate([models.ChatMessageUser(content=text)])).completion
-
         name = self.threads.name("inspect-ai", thread, is_shared=True)
         call = await self._preparer.prepare_async(
             name,
             list(known.values()),
-            ask,
             model=model.name,
             fixed_part=fixed_part,
             run=run,

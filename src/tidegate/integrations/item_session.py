@@ -6,7 +6,7 @@ stay in the log.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,7 +16,8 @@ from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.wire.parsing import encode_json_text
 
 _ITEMS_TOPIC = "openai_agents.items"
-_Item = dict[str, Any]
+_Item: TypeAlias = Any
+"""One of the framework's many typed dictionaries."""
 
 
 class ReadItems(NamedTuple):
@@ -32,7 +33,7 @@ class TidegateSession:
     `on_read` is called when the framework reads the items, which it does before each run, and sometimes after it.
     """
 
-    session_settings = None
+    session_settings: Any = None
 
     def __init__(
         self,

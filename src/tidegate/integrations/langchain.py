@@ -6,7 +6,7 @@
 Each model call gets a view of the messages that fits the window. The state of the graph is not changed: it stays
 complete, as the checkpointer saves it. The thread id is the name of the session in the data folder. An agent that is a
 node of another graph, or runs inside a tool, has a session of its own, named after its place. Without a thread id, a
-run continues the session whose messages it begins with, or has a new one.
+run continues the session whose messages it begins with, or has a new one. deepagents: see `is_deep_agent`.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -21,6 +21,7 @@ from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.parsing import decode_object, encode_json_text
 
@@ -125,40 +126,56 @@ def _simplify(old: object, content: list[Any]) -> Any:
 class TidegateMiddleware(AgentMiddleware, SessionAccess):
     """Keeps the messages of an agent in a log and sends a view of them that fits the window.
 
-    `recall` adds a tool of that name, with which the model reads what left the view. The other settings are those of
-    `AdapterSettings`.
+    `recall` adds a tool of that name, with which the model reads what left the view. With `is_deep_agent` it takes the
+    place of deepagents' own summarization, which has the same name: two programs that shorten one history would work
+    against each other, and deepagents gives its default sub-agent only middleware that takes such a place. The other
+    settings are those of `AdapterSettings`.
     """
 
-    def __init__(self, data: DataLocation = None, *, recall: bool = True, **settings: Unpack[AdapterSettings]) -> None:
+    def __init__(
+        self,
+        data: DataLocation = None,
+        *,
+        recall: bool = True,
+        is_deep_agent: bool = False,
+        **settings: Unpack[AdapterSettings],
+    ) -> None:
         super().__init__()
+        self._is_deep_agent = is_deep_agent
         self._preparer = CallPreparer(LangChainFormat(), data, **settings)
         self.threads = self._preparer.threads
         self.tools: list[BaseTool] = []
         if recall:
             self.tools.append(StructuredTool.from_function(self._recall, name="recall", description=RECALL_DESCRIPTION))
 
+    @property
+    def name(self) -> str:
+        return "SummarizationMiddleware" if self._is_deep_agent else super().name
+
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        def ask(text: str) -> str:
-            return str.__str__(request.model.invoke(text).text)
+        def ask(messages: list[AnyMessage]) -> ModelAnswer:
+            return _read_text(handler(request.override(messages=messages)))
 
         name, run = self._find_conversation()
         call = self._preparer.prepare(name, request.messages, ask, **_read_context(request, run))
         call, response = call.send(lambda messages: handler(request.override(messages=messages)))
         call.record(*_read_answer(response))
+        call.write_note_if_due(turn_ended=_ends_turn(response))
         return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        async def ask(text: str) -> str:
-            return str.__str__((await request.model.ainvoke(text)).text)
+        async def ask(messages: list[AnyMessage]) -> ModelAnswer:
+            return _read_text(await handler(request.override(messages=messages)))
 
         name, run = self._find_conversation()
         call = await self._preparer.prepare_async(name, request.messages, ask, **_read_context(request, run))
         call, response = await call.send_async(lambda messages: handler(request.override(messages=messages)))
         await call.record_async(*_read_answer(response))
+        await call.write_note_if_due_async(turn_ended=_ends_turn(response))
         return response
 
     def _recall(self, what: str, runtime: ToolRuntime, offset: int = 0) -> str:
@@ -208,6 +225,15 @@ def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:
         return openai_chat.read_tool(convert_to_openai_tool(tool))
     except (BadInput, ValueError):
         return Tool("tool", "", encode_json_text(tool) if isinstance(tool, dict) else "{}")
+
+
+def _ends_turn(response: ModelResponse[Any]) -> bool:
+    return not any(isinstance(message, AIMessage) and message.tool_calls for message in response.result)
+
+
+def _read_text(response: ModelResponse[Any]) -> ModelAnswer:
+    answer, usage = _read_answer(response)
+    return ModelAnswer(str.__str__(answer.text) if answer else "", usage)
 
 
 def _read_answer(response: ModelResponse[Any]) -> tuple[AIMessage | None, dict[str, object]]:

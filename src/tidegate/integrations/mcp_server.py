@@ -8,6 +8,7 @@ import asyncio
 import difflib
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
@@ -19,6 +20,7 @@ from pydantic import Field
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.earlier_sessions import ALL_SESSIONS, NOT_ALLOWED, EarlierSessions
 from tidegate.datafolder.time_format import format_time
 from tidegate.integrations.threads import RECALL_CHARS, WHOLE_RECALL_CHARS
 from tidegate.memory.search import SearchHit
@@ -43,7 +45,10 @@ _SEARCH = "Search all kept conversations and notes for words. Each hit names a s
 _NOTES = "Read the notes that agents keep across conversations: without a name the list of notes, else that note."
 _WRITE = "Write down something that later conversations should know. Without a name it goes into the note of the day."
 _STATUS = "List the kept conversations, the latest first; with a session, its length and what is in its view now."
-_SESSION = Field(description="the name of the conversation; may be left out if the server serves only one")
+_SESSION = Field(
+    description="the name of the conversation; may be left out if the server serves only one. * searches the earlier"
+    " conversations about this project, if the user allows it"
+)
 
 
 class _SessionServer(MCPServer[Any]):
@@ -62,17 +67,23 @@ class _SessionServer(MCPServer[Any]):
 
 
 class RecallDesk:
-    """The answers of the server's tools. With `session` it serves only that session; its name may then be left out."""
+    """The answers of the server's tools. With `session` it serves only that session; its name may then be left out.
 
-    def __init__(self, data: DataFolder, session: str = "") -> None:
+    `project` is the folder whose earlier sessions may be searched together; None if the user does not allow it.
+    """
+
+    def __init__(self, data: DataFolder, session: str = "", project: Path | None = None) -> None:
         self._data = data
         self._session = session
+        self._earlier = EarlierSessions(data, project) if project is not None and not session else None
 
     def list_names(self) -> list[str]:
         found = sorted(self._data.store.sessions(), key=lambda info: info.used, reverse=True)
         return [info.name for info in found if not self._session or info.name == self._session]
 
     def recall(self, what: str, session: str, offset: int, max_chars: int) -> str:
+        if session == ALL_SESSIONS:
+            return self._search_earlier(what[:_MAX_WORDS], offset, max_chars)
         name = self._choose_session(session)
         return recall_text(
             self._data.open_log(name),
@@ -82,6 +93,12 @@ class RecallDesk:
             whole_chars=0 if max_chars > 0 else WHOLE_RECALL_CHARS,
             index=self._data.recall_index(name),
         ).text
+
+    def _search_earlier(self, words: str, offset: int, max_chars: int) -> str:
+        if self._earlier is None:
+            return NOT_ALLOWED
+        most = min(max_chars, _MAX_CHARS) if max_chars > 0 else RECALL_CHARS
+        return self._earlier.recall(words, ALL_SESSIONS, max_chars=most, offset=max(offset, 0))
 
     def search(self, words: str, limit: int) -> str:
         find, most = self._data.open_search().search, min(max(limit, 1), _MAX_HITS)
@@ -151,9 +168,14 @@ def _cut_page(text: str, offset: int) -> str:
     return f"{page}\n[{left:,} characters left; go on with offset {start + len(page)}]" if left > 0 else page
 
 
-def create_mcp_server(data: DataFolder, session: str = "", *, allow_writes: bool = False) -> MCPServer[Any]:
-    """The server. It reads only, unless `allow_writes` adds the tool that writes notes."""
-    desk = RecallDesk(data, session)
+def create_mcp_server(
+    data: DataFolder, session: str = "", *, allow_writes: bool = False, project: Path | None = None
+) -> MCPServer[Any]:
+    """The server. It reads only, unless `allow_writes` adds the tool that writes notes.
+
+    With `project`, `recall` may search the earlier sessions of this folder together.
+    """
+    desk = RecallDesk(data, session, project)
     server = _SessionServer(desk)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 

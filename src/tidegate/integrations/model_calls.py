@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
+from tidegate.integrations.framework_notes import AskMessages, FrameworkNotes
 from tidegate.integrations.host_messages import (
     RECHECKED,
     Copies,
@@ -23,7 +24,6 @@ from tidegate.integrations.host_messages import (
 )
 from tidegate.integrations.provider_errors import classify_exception
 from tidegate.integrations.session_names import SessionName
-from tidegate.integrations.summaries import make_async_summarizer, make_summarizer
 from tidegate.integrations.threads import MAX_OPEN, ConversationPlace, DataLocation, SessionSettings, ThreadSessions
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.window_evidence import WindowKey
@@ -31,7 +31,7 @@ from tidegate.session.following import FixedPart, FollowedRequest, FollowingSess
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request
 from tidegate.session.session import Session
-from tidegate.session.summaries.drivers import Summarizer
+from tidegate.session.state_notes import WriteTask
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.usage import read_usage
 
@@ -42,7 +42,8 @@ _T = TypeVar("_T")
 class AdapterSettings(SessionSettings, total=False):
     """The settings of an adapter: those of `ThreadSessions`, and `summarize`.
 
-    With `summarize`, a policy that asks for summaries (such as "ai") gets them from the agent's own model.
+    With `summarize`, the agent's own model writes state notes (docs/state-notes.md), or the summaries of a policy that
+    asks for its own (such as "ai").
     """
 
     summarize: bool
@@ -68,7 +69,8 @@ class CallContext(TypedDict, Generic[HostObject], total=False):
 class PreparedCall(NamedTuple, Generic[HostObject]):
     """The messages to send with one call, and what is needed to record its answer. `session` is its session's name.
 
-    `refusals`, `window_key` and `max_output` are for what a refusal teaches.
+    `refusals`, `window_key` and `max_output` are for what a refusal teaches. `ask` puts a question to the model, if it
+    writes state notes.
     """
 
     session: str
@@ -80,6 +82,9 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     refusals: RefusalMemory
     window_key: WindowKey
     max_output: int
+    notes: FrameworkNotes[HostObject]
+    lock: Lock
+    ask: AskMessages[HostObject] | None = None
 
     @property
     def place(self) -> ConversationPlace:
@@ -91,6 +96,21 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         message = None if answer is None else self.form.read(answer)[0].message
         self.following.record_reply(self.request, message, usage)
         self.refusals.take_accepted(self.window_key, read_usage(usage or {}).input_tokens)
+
+    def write_note_if_due(self, *, turn_ended: bool = False) -> None:
+        """Have the model write a state note beside the agent's work, if one is due. Call it after `record`."""
+        self._start_note(self._take_note_task(turn_ended))
+
+    def _take_note_task(self, turn_ended: bool) -> WriteTask | None:
+        if self.ask is None:
+            return None
+        with self.lock:
+            session, last_id = self.following.session, self.request.last_id
+            return self.notes.take_task(self.session, session, last_id, turn_ended=turn_ended)
+
+    def _start_note(self, task: WriteTask | None) -> None:
+        if task is not None and self.ask is not None:
+            self.notes.start(self.session, self.following.session, task, self.messages, self.ask)
 
     def _write(self, request: FollowedRequest[HostPiece]) -> "PreparedCall[HostObject]":
         return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
@@ -136,6 +156,11 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
 
+    async def write_note_if_due_async(self, *, turn_ended: bool = False) -> None:
+        """The same for async code: the model is asked in the running event loop."""
+        if self.ask is not None:
+            self._start_note(await asyncio.to_thread(self._take_note_task, turn_ended))
+
 
 class _Host(NamedTuple, Generic[HostObject]):
     """What is known of the list of a thread. A framework can make two calls for it at the same time."""
@@ -160,6 +185,7 @@ class CallPreparer(Generic[HostObject]):
         self.threads = ThreadSessions(data, **settings)
         self._form = form
         self._summarize = summarize
+        self._notes = FrameworkNotes(form.insert)
         self._refusals = RefusalMemory()
         self._hosts: OrderedDict[Hashable, _Host[HostObject]] = OrderedDict()
         self._places: OrderedDict[Hashable, ConversationPlace] = OrderedDict()  # of runs
@@ -169,29 +195,30 @@ class CallPreparer(Generic[HostObject]):
         self,
         name: SessionName,
         hosts: Sequence[HostObject],
-        ask: Callable[[str], str] | None = None,
+        ask: AskMessages[HostObject] | None = None,
         **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
-        """Log what is new in the framework's list, and return the list to send. `ask` puts a question to the model."""
-        summarizer = make_summarizer(ask) if ask and self._summarize else None
-        return self._prepare(name, hosts, summarizer, context)
+        """Log what is new in the framework's list, and return the list to send.
+
+        `ask` sends messages as the framework sends these: to have state notes written.
+        """
+        return self._prepare(name, hosts, ask if self._summarize else None, context)
 
     async def prepare_async(
         self,
         name: SessionName,
         hosts: Sequence[HostObject],
-        ask: Callable[[str], Awaitable[str]] | None = None,
+        ask: AskMessages[HostObject] | None = None,
         **context: Unpack[CallContext[HostObject]],
     ) -> PreparedCall[HostObject]:
         """The same for async code. The work is done in a thread."""
-        summarizer = make_async_summarizer(ask) if ask and self._summarize else None
-        return await asyncio.to_thread(self._prepare, name, hosts, summarizer, context)
+        return await asyncio.to_thread(self._prepare, name, hosts, ask if self._summarize else None, context)
 
     def _prepare(
         self,
         name: SessionName,
         hosts: Sequence[HostObject],
-        summarizer: Summarizer | None,
+        ask: AskMessages[HostObject] | None,
         context: CallContext[HostObject],
     ) -> PreparedCall[HostObject]:
         run, model, copies = context.get("run"), context.get("model", ""), context.get("copies")
@@ -206,12 +233,16 @@ class CallPreparer(Generic[HostObject]):
             key = WindowKey("", context.get("upstream", ""), model or following.session.model)
             self._refusals.apply(following, key)
             max_output = context.get("max_output", 0)
-            request = following.prepare(items, summarizer, fixed_part=context.get("fixed_part"), max_output=max_output)
+            self._notes.collect(session, following.session)
+            request = following.prepare(items, fixed_part=context.get("fixed_part"), max_output=max_output)
             report_request(following, request, session)
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
-        call = PreparedCall(session, messages, hosts, request, following, self._form, self._refusals, key, max_output)
+        learned = self._refusals, key, max_output
+        call = PreparedCall(
+            session, messages, hosts, request, following, self._form, *learned, self._notes, host.lock, ask
+        )
         if run is not None:
             self._remember_place(run, call.place)
         return call

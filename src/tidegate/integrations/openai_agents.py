@@ -17,17 +17,17 @@ same session; a nested run (`agent.as_tool`) begins with another message, and ha
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import Tool
+from tidegate.core.messages import Message, Tool, text_of
+from tidegate.integrations.framework_notes import AskMessages, FrameworkNotes
 from tidegate.integrations.item_session import ReadItems, TidegateSession
 from tidegate.integrations.model_calls import make_usage
 from tidegate.integrations.provider_errors import classify_exception, describe_upstream
 from tidegate.integrations.session_names import SessionName, make_random_id
-from tidegate.integrations.summaries import make_async_summarizer
 from tidegate.integrations.threads import (
     RECALL_DESCRIPTION,
     ConversationPlace,
@@ -42,7 +42,8 @@ from tidegate.session.following import FixedPart, FollowedRequest, FollowingSess
 from tidegate.session.managed_request import ClientRequestReader
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request
-from tidegate.session.summaries.drivers import Summarizer
+from tidegate.session.state_notes import WriteTask
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.splicing.units import HostUnit, read_openai_responses
 
@@ -78,7 +79,10 @@ def _begins_with(items: list[HostItem[HostUnit]], read: ReadItems) -> bool:
 
 @dataclass
 class _Call:
-    """A call that is made now. `write` makes the items to send; `request` is another one after a refusal."""
+    """A call that is made now. `write` makes the items to send; `request` is another one after a refusal.
+
+    `ask` sends items as those of the call, which are `items`: to have a state note written.
+    """
 
     request: FollowedRequest[HostUnit]
     following: FollowingSession[HostUnit]
@@ -87,6 +91,8 @@ class _Call:
     window_key: WindowKey
     max_output: int
     write: Callable[[FollowedRequest[HostUnit]], list[_Item]]
+    items: list[_Item] = field(default_factory=list)
+    ask: AskMessages[_Item] | None = None
 
 
 class TidegateFilter(SessionAccess):
@@ -101,6 +107,7 @@ class TidegateFilter(SessionAccess):
         self.threads = ThreadSessions(data, **settings)
         self._session = settings.get("session", "")
         self._summarize = summarize
+        self._notes = FrameworkNotes(_insert)
         self._reader = ClientRequestReader()
         self._refusals = RefusalMemory()
         self._lock = Lock()
@@ -156,28 +163,24 @@ class TidegateFilter(SessionAccess):
         name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
         fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
 
-        async def ask(text: str) -> str:
+        async def ask(asked: list[_Item]) -> ModelAnswer:
             model = agent.model
             if not isinstance(model, agents.Model):
                 model = agents.MultiProvider().get_model(model)
             nothing: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
-            answer = await model.get_response(
-                None, text, agents.ModelSettings(), [], None, [], agents.ModelTracing.DISABLED, **nothing
-            )
-            return "".join(
-                agents.ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message"
-            )
+            settings, quiet = agent.model_settings, agents.ModelTracing.DISABLED
+            answer = await model.get_response(given.instructions, asked, settings, tools, None, [], quiet, **nothing)
+            texts = [agents.ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message"]
+            return ModelAnswer("".join(texts), _make_usage(answer))
 
-        summarizer = make_async_summarizer(ask) if self._summarize else None
         begun = self._read.get(), self._run.get()
         self._read.set(None)
         key, max_output = (
             WindowKey("", describe_upstream(agent.model), str(name or "")),
             agent.model_settings.max_tokens,
         )
-        items, call = await asyncio.to_thread(
-            self._prepare, given.input, (key, max_output or 0), fixed_part, summarizer, *begun
-        )
+        items, call = await asyncio.to_thread(self._prepare, given.input, (key, max_output or 0), fixed_part, *begun)
+        call.ask, call.items = ask if self._summarize else None, items
         self._call.set(call)
         self._run.set(call.run)
         self._place.set(call.place)
@@ -188,7 +191,6 @@ class TidegateFilter(SessionAccess):
         items: list[_Item],
         asked: tuple[WindowKey, int],
         fixed_part: FixedPart,
-        summarizer: Summarizer | None,
         read_items: ReadItems | None,
         run: _Run | None,
     ) -> tuple[list[_Item], _Call]:
@@ -203,7 +205,8 @@ class TidegateFilter(SessionAccess):
         key, max_output = asked
         session, following = self.threads.follow_list(name, hosts, key.model)
         self._refusals.apply(following, key)
-        request = following.prepare(hosts, summarizer, fixed_part=fixed_part, max_output=max_output)
+        self._notes.collect(session, following.session)
+        request = following.prepare(hosts, fixed_part=fixed_part, max_output=max_output)
         report_request(following, request, session)
 
         def write(request: FollowedRequest[HostUnit]) -> list[_Item]:
@@ -230,11 +233,28 @@ class TidegateFilter(SessionAccess):
             return
         self._call.set(None)
         units = read_openai_responses({"input": response.to_input_items()}).units
-        usage, details = response.usage, response.usage.input_tokens_details
-        report = make_usage(usage.input_tokens, usage.output_tokens, details.cached_tokens or 0)
         message = units[0].message if len(units) == 1 else None
-        self._refusals.take_accepted(call.window_key, usage.input_tokens)
-        await asyncio.to_thread(call.following.record_reply, call.request, message, report)
+        self._refusals.take_accepted(call.window_key, response.usage.input_tokens)
+        await asyncio.to_thread(call.following.record_reply, call.request, message, _make_usage(response))
+        if call.ask is not None:
+            calls = [item for item in response.output if item.type == "function_call"]
+            task = await asyncio.to_thread(self._take_note_task, call, not calls)
+            if task is not None:
+                self._notes.start(call.place.session, call.following.session, task, call.items, call.ask)
+
+    def _take_note_task(self, call: _Call, turn_ended: bool) -> WriteTask | None:
+        with self._lock:
+            session, place = call.following.session, call.place
+            return self._notes.take_task(place.session, session, place.last_id, turn_ended=turn_ended)
+
+
+def _make_usage(response: agents.ModelResponse) -> dict[str, object]:
+    usage = response.usage
+    return make_usage(usage.input_tokens, usage.output_tokens, usage.input_tokens_details.cached_tokens or 0)
+
+
+def _insert(message: Message) -> _Item:
+    return {"role": "user", "content": text_of(message)}
 
 
 class _RecoveringModel(agents.Model):

@@ -24,13 +24,13 @@ from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import encode_json_text, image_from_base64, image_from_url
 from tidegate.wire.splicing.units import make_opaque
 
 try:
     from pydantic_ai import RunContext, messages
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
     from pydantic_ai.models import Model, ModelRequestContext
     from pydantic_ai.models.wrapper import WrapperModel
@@ -187,11 +187,14 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
     ) -> ModelRequestContext:
         model, given = request_context.model, request_context.messages
 
-        async def ask(text: str) -> str:
-            return (await model_request(model, [ModelRequest(parts=[UserPromptPart(text)])])).text or ""
-
         name = self._name_session(ctx)
         parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
+
+        async def ask(messages: list[ModelMessage]) -> ModelAnswer:
+            settings, asked = request_context.model_settings, request_context.model_request_parameters
+            answer = await model.request(_add_fixed_parts(parts, messages), settings, asked)
+            return ModelAnswer(answer.text or "", _make_usage(answer))
+
         call = await self._preparer.prepare_async(
             name,
             given,
@@ -229,11 +232,16 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        call, usage = self._preparer.take(ctx.run_id), response.usage
+        call = self._preparer.take(ctx.run_id)
         if call is not None:
-            counts = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
-            await call.record_async(response, make_usage(*counts))
+            await call.record_async(response, _make_usage(response))
+            await call.write_note_if_due_async(turn_ended=not response.tool_calls)
         return response
+
+
+def _make_usage(response: ModelResponse) -> dict[str, object]:
+    usage = response.usage
+    return make_usage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
 
 
 def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:

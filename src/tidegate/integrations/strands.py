@@ -24,6 +24,7 @@ from tidegate.integrations.provider_errors import describe_upstream
 from tidegate.integrations.session_names import SessionName, make_random_id
 from tidegate.integrations.threads import RECALL_DESCRIPTION, DataLocation, SessionAccess, describe_missing_framework
 from tidegate.session.following import FixedPart
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.parsing import decode_object, encode_json_text, image_from_base64, repair_unicode
 from tidegate.wire.splicing.units import make_opaque
 
@@ -142,12 +143,14 @@ class TidegateConversation(ConversationManager, SessionAccess):
     async def _invoke_model(
         self, context: InvokeModelContext, next_stage: Callable[[InvokeModelContext], AsyncIterator[Any]]
     ) -> AsyncIterator[Any]:
-        async def ask(text: str) -> str:
-            question: StrandsMessage = {"role": "user", "content": [{"text": text}]}
+        async def ask(messages: list[StrandsMessage]) -> ModelAnswer:
             # with the tools of the agent: the OpenAI model would send an empty list, which the provider refuses
-            events = context.model.stream([question], context.tool_specs)
+            system = context.system_prompt
+            events = context.model.stream(
+                _join_question(messages), context.tool_specs, system if isinstance(system, str) else None
+            )
             deltas = [event["contentBlockDelta"]["delta"] async for event in events if "contentBlockDelta" in event]
-            return "".join(delta.get("text", "") for delta in deltas)
+            return ModelAnswer("".join(delta.get("text", "") for delta in deltas))
 
         config = context.model.get_config()
         call = await self._preparer.prepare_async(
@@ -176,7 +179,17 @@ class TidegateConversation(ConversationManager, SessionAccess):
             if isinstance(event, ModelStopReason):
                 _, message, usage, _ = event["stop"]
                 await call.record_async(message, _read_usage(usage))
+                calls = [block for block in message["content"] if "toolUse" in block]
+                await call.write_note_if_due_async(turn_ended=not calls)
             yield event
+
+
+def _join_question(messages: list[StrandsMessage]) -> list[StrandsMessage]:
+    """The messages with the question in the user's message before it: some providers want the sides to alternate."""
+    *before, last, question = messages
+    if last["role"] != "user":
+        return messages
+    return [*before, {**last, "content": [*last["content"], *question["content"]]}]
 
 
 async def _chain(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[Any]:

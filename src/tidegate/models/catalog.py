@@ -39,13 +39,15 @@ _WEIGHTS_TAG: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """None or empty: unknown. `prices` are steps; the first applies from the first token on.
 
-    `images`: whether the model takes images.
+    `images`: whether the model takes images. `cache_lifetime` is set by the user: for how many seconds the provider
+    keeps a prompt in its cache.
     """
 
     window: int | None = None
     max_output: int | None = None
     prices: tuple[TokenRates, ...] = ()
     images: bool | None = None
+    cache_lifetime: float | None = None
 
 
 class _CatalogFile(msgspec.Struct):
@@ -61,7 +63,13 @@ def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> M
     if own is None or known is None:
         return own or known
     images = known.images if own.images is None else own.images
-    return ModelInfo(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
+    return ModelInfo(
+        own.window or known.window,
+        own.max_output or known.max_output,
+        own.prices or known.prices,
+        images,
+        own.cache_lifetime,
+    )
 
 
 def accepts_images(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> bool | None:

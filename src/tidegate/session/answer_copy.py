@@ -14,9 +14,11 @@ from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode
 from tidegate.wire.streaming.reply import Reply
 
 _MAX_COPY_BYTES: Final = 32_000_000
+_MAX_REASON: Final = 80  # characters
 # Tuples: the type of a frame may be anything, also a list, which cannot be looked up in a set.
 _OPENING_TYPES: Final = ("response.created", "response.in_progress", "response.queued", "ping")
 _ERROR_TYPES: Final = ("error", "response.failed")
+_DROPPED_KEY: Final = "input_transformations"
 
 
 class CopiedAnswer(NamedTuple):
@@ -33,7 +35,8 @@ class AnswerCopy:
 
     `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
     `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
-    `dropped_thinking` counts the blocks of the request that the provider says it dropped.
+    `dropped_thinking` counts the blocks of the request that the provider says it dropped. `cache_miss_reason` is its
+    reason for not reading the request from its cache, where it gives one.
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
@@ -48,6 +51,7 @@ class AnswerCopy:
         self.has_begun = False
         self.error: ProviderError | None = None
         self.dropped_thinking = 0
+        self.cache_miss_reason = ""
 
     @property
     def is_whole(self) -> bool:
@@ -97,10 +101,14 @@ class AnswerCopy:
             self._is_broken = True
 
     def _take(self, frame: JsonObject) -> None:
-        self.has_begun = self.has_begun or frame.get("type") not in _OPENING_TYPES
-        if self.error is None and ("error" in frame or frame.get("type") in _ERROR_TYPES):
+        kind = frame.get("type")
+        self.has_begun = self.has_begun or kind not in _OPENING_TYPES
+        if self.error is None and ("error" in frame or kind in _ERROR_TYPES):
             self.error = classify_frame(frame, request=self._request)
-        self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        if "message" in frame or _DROPPED_KEY in frame:
+            self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
+        self.cache_miss_reason = self.cache_miss_reason or reason
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)
@@ -131,6 +139,14 @@ class AnswerCopy:
 
 def _count_dropped(value: object) -> int:
     """Blocks that a provider dropped, as an answer of Anthropic's or its first event says."""
-    listed = value.get("input_transformations") if isinstance(value, dict) else None
+    listed = value.get(_DROPPED_KEY) if isinstance(value, dict) else None
     found = listed if isinstance(listed, list) else []
     return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)
+
+
+def _read_miss_reason(value: object) -> str:
+    """Anthropic's `diagnostics`: https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics"""
+    found = value.get("diagnostics") if isinstance(value, dict) else None
+    reason = found.get("cache_miss_reason") if isinstance(found, dict) else None
+    kind = reason.get("type") if isinstance(reason, dict) else None
+    return kind[:_MAX_REASON] if isinstance(kind, str) else ""

@@ -59,11 +59,15 @@ def make_host_item(host: HostObject, message: Message, key: str = "") -> HostIte
 
 
 class FixedPart(NamedTuple):
-    """The parts of a request before its messages. `is_changed`: it is not the host's own, something was added to it."""
+    """The parts of a request before its messages. `is_changed`: it is not the host's own, something was added to it.
+
+    `cache_lifetime`: for how many seconds the host asks the provider to keep the request in its cache; 0 if unknown.
+    """
 
     system: str = ""
     tools: tuple[Tool, ...] = ()
     is_changed: bool = False
+    cache_lifetime: float = 0.0
 
 
 # --- following ----------------------------------------------------------------------------------------------------
@@ -231,6 +235,8 @@ class FollowingSession(Generic[HostObject]):
         first: reading its head before each append would take about as long as planning.
         """
         is_fresh = branched = False
+        if fixed_part is not None:
+            self.session._runner.cache_lifetime = fixed_part.cache_lifetime
         if fixed_part is not None and fixed_part.is_changed != self._fixed_is_changed:
             self._fixed_is_changed, self._arrangement = fixed_part.is_changed, None
         while True:

@@ -7,7 +7,7 @@ has a list of items that were never bytes (`ClientRequestReader.read_list`).
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
@@ -17,14 +17,15 @@ import msgspec
 
 from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
-from tidegate.core.messages import Message, Part, Result, Text
+from tidegate.core.messages import Message, Part, Result, Text, Tool
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
+from tidegate.wire.splicing.hidden_exchanges import append_tool
 from tidegate.wire.splicing.read_memo import ReadMemo
-from tidegate.wire.splicing.request_text import RequestText, decode_request
+from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
@@ -43,7 +44,8 @@ class ClientRequest(NamedTuple):
     """A request as the client sent it: its bytes (not compressed), its JSON, and its messages.
 
     With `offers_recall`, `text` has the tool `recall` beside the client's own. `recall_name` is the name of such a tool
-    that the client has itself. `source` is what is known of the client's own text and of the last request.
+    that the client has itself. `listed` is `text` with the places of its messages, if these are known. `source` is what
+    is known of the client's own text and of the last request.
     """
 
     dialect: str
@@ -54,10 +56,27 @@ class ClientRequest(NamedTuple):
     offers_recall: bool = False
     recall_name: str = ""
     source: "RequestSource | None" = None
+    listed: ListText | None = None
+
+    def change_head(self, text: bytes, change: Callable[[bytes], bytes]) -> bytes:
+        """An edited request with a change outside its messages. They are not searched if that is possible."""
+        return self.listed.change_head_of(text, change) if self.listed is not None else change(text)
+
+    def add_tool(self, tool: Tool) -> "ClientRequest | None":
+        """The request with a tool that the client does not have; None if it has no list of tools, or this name."""
+        listed = self.listed or ListText(self.text, get_dialect(self.dialect).messages_key)
+        heads = self.source.heads if self.source else _HeadsWithTool()
+        head = heads.append(self.dialect, listed.read_head(), tool)
+        if head is None:
+            return None
+        listed = listed.replace_head(head)
+        host = msgspec.structs.replace(self.host, tools=(*self.host.tools, tool))
+        return self._replace(text=listed.text, listed=listed, host=host, offers_recall=True)
 
     @property
     def fixed_part(self) -> FixedPart:
-        return FixedPart(self.host.system, self.host.tools, is_changed=self.offers_recall)
+        lifetime = get_dialect(self.dialect).read_cache_lifetime(self.body)
+        return FixedPart(self.host.system, self.host.tools, self.offers_recall, lifetime)
 
 
 class _ViewUnits:
@@ -77,23 +96,48 @@ class _ViewUnits:
         return units
 
 
+class _HeadsWithTool:
+    """The heads of a conversation's requests with one more tool. One that is repeated is not written again."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, Tool, bytes | None] | None = None
+
+    def append(self, dialect: str, head: bytes, tool: Tool) -> bytes | None:
+        last = self._last
+        if last is None or last[0] != head or last[1] != tool:
+            last = self._last = head, tool, append_tool(dialect, head, tool)
+        return last[2]
+
+
 @dataclass
 class RequestSource:
-    """The client's own text; the units and the check of the edited requests of its conversation."""
+    """The client's own text, and what is known of the requests of its conversation."""
 
     decoded: RequestText
     _check: RequestCheck = field(compare=False, repr=False)
+    _own_check: RequestCheck = field(compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
     units: _ViewUnits = field(default_factory=_ViewUnits, compare=False, repr=False)
+    heads: _HeadsWithTool = field(default_factory=_HeadsWithTool, compare=False, repr=False)
+
+    @classmethod
+    def start(cls, dialect: str, decoded: RequestText) -> "RequestSource":
+        """The source of the first request of a conversation."""
+        return cls(decoded, RequestCheck(dialect), RequestCheck(dialect))
 
     def follow(self, decoded: RequestText) -> "RequestSource":
         """The source of the next request of the conversation."""
-        return RequestSource(decoded, self._check, self._lock, self.units)
+        return replace(self, decoded=decoded)
 
     def find_faults(self, text: bytes, model: str) -> list[RequestFault]:
         """The faults of an edited request. What the one before it had is not checked again."""
         with self._lock:
             return self._check.find_faults(text, model)
+
+    def find_own_faults(self, text: bytes, model: str) -> list[RequestFault]:
+        """The faults of the request before it was edited, which only matter if the edited one has some."""
+        with self._lock:
+            return self._own_check.find_faults(text, model)
 
 
 class ItemWriter:
@@ -200,10 +244,14 @@ class ClientRequestReader:
         if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
             host = msgspec.structs.replace(host, reason="it has messages that are no objects")
         self._size += len(text) - known.size
-        source = known.source.follow(decoded) if known.source else RequestSource(decoded, RequestCheck(dialect))
+        source = (
+            known.source.follow(decoded)
+            if known.source
+            else RequestSource(decoded, RequestCheck(dialect), RequestCheck(dialect))
+        )
         known.source = source
         self._forget_oldest()
-        return ClientRequest(dialect, text, decoded.body, host, items, source=source)
+        return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
 
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
@@ -223,7 +271,7 @@ class ClientRequestReader:
 
 
 def _is_list_of_objects(value: object) -> bool:
-    return not isinstance(value, list) or all(isinstance(item, dict) for item in value)
+    return not isinstance(value, list) or set(map(type, value)) <= {dict}  # decoded JSON has no other mappings
 
 
 def _identify_conversation(body: JsonObject) -> str:
@@ -246,7 +294,8 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
         text = write_view(client, followed.shown)
     if window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
-        text = lower_output(client.dialect, text, client.body, max(window - tokens, _MIN_OUTPUT))
+        room = max(window - tokens, _MIN_OUTPUT)
+        text = client.change_head(text, lambda head: lower_output(client.dialect, head, client.body, room))
     return text if followed.is_unchanged else _check_edited(client, text)
 
 
@@ -259,8 +308,7 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     """The client's bytes with the edits of the view."""
     made = client.source.units if client.source else _ViewUnits()
     units = made.make(shown, None if client.offers_recall else client.recall_name)
-    decoded = client.source.decoded if client.source else None
-    items = decoded.list_items() if decoded is not None and decoded.text is client.text else None
+    items = client.listed.list_items() if client.listed is not None else None
     return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
 
 
@@ -310,16 +358,17 @@ def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     A fault of the client's own history has another place after an edit. So faults are compared by rule and by the
     calls and results of the message that breaks it; if it has none, by its role.
     """
-    model = client.host.model
-    if client.source:
-        faults = client.source.find_faults(text, model)
-    else:
-        faults = find_request_faults(client.dialect, text, model)
+    model, source = client.host.model, client.source
+    faults = source.find_faults(text, model) if source else find_request_faults(client.dialect, text, model)
     if not faults:
         return []
+    if source:
+        own_faults = source.find_own_faults(client.text, model)
+    else:
+        own_faults = find_request_faults(client.dialect, client.text, model)
     edited, key = msgspec.json.decode(text, type=dict[str, Any]), get_dialect(client.dialect).messages_key
     known: dict[str, set[str]] = {}
-    for fault in find_request_faults(client.dialect, client.text, model):
+    for fault in own_faults:
         known.setdefault(fault.rule, set()).update(_identify_place(fault.where, client.body.get(key)))
     return [
         fault for fault in faults if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, edited[key]))

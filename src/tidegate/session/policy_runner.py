@@ -22,23 +22,25 @@ from tidegate.core.budget import (
 )
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
-from tidegate.core.events import EventPayload, NoteAdded, ViewEdited
+from tidegate.core.errors import BadEdit, BadInput, GiveUp, IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
-from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
+from tidegate.core.outcome import Effect, OriginalsRequest, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, FetchOriginals, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
+from tidegate.session.originals_lookup import find_originals
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
 from tidegate.wire.parsing import repair_unicode
 
 _MAX_RECOVERIES = 2
+_HOUR = 3600.0  # seconds; the longer of the two lifetimes that a usage report tells apart
 _MARGIN = 50
 """One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
 
@@ -49,7 +51,8 @@ class PolicyRunner:
     `window` is the model's; if it is None, `assumed_window` takes its place until the provider names its own.
     `refusals` is how often the request that was prepared last was refused for its length. `learned_window` is what
     refusals say, as long as they are believed. `max_output` is the answer that a host asks for with the next request;
-    `keeps_output`: the provider counts it as a part of the window.
+    `keeps_output`: the provider counts it as a part of the window. `cache_lifetime` is what the next request asks of
+    the provider's cache, in seconds; `set_lifetime` is the user's own value.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class PolicyRunner:
         assumed_window: int | None,
         reserve: int,
         prices: CachePrices,
+        set_lifetime: float | None = None,
     ) -> None:
         self.conversation = conversation
         self.policy = policy
@@ -73,6 +77,8 @@ class PolicyRunner:
         self._window_reported = False
         self.reserve = reserve
         self._prices = prices
+        self._set_lifetime = set_lifetime
+        self.cache_lifetime = 0.0
         self._effects = storage.effects
         self._mask = storage.mask
         self.last_decisions: list[Decision] = []
@@ -80,9 +86,10 @@ class PolicyRunner:
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
-        self._budget_key: tuple[int | None, int, float, int] = (0, 0, 0.0, 0)
+        self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
+        self.find_summary: Callable[[SummaryRequest], str | None] = lambda _: None
         self._begun_turn = (0, "")
         self.refusals = 0
 
@@ -117,13 +124,21 @@ class PolicyRunner:
     @property
     def budget(self) -> Budget:
         """The token budget. It changes only with the system prompt, the tools, the calibration and what a host asks."""
-        view, output = self._view, self.kept_output
-        key = (self.known_window, view.fixed_tokens, view.scale_by_model.get(self.conversation.model, 1.0), output)
+        view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
+        scale = view.scale_by_model.get(self.conversation.model, 1.0)
+        key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
         if self._budget is None or self._budget_key != key:
-            self._budget, self._budget_key = self._make_budget(), key
+            self._budget, self._budget_key = self._make_budget(lifetime), key
         return self._budget
 
-    def _make_budget(self) -> Budget:
+    def _find_cache_lifetime(self) -> float:
+        """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
+        if self._set_lifetime is not None:
+            return self._set_lifetime
+        reported = _HOUR if isinstance(self._view.usage, HourWriteReported) else 0.0
+        return max(self.cache_lifetime, reported) or self._prices.lifetime
+
+    def _make_budget(self, lifetime: float) -> Budget:
         budget = make_budget(
             self._view,
             window=self.window,
@@ -133,7 +148,7 @@ class PolicyRunner:
             thinking=self.conversation.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
             max_output=self.kept_output,
-            prices=self._prices,
+            prices=self._prices._replace(lifetime=lifetime),
         )
         return budget if self.known_window else note_assumed_window(budget)
 
@@ -219,9 +234,13 @@ class PolicyRunner:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         yield from self._note_compaction_start(step.request)
-                        answer = yield from self._check_summary((yield step.request), step.request)
+                        answer = self.find_summary(step.request)
+                        if answer is None:
+                            answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
+                    elif isinstance(step, FetchOriginals):
+                        answer = self._quote_originals(step.request)
                     else:
                         answer = self._run_effect(step.effect)
             except StopIteration as done:
@@ -297,6 +316,13 @@ class PolicyRunner:
             yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
             return None
         return None if text is None else str(text)
+
+    def _quote_originals(self, request: OriginalsRequest) -> str | None:
+        index = self.conversation.history.recall_index
+        try:
+            return find_originals(index, self._view, request, self.conversation.counter)
+        except BadInput:  # a message that was found is gone: another process has forgotten it
+            return None
 
     def _run_effect(self, effect: Effect) -> str | None:
         if isinstance(effect, Spill) and effect.ids:

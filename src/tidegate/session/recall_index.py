@@ -10,12 +10,14 @@ believed only if the log still has the event that it ends with. It is masked: no
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
+from tidegate.core.log_fold import BranchPoint
 from tidegate.core.messages import Call, Message, calls_of, result_of
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
@@ -27,7 +29,7 @@ from tidegate.core.text.tool_calls import (
 from tidegate.memory.log_lines import extract_message_text
 from tidegate.memory.message_index import MessageIndex, PackedIndex, is_indexed_query
 from tidegate.memory.words import normalize_text
-from tidegate.session.conversation_log import ConversationLog
+from tidegate.session.conversation_log import BranchPoints, ConversationLog
 from tidegate.store.log import LogReader
 
 _SEARCH_TOOLS: Final = ("recall", "memory_search")
@@ -66,11 +68,15 @@ class FileTouch(NamedTuple):
 
 
 class RecallHit(NamedTuple):
-    """A message for a query. `offset` is where its best passage begins in its text."""
+    """A message for a query. `offset` is where its best passage begins in its text.
+
+    `score` is the rank's; that of a message with a quoted phrase is infinite.
+    """
 
     seq: int
     offset: int
     notes: tuple[CallNote, ...] = ()
+    score: float = 0.0
 
 
 class _OpenCall(NamedTuple):
@@ -98,6 +104,7 @@ class _SavedIndex(msgspec.Struct, frozen=True, array_like=True):
     searches: set[int]
     was_plain: bool
     chars: int
+    clears: list[int]
 
 
 class IndexFile(Protocol):
@@ -125,6 +132,7 @@ class RecallIndex:
         self._lock = Lock()
         self._file: IndexFile | None = None
         self._mask: Callable[[str], str] = str
+        self._branches = BranchPoints()
         self._clear()
 
     def save_to(self, file: IndexFile, mask: Callable[[str], str]) -> None:
@@ -144,6 +152,7 @@ class RecallIndex:
         self._searches: set[int] = set()
         self._was_plain = False
         self._chars = self._unsaved_chars = 0
+        self._clears: list[int] = []
 
     def find(self, log: LogReader, query: str) -> list[RecallHit]:
         """Return the messages for a query, the best first: those with a quoted phrase, then those with its words.
@@ -154,14 +163,17 @@ class RecallIndex:
             self._catch_up()
             is_allowed = self._make_filter(log)
             allowed = None if is_allowed is None else bytes(map(is_allowed, self._index.seqs))
-            ranked = [(found.seq, found.offset) for found in self._index.rank(query, allowed=allowed)]
+            best = self._index.rank(query, allowed=allowed)
+            scores = {found.seq: found.score for found in best}
+            ranked = [(found.seq, found.offset) for found in best]
             phrases = [(one or two).strip() for one, two in _QUOTED.findall(query)]
             first = self._find_phrases(log, [phrase for phrase in phrases if phrase], is_allowed)
             if first:
                 ranked = [*first.items(), *(each for each in ranked if each[0] not in first)]
+                scores.update(dict.fromkeys(first, inf))
             is_scanned = not ranked and (allowed is not None or not is_indexed_query(query))
             found = self._scan_texts(log, query, is_allowed) if is_scanned else ranked
-            return [RecallHit(seq, offset, self._notes.get(seq, ())) for seq, offset in found]
+            return [RecallHit(seq, at, self._notes.get(seq, ()), scores.get(seq, 0.0)) for seq, at in found]
 
     def find_file(self, log: LogReader, path: str) -> list[FileTouch]:
         """Return where a file was read or written, oldest first. The path may lack its first folders."""
@@ -173,11 +185,28 @@ class RecallIndex:
             same = [touch for touch in some if _is_same_path(touch.note.path, path)]
             return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
 
+    def count_messages(self, words: str) -> int:
+        """Return how many messages have all of these words."""
+        with self._lock:
+            self._catch_up()
+            return len(self._index.find_all(words))
+
     def find_searches(self) -> set[int]:
         """Return the seqs of messages that only searched, and of their results. No search finds them."""
         with self._lock:
             self._catch_up()
             return set(self._searches)
+
+    def find_last_clear(self, log: ConversationLog) -> int:
+        """Return the seq of the last event that emptied the view in a conversation; 0 if there is none."""
+        with self._lock:
+            self._catch_up()
+            return max(filter(log.is_on_branch, self._clears), default=0)
+
+    def read_branch_points(self) -> list[BranchPoint]:
+        """Return the branch points of the log. Only the first call reads the whole log."""
+        with self._lock:
+            return self._branches.read(self.log)
 
     def _make_filter(self, log: LogReader) -> _Filter | None:
         if not isinstance(log, ConversationLog):
@@ -225,6 +254,7 @@ class RecallIndex:
         )
         self._open_calls, self._notes, self._touches = saved.open_calls, saved.notes, saved.touches
         self._unseen, self._searches, self._chars = saved.unseen, saved.searches, saved.chars
+        self._clears = saved.clears
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
@@ -241,6 +271,7 @@ class RecallIndex:
             self._searches,
             self._was_plain,
             self._chars,
+            self._clears,
         )
         file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
@@ -251,6 +282,8 @@ class RecallIndex:
         return not is_rewritten and event_hash == _hash_event(log, self._head)
 
     def _add_event(self, event: Event) -> None:
+        if isinstance(event.payload, NoteAdded) and event.payload.topic == "clear":
+            self._clears.append(event.seq)
         message = event.payload.message if isinstance(event.payload, MessageAdded) else None
         if message is None:
             return

@@ -140,15 +140,16 @@ class Session(LiveConversation):
             assumed_window=rules.choose_window(None),
             reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),
+            set_lifetime=known.cache_lifetime if known else None,
         )
+        self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
         given = read_request_options(request_options or {}, self.dialect)
         self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        if summarizer is not None:
-            self._write_state_notes(summarizer)
+        self._write_state_notes(summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -157,7 +158,9 @@ class Session(LiveConversation):
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
-    def _write_state_notes(self, ask: AskModel) -> None:
+    def _write_state_notes(self, ask: AskModel | None) -> None:
+        if ask is None:
+            return
         from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         NoteWriter(self, self._state_notes, ask)
@@ -232,9 +235,9 @@ class Session(LiveConversation):
         Without it, a model that writes state notes writes one first, and the view is swept to it.
         """
         writer = self._state_notes.writer
-        if writer is not None and not focus.strip():
-            writer.write_now_sync()
-            rule = self._state_notes.make_manual_rule()
+        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+            writer.write_now_sync(focus)
+            rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = self.run_rules([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions
@@ -245,9 +248,9 @@ class Session(LiveConversation):
     async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """`compact` for async code."""
         writer = self._state_notes.writer
-        if writer is not None and not focus.strip():
-            await writer.write_now()
-            rule = self._state_notes.make_manual_rule()
+        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+            await writer.write_now(focus)
+            rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = await self.run_rules_async([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions

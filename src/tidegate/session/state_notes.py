@@ -5,6 +5,9 @@
         question = notes.make_question()          # the last request plus one instruction
         report = notes.take(question.task, text)  # checked against the log, and stored there
 
+A policy that asks for summaries of its own instead (a preset) gets them in the same three steps: the question is then
+the preset's prompt, and what is stored is the summary (`summaries/prepared.py`).
+
 Nothing here waits for a model: `session/summaries/note_writer.py` asks one in the background, and hosts that send the
 question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
 goes on without it, and the log says why (`STATE_NOTE_FAILED`).
@@ -18,9 +21,18 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, BranchStarted, MessageAdded, NoteAdded
+from tidegate.core.events import (
+    PREPARED_SUMMARY,
+    STATE_NOTE,
+    STATE_NOTE_FAILED,
+    BranchStarted,
+    MessageAdded,
+    NoteAdded,
+)
 from tidegate.core.messages import KindIndex, Message
-from tidegate.core.policy.policy import METRICS, Rule, TriggerContext, measure_for_triggers
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.plan import PlanContext
+from tidegate.core.policy.policy import METRICS, Moment, Rule, TriggerContext, measure_for_triggers
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_sections
 from tidegate.core.state_note.instruction import NoteTask, make_note_task
@@ -32,16 +44,29 @@ from tidegate.core.state_note.note import (
     is_new_state_note,
     merge_sections,
     newest_state_note,
+    read_changes,
 )
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import QuotedPassages, quote_passages
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
 from tidegate.core.turns import Group, split_groups
-from tidegate.core.view import View
+from tidegate.core.view import Meter, View
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.policy_runner import PolicyRunner
-from tidegate.session.summaries.answer_check import has_chat_markers, quote_order
+from tidegate.session.summaries.answer_check import AnswerRejected, has_chat_markers, quote_order
+from tidegate.session.summaries.drivers import focus_request
+from tidegate.session.summaries.prepared import (
+    PreparedSummary,
+    SummaryTask,
+    check_prepared,
+    encode_prepared,
+    find_coming_request,
+    find_prepared,
+    is_summary_near,
+    make_summary_task,
+    wants_summaries,
+)
 from tidegate.session.summaries.prompt import SummaryRequestView, make_question_item
 from tidegate.store.log import LogReader
 from tidegate.wire.parsing import repair_unicode
@@ -64,19 +89,29 @@ _MAX_FAR_OVER: Final = 4.0  # times the limit: what is refused
 _CUT_ORDER: Final = (HEADINGS[4], HEADINGS[3], HEADINGS[2], HEADINGS[1])
 
 
+WriteTask = NoteTask | SummaryTask
+"""What a model is asked to write: a state note, or a summary that the policy will ask for."""
+Written = StateNote | PreparedSummary
+
+
 class NoteQuestion(NamedTuple):
     """A question for a note: the task, and the whole request for the model of the conversation."""
 
-    task: NoteTask
+    task: WriteTask
     request: RenderedRequest
     max_tokens: int
 
 
 class NoteReport(NamedTuple):
-    """What became of an answer: the note as it was stored, or why it was not used."""
+    """What became of an answer: the note or the summary as it was stored, or why it was not used."""
 
     note: StateNote | None
     why: str = ""
+    summary: PreparedSummary | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        return self.note is not None or self.summary is not None
 
 
 class BackgroundWriter(Protocol):
@@ -86,8 +121,8 @@ class BackgroundWriter(Protocol):
     def is_busy(self) -> bool: ...
     def start_if_due(self, *, turn_ended: bool = False) -> bool: ...
     def collect(self) -> NoteReport | None: ...
-    async def write_now(self) -> NoteReport | None: ...
-    def write_now_sync(self) -> NoteReport | None: ...
+    async def write_now(self, focus: str = "") -> NoteReport | None: ...
+    def write_now_sync(self, focus: str = "") -> NoteReport | None: ...
 
 
 class StateNotes:
@@ -101,13 +136,20 @@ class StateNotes:
         self._conversation = runner.conversation
         self._renderer = renderer
         self._attempts: list[float] = []
+        self._prepared_seq = 0
         self._is_paused = False
         self.writer: BackgroundWriter | None = None
+        runner.find_summary = self.find_summary
 
     @property
     def is_offered(self) -> bool:
         """Whether the policy of the session has a sweep that shows notes."""
         return self._find_rule() is not None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the policy uses what a model writes: state notes, or summaries of its own."""
+        return self.is_offered or wants_summaries(self._runner.policy)
 
     @property
     def _view(self) -> View:
@@ -138,12 +180,12 @@ class StateNotes:
     def _measure_fill(self) -> float:
         """How much of the room is used, as a share of what the sweep waits for."""
         rule = self._find_rule()
-        if rule is None:
-            return 0.0
         view, budget, policy = self._view, self._runner.budget, self._runner.policy
         context = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
         limits = [
-            condition[0].value for condition in rule.when if len(condition) == 1 and condition[0].metric == "fill"
+            condition[0].value
+            for condition in (rule.when if rule else ())
+            if len(condition) == 1 and condition[0].metric == "fill"
         ]
         return METRICS["fill"](context) / (min(limits) if limits else 1.0)
 
@@ -155,6 +197,8 @@ class StateNotes:
         fill = self._measure_fill()
         if self._attempts and fill < self._attempts[-1] - _RETRY_GROWTH:  # a sweep has been made
             self._attempts, self._is_paused = [], False
+        if not self.is_offered:
+            return not self._is_paused and self._is_summary_due(fill)
         if self._is_paused or fill < (WRITE_AT_TURN_END if turn_ended else WRITE_AT):
             return False
         view = self._view
@@ -164,7 +208,19 @@ class StateNotes:
             return since > self._runner.budget.room * _REFRESH_SHARE and fill >= WRITE_AT
         if not self._attempts:
             return True
+        return self._may_try_again(fill)
+
+    def _may_try_again(self, fill: float) -> bool:
         return len(self._attempts) < _MAX_ATTEMPTS and fill >= self._attempts[-1] + _RETRY_GROWTH
+
+    def _is_summary_due(self, fill: float) -> bool:
+        """Whether the policy will soon ask for a summary that was not written yet."""
+        view = self._view
+        if self._attempts and not self._may_try_again(fill):
+            return False
+        since = sum(item.tokens for item in view.items_after(self._prepared_seq))
+        is_new = not self._prepared_seq or since > self._runner.budget.room * _REFRESH_SHARE
+        return is_new and is_summary_near(self._runner.plan_context(self._runner.policy))
 
     def pause(self) -> None:
         """Ask no more until the next sweep: the provider limits the rate, or spending has reached its limit."""
@@ -181,17 +237,39 @@ class StateNotes:
         self.refuse(made)
         return None
 
-    def draft_question(self) -> Callable[[], NoteQuestion | str]:
-        """A function that makes the question from a copy of the view, or says why not: call it in any thread."""
+    def draft_question(self, moments: Sequence[Moment] = (), focus: str = "") -> Callable[[], NoteQuestion | str]:
+        """A function that makes the question from a copy of the view, or says why not: call it in any thread.
+
+        With `moments`, the question is for the summary that the policy asks for then, with this focus.
+        """
         self._attempts.append(self._measure_fill())
         view = copy(self._view)
         view.items, view.unanswered, view.kind_index = view.items[:], dict(view.unanswered), KindIndex()
         renderer = partial(self._make_renderer, self._renderer.options, self._renderer.thinking_tokens)
-        return partial(
-            _make_question, view, self._runner.budget, renderer, self._runner.window, self._conversation.log.head
+        task = partial(
+            self._make_task_for, view, self._draft_context(view), moments, focus, self._conversation.log.head
         )
+        return partial(_make_question, view, self._runner.budget, renderer, self._runner.window, task)
 
-    def make_task(self, last_id: str) -> NoteTask | None:
+    def _draft_context(self, view: View) -> "_Draft":
+        at = self._runner.plan_context(self._runner.policy)
+        return _Draft(at._replace(view=view), self._conversation._meter, self.is_offered)
+
+    @staticmethod
+    def _make_task_for(
+        view: View, draft: "_Draft", moments: Sequence[Moment], focus: str, head: int, groups: Sequence[Group]
+    ) -> WriteTask | str:
+        if draft.shows_notes and not moments:
+            return make_note_task(view, draft.at.budget, groups, head)
+        request = find_coming_request(draft.at, draft.meter, moments)
+        horizon = next((item.message.id for group in reversed(groups) for item in reversed(group.items)), "")
+        if request is None:
+            return "the policy asks for no summary"
+        if focus:
+            request = focus_request(request, focus)
+        return make_summary_task(request, horizon, head, is_ahead=not moments)
+
+    def make_task(self, last_id: str) -> WriteTask | None:
         """The task alone, for a host that sends its own request with the instruction at its end.
 
         `last_id` is the last message of that request.
@@ -200,7 +278,11 @@ class StateNotes:
         groups = answered_groups(self._view)
         place = next((place for place, group in enumerate(groups, 1) if last_id in group.ids), 0)
         groups = groups[:place]
-        return make_note_task(self._view, self._runner.budget, groups, self._conversation.log.head) if groups else None
+        if not groups:
+            return None
+        draft = self._draft_context(self._view)
+        made = self._make_task_for(self._view, draft, (), "", self._conversation.log.head, groups)
+        return None if isinstance(made, str) else made
 
     def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
         """A renderer with the options of the session's requests, for at most `max_output` tokens besides thinking.
@@ -213,7 +295,7 @@ class StateNotes:
 
     # --- the answer -----------------------------------------------------------------------------------------------
 
-    def take(self, task: NoteTask, answer: str) -> NoteReport:
+    def take(self, task: WriteTask, answer: str) -> NoteReport:
         """Check an answer against the log and store the note; or note why it is of no use."""
         try:
             note = self.check(task, answer)
@@ -221,20 +303,37 @@ class StateNotes:
             return self.refuse(str(no))
         return self.store(task, note)
 
-    def check(self, task: NoteTask, answer: str) -> StateNote:
-        """The note in an answer, checked against the log. It may run in any thread. AnswerUnusable: there is none."""
-        return make_note(task, answer, read_originals(self._conversation.log), self._conversation.counter)
+    def check(self, task: WriteTask, answer: str) -> Written:
+        """What an answer has, checked against the log. It may run in any thread. AnswerUnusable: it has nothing."""
+        counter = self._conversation.counter
+        if isinstance(task, NoteTask):
+            return make_note(task, answer, read_originals(self._conversation.log), counter)
+        try:
+            return check_prepared(task, answer, counter)
+        except AnswerRejected as no:
+            raise AnswerUnusable(str(no)) from None
 
-    def store(self, task: NoteTask, note: StateNote) -> NoteReport:
-        """Store a note, unless the conversation went elsewhere since the question."""
+    def store(self, task: WriteTask, made: Written) -> NoteReport:
+        """Store what was written, unless the conversation went elsewhere since the question."""
         conversation = self._conversation
         conversation.history.refresh()
-        if self._view.state_note_seq != task.previous_seq:
+        if isinstance(task, NoteTask) and self._view.state_note_seq != task.previous_seq:
             return self.refuse("another note came first")
         if _has_moved(conversation.log, task):
             return self.refuse("the conversation went back, or messages of it were forgotten")
-        conversation._append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(note))))
-        return NoteReport(note)
+        if isinstance(made, PreparedSummary):
+            conversation._append(NoteAdded(PREPARED_SUMMARY, repair_unicode(encode_prepared(made))))
+            self._prepared_seq = conversation.log.head
+            return NoteReport(None, summary=made)
+        conversation._append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(made))))
+        return NoteReport(made)
+
+    def find_summary(self, request: SummaryRequest) -> str | None:
+        """The text that was written ahead for this request of the policy; None if none fits it."""
+        if request.fallback or not self.is_wanted:
+            return None
+        self._prepared_seq = 0
+        return find_prepared(self._conversation.log, request, self._conversation.counter)
 
     def refuse(self, why: str) -> NoteReport:
         """Note in the log that there is no new note, and why."""
@@ -249,13 +348,27 @@ def answered_groups(view: View) -> list[Group]:
     return groups[: next(open_groups, len(groups))]
 
 
+class _Draft(NamedTuple):
+    """What a question is made from beside the view."""
+
+    at: PlanContext
+    meter: Meter | None
+    shows_notes: bool
+
+
 def _make_question(
-    view: View, budget: Budget, make_renderer: Callable[[int], RequestRenderer], window: int | None, head: int
+    view: View,
+    budget: Budget,
+    make_renderer: Callable[[int], RequestRenderer],
+    window: int | None,
+    make_task: Callable[[Sequence[Group]], WriteTask | str],
 ) -> NoteQuestion | str:
     groups = answered_groups(view)
     if not groups:
         return "there is nothing to write about"
-    task = make_note_task(view, budget, groups, head)
+    task = make_task(groups)
+    if isinstance(task, str):
+        return task
     items = [item for group in groups for item in group.items]
     asked = make_question_item(repair_unicode(task.instruction))
     size = budget.fixed + sum(item.tokens for item in items)
@@ -273,12 +386,14 @@ def _make_question(
     return NoteQuestion(task, renderer.freeze(), most)
 
 
-def count_answer_tokens(task: NoteTask) -> int:
+def count_answer_tokens(task: WriteTask) -> int:
     """The output to ask for: the note, its list of passages, and a margin."""
-    return int(task.limits.note * (1 + _PASSAGE_LIST_SHARE) * _MAX_OVER)
+    if isinstance(task, SummaryTask):
+        return 2 * task.max_tokens
+    return int((task.answer_tokens + task.limits.note * _PASSAGE_LIST_SHARE) * _MAX_OVER)
 
 
-def _has_moved(log: LogReader, task: NoteTask) -> bool:
+def _has_moved(log: LogReader, task: WriteTask) -> bool:
     """Whether the conversation went back before the note's horizon, was cleared, or lost content since the question."""
     for event in log.read(task.head + 1):
         what = event.payload
@@ -307,12 +422,20 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     parsed = parse_answer(repair_unicode(answer))
     if task.horizon not in originals:
         raise AnswerUnusable("the conversation went back to before it")
-    before = task.previous.sections if task.previous else {}
+    before = dict(task.previous.sections) if task.previous else {}
+    kept, feedback = dict[str, str](), list[str]()
     changed = {heading: quote_orders(text) for heading, text in parsed.sections.items()}
+    for heading, text in parsed.changes.items():
+        change = read_changes(before.get(heading, ""), text)
+        kept[heading], changed[heading] = change.kept, quote_orders(change.new)
+        feedback += (f"no line of {heading} begins so: {line}" for line in change.unknown)
     if any(map(has_chat_markers, changed.values())):
         raise AnswerUnusable("it held the marks of a chat format")
     checked = check_sections(changed, originals, before)
-    sections = merge_sections(before, checked.sections)
+    joined = {
+        heading: "\n".join(filter(None, (kept.get(heading, ""), text))) for heading, text in checked.sections.items()
+    }
+    sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
     sections, cut = trim_sections(sections, task.limits.note, counter)
@@ -320,12 +443,13 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
-        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter)
+        shown = task.previous.passages if task.previous else ()
+        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, shown)
     return StateNote(
         horizon=task.horizon,
         sections=sections,
         passages=found.passages,
-        feedback=(*parsed.feedback, *cut, *found.feedback),
+        feedback=(*parsed.feedback, *feedback, *cut, *found.feedback),
         dropped=checked.dropped,
         marked=checked.marked,
         held=checked.held,

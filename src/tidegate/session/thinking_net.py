@@ -22,7 +22,7 @@ def allow_dropping(
     is_edited = following.session.view.first_edit_seq
     if client.dialect != "anthropic" or not is_edited or not accepts_block_binding(client.host.model, host):
         return text, betas
-    asking = ask_to_drop_thinking(text)
+    asking = client.change_head(text, ask_to_drop_thinking)
     if asking == text or _CONTROL_BETA in betas:
         return asking, betas
     return asking, ",".join(filter(None, [betas, _CONTROL_BETA]))

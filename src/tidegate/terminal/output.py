@@ -30,6 +30,9 @@ _EXCESS_MARKS: Final = re.compile(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
 """Combining marks after the eighth on one character. A terminal would draw a taller stack over other lines."""
 _SEARCHED_CHARS: Final = 4_000
 """Characters at the end of a text in which a secret may begin that is not complete."""
+_MIN_TEXT_WIDTH: Final = 20
+"""In a narrower column, a text begins on a line of its own."""
+_NARROW_INDENT: Final = 4
 
 
 class TerminalStream:
@@ -124,6 +127,21 @@ def find_terminal_width() -> int | None:
     import shutil  # slow to import
 
     return shutil.get_terminal_size().columns
+
+
+def print_indented(head: str, text: str) -> None:
+    """Print a head and a text. On a terminal the text is wrapped, and its further lines begin below its first one."""
+    width = find_terminal_width()
+    if width is None or len(head) + len(text) <= width:
+        print(f"{head}{text}".rstrip())
+        return
+    import textwrap
+
+    if width - len(head) < _MIN_TEXT_WIDTH:
+        print(head.rstrip())
+        head = " " * _NARROW_INDENT
+    lines = textwrap.wrap(text, width - len(head), break_long_words=False, break_on_hyphens=False)
+    print(head + f"\n{' ' * len(head)}".join(lines))
 
 
 def print_json(encoded: bytes) -> None:

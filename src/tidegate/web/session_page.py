@@ -167,7 +167,9 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
             f" {story.pool.cut_texts:,} of them."
         )
     if story.pool.omitted_blobs:
-        lines.append(f"{story.pool.omitted_blobs:,} pictures and signed blocks are shown by their length only.")
+        lines.append(
+            f"Pictures and signed blocks are shown by their length only: {story.pool.omitted_blobs:,} of them."
+        )
     if points < len(story.rows):
         lines.append(f"The picture shows {points:,} of {len(story.rows):,} requests; the fullest are kept.")
     if len(story.changes) > MAX_LISTED_CHANGES:

@@ -181,14 +181,15 @@ class _StoryReader:
         is_change = _is_change(payload)
         is_listed = is_change and event.seq >= self._first_open_head and len(self._changes) >= self._unlisted_count
         was, full = (self._add_state() if is_listed else -1), (self._measure_request() if is_change else 0)
-        before = self._view.tokens
+        before, note = self._view.tokens, self._view.state_note
         self._fold(event)
         self._follow_model()
         now = self._add_state() if is_listed else -1
         if isinstance(payload, ViewEdited):
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
-            edited = ViewEdited(payload.topic, "", "", describe_listed_note(payload), before, self._view.tokens, ())
+            said = describe_listed_note(payload, note)
+            edited = ViewEdited(payload.topic, "", "", said, before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
         self._add_requests_at(event)
 

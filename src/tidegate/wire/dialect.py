@@ -61,6 +61,10 @@ def _never(model: str) -> bool:
     return False
 
 
+def _read_no_lifetime(body: Mapping[str, object]) -> float:
+    return 0.0
+
+
 def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
@@ -74,8 +78,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
     whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
     mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
-    the provider's cache, or None if the provider has no such markers. Without a `vendor`, another dialect of the same
-    provider has it.
+    the provider's cache, or None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which
+    a request asks the provider to keep it in its cache; 0 if it does not. Without a `vendor`, another dialect of the
+    same provider has it.
     """
 
     name: str
@@ -96,6 +101,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     starts_loops_with_thinking: Callable[[RequestOptions], bool] = _starts_loops_freely
     allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
     add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
+    read_cache_lifetime: Callable[[Mapping[str, object]], float] = _read_no_lifetime
 
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""

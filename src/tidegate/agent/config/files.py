@@ -25,6 +25,8 @@ from tidegate.presets import list_context_presets, preset_names
 
 CONFIG_FILE = "tidegate.yaml"
 _NO_POSITION = SourcePosition("", 0)
+_OWN_KEYS = {"allow_env": "the environment", "recall_earlier_sessions": "earlier sessions"}
+"""Keys that only the user's own file may have, and what they allow to read."""
 _MAX_RULES_CHARS = 8_000
 """The length of all `rules` together: they are sent with every request."""
 
@@ -93,6 +95,12 @@ def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: st
     return resolve_config(read_config_sources(files), environment, agent=agent)
 
 
+def may_recall_earlier_sessions(files: ConfigFiles, environment: Mapping[str, str]) -> bool:
+    """Whether the user's own file allows to read the earlier sessions of a project. No other file is asked."""
+    user = _parse_file(files.user, _read_bytes(files.user))
+    return user is not None and _read_settings(user, environment).whole.recall_earlier_sessions
+
+
 def parse_config(
     text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
 ) -> ResolvedConfig:
@@ -136,15 +144,11 @@ def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> 
     """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
     project = adapt_foreign_file(project) if project is not None and sources.is_explicit else project
-    if (
-        project is not None
-        and not sources.is_explicit
-        and isinstance(project.value, dict)
-        and "allow_env" in project.value
-    ):
-        raise project.value["allow_env"].key.make_error(
-            "a project's file cannot allow itself to read the environment.", "Set allow_env in your own file."
-        )
+    if project is not None and not sources.is_explicit and isinstance(project.value, dict):
+        for key in _OWN_KEYS.keys() & project.value.keys():
+            raise project.value[key].key.make_error(
+                f"a project's file cannot allow itself to read {_OWN_KEYS[key]}.", f"Set {key} in your own file."
+            )
     if project is None or user is None:
         return project or user or YamlNode(_NO_POSITION, {}, 0, _NO_POSITION), None
     if sources.is_explicit:

@@ -167,7 +167,8 @@ PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 class ModelSettings(msgspec.Struct, frozen=True):
     """Values that override the catalog for one model. Prices are dollars per million tokens.
 
-    `images` is True if the model takes images.
+    `images` is True if the model takes images. `cache_lifetime` is for how many seconds the provider keeps a prompt in
+    its cache.
     """
 
     window: PositiveInt | None = None
@@ -177,6 +178,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
     cache_write: NonNegativeFloat | None = None
     output: NonNegativeFloat | None = None
     images: bool | None = None
+    cache_lifetime: NonNegativeFloat | None = None
 
 
 class SpendCap(msgspec.Struct, frozen=True):
@@ -269,6 +271,8 @@ class FileSettings(msgspec.Struct, frozen=True):
     - `rules`: rules of the user, one sentence each. They are put into every system prompt.
     - `allow_env`: variables that a project's file may read with `{{env.NAME}}` without being trusted. Only the user's
       own file may set it.
+    - `recall_earlier_sessions`: the tool `recall` may also read the earlier sessions of the same project folder. Only
+      the user's own file may set it.
     """
 
     app: AppSettings = AppSettings()
@@ -289,6 +293,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     trace: TraceSettings = TraceSettings()
     gateway: GatewayFileSettings = GatewayFileSettings()
     allow_env: tuple[VariableName, ...] = ()
+    recall_earlier_sessions: bool = False
 
 
 def list_setting_parts(value: object) -> list[tuple[str, object]] | None:

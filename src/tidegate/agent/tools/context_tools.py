@@ -1,6 +1,7 @@
 """The tools for notes, the log, skills and compaction."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import Meta
 
 from tidegate.agent.skills import Skills
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolData, ToolFailed, ToolResult
+from tidegate.datafolder.earlier_sessions import NOT_ALLOWED, SESSION_ARGUMENT
 from tidegate.memory.search import SearchHit
 
 _DEFAULT_RECALL_CHARS = 8_000
@@ -31,6 +33,10 @@ class RecallArguments(msgspec.Struct):
     what: Annotated[str, Meta(description="m12, m12..m40, src/a.py, or words")]
     offset: Annotated[int, Meta(ge=0)] = 0
     max_chars: Annotated[int, Meta(ge=0, le=_MAX_RECALL_CHARS, description="without: as fits")] = 0
+
+
+class EarlierRecallArguments(RecallArguments):
+    session: Annotated[str, Meta(description=SESSION_ARGUMENT)] = ""
 
 
 class CompactArguments(msgspec.Struct):
@@ -87,6 +93,22 @@ async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolR
     return ToolResult(found.text)
 
 
+async def _run_earlier_recall(arguments: EarlierRecallArguments, context: ToolContext) -> ToolResult:
+    if not arguments.session or arguments.session == context.session_name:
+        return await _run_recall(arguments, context)
+    if context.earlier_sessions is None:
+        raise ToolFailed(NOT_ALLOWED)
+    recall = partial(
+        context.earlier_sessions.recall,
+        arguments.what,
+        arguments.session,
+        current=context.session_name,
+        max_chars=arguments.max_chars or _DEFAULT_RECALL_CHARS,
+        offset=arguments.offset,
+    )
+    return ToolResult(await asyncio.to_thread(recall))
+
+
 async def _run_compact(arguments: CompactArguments, context: ToolContext) -> ToolResult:
     context.requested_compaction = arguments.focus.strip()
     return ToolResult("The conversation is compacted before the next step. Nothing is lost: recall finds it.")
@@ -109,4 +131,11 @@ MEMORY_SEARCH_TOOL = FunctionTool(
     "memory_search", "Search notes and earlier sessions.", MemorySearchArguments, _run_memory_search
 )
 RECALL_TOOL = FunctionTool("recall", "Read back what left this conversation.", RecallArguments, _run_recall)
+EARLIER_RECALL_TOOL = FunctionTool(
+    "recall",
+    "Read back what left this conversation, or what earlier conversations about this project said.",
+    EarlierRecallArguments,
+    _run_earlier_recall,
+)
+"""`recall`, if the user allows it to read the earlier sessions of the project."""
 COMPACT_TOOL = FunctionTool("compact", "Make room now, at a good moment.", CompactArguments, _run_compact)

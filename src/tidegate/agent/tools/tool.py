@@ -25,6 +25,7 @@ from tidegate.agent.tools.arguments import build_arguments_schema, convert_argum
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Tool
 from tidegate.core.text.clip import clip_bytes, cut_json_array
+from tidegate.datafolder.earlier_sessions import EarlierSessions
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
 from tidegate.session.session import Session
@@ -113,6 +114,7 @@ class ToolContext:
 
     `environment` has the variables that processes see. `requested_compaction` is set by the tool `compact`; the loop
     handles it when the results of all calls are in the log, since nothing may be cut while a call is open.
+    `earlier_sessions` are those of the project, if the user allows reading them.
     """
 
     workspace: Path
@@ -123,6 +125,7 @@ class ToolContext:
     clock: Callable[[], float] = time.time
     environment: Mapping[str, str] = field(default_factory=lambda: allowed_environment(os.environ))
     requested_compaction: str | None = None
+    earlier_sessions: EarlierSessions | None = None
 
     @property
     def protected_folders(self) -> list[Path]:

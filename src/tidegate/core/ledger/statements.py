@@ -1,13 +1,14 @@
 """Statements of the ledger about messages that leave: open work, changed files, commits and commands."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.file_states import follow_changes, has_made_commit, is_only_commit
 from tidegate.core.ledger.lines import LedgerLine, is_of_subagent, parse_ledger, subject_of
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.recognition.calls import TaskChange, task_change_of
 from tidegate.core.recognition.client_outputs import RUNNING_IN_SCRIPT, RUNNING_KEYS
 from tidegate.core.recognition.shell_commands import only_reads
 from tidegate.core.sweep.group_notes import (
@@ -49,7 +50,7 @@ def statements_of(
     results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
     opened, ran, reported = list[LedgerLine](), dict[str, LedgerLine](), list[LedgerLine]()
     endings = _find_endings(every)
-    todos = _find_open_todos(every, gone, lines)
+    todos = [*_find_open_todos(every, gone, lines), *_find_tasks(every, gone, lines)]
     for message in reversed(gone):
         for call in calls_of(message):
             answer = results.get(call.id)
@@ -94,12 +95,47 @@ def _find_open_todos(
     return []
 
 
+_TASK: Final = re.compile(r"#(\d+) ")
+_TASK_CLOSED: Final = "is closed"
+
+
+def _task_changes_of(messages: Sequence[Message]) -> Iterator[tuple[Message, TaskChange]]:
+    results = {result.call_id: message for message in messages if (result := result_of(message)) is not None}
+    for message in messages:
+        for call in calls_of(message):
+            answer = results.get(call.id)
+            if answer is not None and (change := task_change_of(call, text_of(answer))):
+                yield message, change
+
+
+def _find_tasks(every: Sequence[Message], gone: Sequence[Message], lines: Sequence[LedgerLine]) -> list[LedgerLine]:
+    """The open tasks of a list with one call for each task that leave, and those in the ledger that are closed now."""
+    leaving = {message.id for message in gone}
+    subjects = {found[1]: line.text[found.end() :] for line in lines if (found := _TASK.match(line.text))}
+    known = dict(subjects)
+    states: dict[str, tuple[str, TaskChange]] = {}
+    for message, change in _task_changes_of(every):
+        subjects[change.number] = change.subject or subjects.get(change.number, "")
+        if message.id in leaving or change.is_closed:
+            states.pop(change.number, None)
+            states[change.number] = (message.id, change)
+    done: list[LedgerLine] = []
+    for number, (ident, change) in states.items():
+        if change.is_closed:
+            done += [LedgerLine("open", ident, f"#{number} {_TASK_CLOSED}")] if number in known else []
+        elif subject := subjects.get(number):
+            started = ", in progress" if change.status == "in_progress" and not subject.endswith("in progress") else ""
+            done.append(LedgerLine("open", ident, f"#{number} {fold_line(subject, 120)}{started}"))
+    return done[-_TODOS:]
+
+
 def _is_list(call: Call) -> bool:
     return is_todo_list(parse_call_arguments(call))
 
 
 def _is_todo(line: LedgerLine) -> bool:
-    return line.what == "open" and not line.text.endswith(_UNKNOWN_RESULT) and not is_of_subagent(line)
+    is_list = not line.text.endswith(_UNKNOWN_RESULT) and not _TASK.match(line.text)
+    return line.what == "open" and is_list and not is_of_subagent(line)
 
 
 def _find_endings(every: Sequence[Message]) -> dict[str, Message]:
@@ -157,6 +193,12 @@ def drop_old_todos(lines: Sequence[LedgerLine], known: Sequence[Message]) -> lis
     todos = [line for line in lines if _is_todo(line)]
     newest = max([*lists, *(line.place for line in todos)], default=0)
     old = {line for line in todos if line.place < newest}
+    tasks = [(found[1], line) for line in lines if line.what == "open" and (found := _TASK.match(line.text))]
+    last = dict(tasks)
+    closed = {change.number for _, change in _task_changes_of(known) if change.is_closed}
+    for number, line in tasks:
+        if line is not last[number] or number in closed or line.text.endswith(_TASK_CLOSED):
+            old.add(line)
     return [line for line in lines if line not in old]
 
 

@@ -6,10 +6,12 @@ the sections, or repeats the instruction is refused with a reason.
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidegate.core.state_note.instruction import PASSAGES_HEADING
-from tidegate.core.state_note.note import SECTIONS
+from tidegate.core.state_note.note import HEADINGS, SECTIONS
 from tidegate.core.state_note.passages import MAX_PASSAGE_LINES, WantedPassage
 
 MAX_NOTE_ANSWER_CHARS: Final = 80_000
@@ -21,6 +23,7 @@ _HEADING: Final = re.compile(
 _THINKING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _WRAPPED: Final = re.compile(r"\A```(?:markdown|md|text)?\n(.*)\n```\Z", re.DOTALL)
 _INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_CHANGES: Final = re.compile(r"\(changes?\)", re.I)
 _UNCHANGED: Final = re.compile(r"[\s(\[*_-]*(?:unchanged|no changes?|same as before|as before|stays)[\s)\]*_.]*", re.I)
 _NOTHING: Final = re.compile(r"[\s(\[*_-]*(?:none|nothing|n/a|empty)(?: yet| so far)?[\s)\]*_.]*", re.I)
 _ECHOES: Final = (
@@ -34,11 +37,16 @@ class AnswerUnusable(Exception):
 
 
 class ParsedAnswer(NamedTuple):
-    """The sections that the model wrote, by heading, and its passages; None if it listed none."""
+    """The sections that the model wrote, by heading, and its passages; None if it listed none.
+
+    `changes` are sections of which it wrote only what changes: new lines, and `- drop: ...` with the beginning of a
+    line that leaves.
+    """
 
     sections: dict[str, str]
     passages: tuple[WantedPassage, ...] | None
     feedback: tuple[str, ...] = ()
+    changes: Mapping[str, str] = MappingProxyType({})
 
 
 def parse_answer(answer: str) -> ParsedAnswer:
@@ -53,16 +61,17 @@ def parse_answer(answer: str) -> ParsedAnswer:
     wrapped = _WRAPPED.match(text)
     if wrapped and "\n## " in f"\n{wrapped[1]}":
         text = wrapped[1]
-    sections, listed = _split_sections(text)
+    sections, changes, listed = _split_sections(text)
     passages, feedback = _parse_passages(listed if listed is not None else _find_list(text))
-    if not sections and passages is None:
+    if not sections and not changes and passages is None:
         raise AnswerUnusable("it had none of the sections")
-    return ParsedAnswer(sections, passages, feedback)
+    return ParsedAnswer(sections, passages, feedback, changes)
 
 
-def _split_sections(text: str) -> tuple[dict[str, str], str | None]:
-    """The sections by their proper headings, and the text under the heading of the passages."""
+def _split_sections(text: str) -> tuple[dict[str, str], dict[str, str], str | None]:
+    """The sections by their proper headings, those with changes only, and the text under the passages' heading."""
     found: dict[str, list[str]] = {}
+    changed: set[str] = set()
     current = ""
     fence = ""
     for line in text.split("\n"):
@@ -73,6 +82,8 @@ def _split_sections(text: str) -> tuple[dict[str, str], str | None]:
         if name:
             current = name
             found.setdefault(current, [])
+            if _CHANGES.search(line):
+                changed.add(current)
         elif current:
             found[current].append(line.rstrip())
     listed = "\n".join(found.pop(PASSAGES_HEADING)) if PASSAGES_HEADING in found else None
@@ -82,7 +93,8 @@ def _split_sections(text: str) -> tuple[dict[str, str], str | None]:
         if _UNCHANGED.fullmatch(body):
             continue
         sections[heading] = "" if _NOTHING.fullmatch(body) else body
-    return sections, listed
+    changes = {heading: sections.pop(heading) for heading in HEADINGS if heading in changed and heading in sections}
+    return sections, changes, listed
 
 
 def _match_heading(line: str) -> str:

@@ -24,20 +24,25 @@ _MAP_SHARE: Final = 0.04  # of the room: the list of ids
 _MAP_LINE_CHARS: Final = 110
 _TAIL_SHARE: Final = 0.2  # of the room: the least that the newest messages usually take after a sweep
 _WORDS_PER_TOKEN: Final = 0.65
+_UPDATE_SHARE: Final = 0.5
+"""Of a note's limit: what an update may write. The rest of the note stays as it is."""
 _LINE_TOKENS: Final = 12  # of a line of code: to say how many lines fit
 _MAX_FEEDBACK: Final = 20
 _NO_NOTE: Final = "There is no note yet: write every section that has contents."
 _UPDATE: Final = (
-    "This is an update. Write only the sections that must change: each section that you write replaces the old one as a"
-    " whole, and each that you leave out stays as it is, word for word. Bring State up to the newest message every"
-    " time. Keep what still holds; drop what is finished and no longer needed. Never drop a rule, an open order, or a"
-    " decision that still holds."
-    " Passages always start afresh: those that you do not name again leave."
+    "This is an update. Leave out every section that stays: the program keeps it word for word. Of one that changes"
+    " write only the changes, under its heading with `(changes)` behind it, such as `## Facts (changes)`: new lines,"
+    " and for each old line that leaves `- drop: ` with the first words of that line. Under a heading without"
+    " `(changes)` you write the whole section anew; do that only if most of it changes. Bring State up to the newest"
+    " message every time. Drop what is finished and no longer needed. Never drop a rule, an open order, or a decision"
+    " that still holds. Passages that you do not name again leave;"
+    ' `{"find": "..."}` alone keeps one with its lines.'
 )
 _WRITING: Final = (
     "- Begin a line with `- `. End each line with the ids of the messages that it rests on, in brackets, such as"
-    " [m12] or [m40, m44]; what the system prompt says ends with [system]. Use only ids listed below or seen above. The"
-    " program checks every id, number, path, name and command against these messages, and marks what it does not find.",
+    " [m12] or [m40, m44]; what the system prompt says ends with [system]. Use only ids seen above or listed below"
+    " (m40..m44 in the list: each of them is an id). The program checks every id, number, path, name and command"
+    " against these messages, and marks what it does not find.",
     "- Name exact paths, identifiers, commands and numbers, in `backticks` if they are code.",
     "- Write what you read, nothing else. What the user said is quoted, after `user:`. Never write that the user said"
     " or wants what only a file, a tool or you said.",
@@ -71,6 +76,11 @@ class NoteTask(NamedTuple):
     previous_seq: int
     head: int
 
+    @property
+    def answer_tokens(self) -> int:
+        """The most tokens that the sections of the answer should have."""
+        return int(self.limits.note * (1.0 if self.previous is None else _UPDATE_SHARE))
+
 
 def make_note_task(view: View, budget: Budget, groups: Sequence[Group], head: int) -> NoteTask:
     """The task of writing the note about these groups of the view."""
@@ -87,6 +97,9 @@ def write_instruction(
     shown = {ident for group in groups for ident in group.ids}
     is_visible = previous is not None and shown_state_note_id(view) in shown and _shows(view, previous)
     words = int(limits.note * _WORDS_PER_TOKEN)
+    most = f"at most {words:,} words"
+    if previous is not None:
+        most = f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays"
     lines = [
         "[tidegate: the state note] Stop here for this one answer: do not go on with the task and call no tool. Soon"
         " the older messages will leave this conversation. Write down the state of the work, so that you can go on"
@@ -103,7 +116,7 @@ def write_instruction(
         '[{"why": "to be changed next", "find": "func parseConfig(", "before": 2, "after": 40, "id": "m12"}]',
         "```",
         "",
-        f"How to write, all sections together in at most {words:,} words:",
+        f"How to write, all sections together {most} (the list of passages does not count):",
         *(line.format(stays=_estimate_tail(groups, budget)) for line in _WRITING),
         "",
         _PASSAGES.format(lines=limits.passages // _LINE_TOKENS),

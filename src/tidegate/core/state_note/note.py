@@ -132,6 +132,39 @@ def merge_sections(old: Mapping[str, str], changed: Mapping[str, str]) -> dict[s
     return {heading: text for heading, text in merged.items() if text.strip()}
 
 
+DROP_MARK: Final = "drop:"
+"""How a line of changes begins that takes an old line out."""
+
+
+class SectionChange(NamedTuple):
+    """What is left of an old section, what is new, and the drops that named no line of it."""
+
+    kept: str
+    new: str
+    unknown: tuple[str, ...]
+
+
+def read_changes(old: str, changes: str) -> SectionChange:
+    """The old section without the lines that the changes drop by their words, and the other lines of the changes."""
+    lines, new, unknown = old.split("\n"), list[str](), list[str]()
+    for line in changes.split("\n"):
+        bare = line.strip().lstrip("-*").strip()
+        if not bare.casefold().startswith(DROP_MARK):
+            new.append(line)
+            continue
+        wanted = _fold_line(bare[len(DROP_MARK) :].strip(" `\"….'"))
+        at = next((n for n, text in enumerate(lines) if len(wanted) > 3 and wanted in _fold_line(text)), -1)
+        if at < 0:
+            unknown.append(line.strip())
+        else:
+            del lines[at]
+    return SectionChange("\n".join(lines).strip("\n"), "\n".join(new).strip("\n"), tuple(unknown))
+
+
+def _fold_line(text: str) -> str:
+    return " ".join(text.replace("`", "").split()).casefold()
+
+
 def encode_state_note(note: StateNote) -> str:
     return msgspec.json.encode(note).decode()
 

@@ -25,13 +25,14 @@ _OLD_TEXT: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _SPACE: Final = re.compile(r"\s+")
 _INNER: Final = re.compile(r"[^\w.@-]+")
 _SUBJECT_CHARS: Final = 90
+_BRIEF_CHARS: Final = 40  # of an argument: a shorter one is not worth quoting
 
 
 class SourceText(NamedTuple):
     """A text of a message in which passages can be found, with its origin.
 
     `source` is what people read: the tool with its file or command, or the author. `shows_file`: it is the content of
-    a file, or a part of it.
+    a file, or a part of it. `is_brief`: a short argument of a call, which is quoted only if nothing else has the text.
     """
 
     id: str
@@ -39,6 +40,7 @@ class SourceText(NamedTuple):
     file: str
     text: str
     shows_file: bool = False
+    is_brief: bool = False
 
 
 class LoggedFileChange(NamedTuple):
@@ -189,8 +191,12 @@ def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
         path, source = find_call_path(call), describe_call(call)
         whole = call_target_of(call).whole_file
         for key, value in iterate_strings(parse_call_arguments(call)):
-            if is_content_argument(value) and not _OLD_TEXT.search(key):
+            if _OLD_TEXT.search(key):
+                continue
+            if is_content_argument(value):
                 found.append(SourceText(message.id, source, path, value, whole))
+            elif len(value) >= _BRIEF_CHARS:
+                found.append(SourceText(message.id, source, path, value, is_brief=True))
     return found
 
 

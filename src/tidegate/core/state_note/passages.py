@@ -1,8 +1,9 @@
 """Passages: places that the model names and that the program quotes word for word from the log.
 
 A place is the newest text with the wanted part of a line. The content of a file comes before other texts that merely
-mention the line, such as the output of a search. What could not be found, or had to be cut, is told to the model at the
-next update.
+mention the line, such as the output of a search. Where a later edit changed the text and the log shows the file after
+it, the newer text is quoted instead. What could not be found, or had to be cut, is told to the model at the next
+update.
 """
 
 import re
@@ -48,9 +49,16 @@ class _Hit(NamedTuple):
 
 
 def quote_passages(
-    wanted: Sequence[WantedPassage], originals: Originals, tokens: int, counter: TokenCounter
+    wanted: Sequence[WantedPassage],
+    originals: Originals,
+    tokens: int,
+    counter: TokenCounter,
+    previous: Sequence[NotePassage] = (),
 ) -> QuotedPassages:
-    """Quote the passages in their order, in at most so many tokens, with what to tell the model about them."""
+    """Quote the passages in their order, in at most so many tokens, with what to tell the model about them.
+
+    A passage of the `previous` note that is named again by its `find` alone has the lines that it had.
+    """
     found: list[NotePassage] = []
     feedback: list[str] = []
     left = tokens
@@ -61,13 +69,13 @@ def quote_passages(
         if len(each.find.strip()) < _MIN_FIND_CHARS:
             feedback.append(f'"{name}" is too short to find a place')
             continue
-        hit, places = _find(each, originals)
-        if hit is None:
+        hits = _find(_restore_span(each, previous), originals)
+        if not hits:
             feedback.append(f'"{name}" was not found in the conversation')
             continue
-        if places > _MANY_PLACES:
-            feedback.append(f'"{name}" is at {places:,} places; the newest was quoted, in {hit.source.id}')
-        passage = _quote(each, hit, originals)
+        if len(hits) > _MANY_PLACES:
+            feedback.append(f'"{name}" is at {len(hits):,} places; quoted was the one in {hits[0].source.id}')
+        passage = _quote_newest(_restore_span(each, previous), hits, originals)
         if any(_covers(other, passage) for other in found):
             continue
         found = [other for other in found if not _covers(passage, other)]
@@ -103,18 +111,46 @@ def _covers(one: NotePassage, other: NotePassage) -> bool:
     )
 
 
-def _find(wanted: WantedPassage, originals: Originals) -> tuple[_Hit | None, int]:
-    """The place to quote, and how many texts have it."""
+def _restore_span(wanted: WantedPassage, previous: Sequence[NotePassage]) -> WantedPassage:
+    """A passage that is named again without its lines, with those that it had."""
+    if wanted.before or wanted.after:
+        return wanted
+    name = _shorten(wanted.find)
+    old = next((each for each in previous if each.find == name), None)
+    if old is None:
+        return wanted
+    lines = old.text.split("\n")
+    at = next((n for n, line in enumerate(lines) if wanted.find.strip() in line), 0)
+    return msgspec.structs.replace(
+        wanted, before=at, after=len(lines) - 1 - at, id=wanted.id or old.id, why=wanted.why or old.why
+    )
+
+
+def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals) -> NotePassage:
+    """The first place. If later edits changed its text, a newer text of that file after them, if the log has one."""
+    passage = _quote(wanted, hits[0], originals)
+    if not passage.changed_in:
+        return passage
+    for hit in hits:
+        source = hit.source
+        if source.file and is_after(source.id, passage.id) and _is_same_file(source.file, passage.file):
+            newer = _quote(wanted, hit, originals)
+            if not newer.changed_in and _count_lines(newer) * 2 >= _count_lines(passage):
+                return newer
+    return passage
+
+
+def _find(wanted: WantedPassage, originals: Originals) -> list[_Hit]:
+    """The places with the text, that to be quoted first."""
     needle = wanted.find.strip("\r\n")
     hits = _find_lines(needle, originals)
     if not hits:
         hits = _find_lines(_LINE_NUMBER.sub("", needle).strip(), originals)
     if not hits:
         hits = _find_folded(needle, originals)
-    if not hits:
-        return None, 0
+    hits.sort(key=lambda hit: hit.source.is_brief)
     named = [hit for hit in hits if hit.source.id == wanted.id]
-    return (named or _rank(wanted, hits))[0], len(hits)
+    return [*named, *(hit for hit in _rank(wanted, hits) if hit not in named)]
 
 
 def _find_lines(needle: str, originals: Originals) -> list[_Hit]:

@@ -13,7 +13,8 @@ from tidegate.core.text.plural import format_count
 class CachePrices(NamedTuple):
     """Prices of a cached token (`read`) and of one that is written to the cache. `lifetime` is in seconds.
 
-    The defaults are usual prices; `known` says whether they are those of the model. `cold`: the cache has expired.
+    The defaults are usual prices and the usual lifetime; `known` says whether the prices are those of the model.
+    `cold`: the cache has expired.
     """
 
     read: float = 0.1

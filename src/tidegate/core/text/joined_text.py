@@ -1,8 +1,8 @@
 """Text without the places at which programs split a word: line ends, and the ends of strings that code concatenates.
 
 A terminal wraps a long word, an editor indents what follows, a tool numbers or quotes the lines, and source code writes
-`"one" + "two"`. `grep` puts the file's name before each line, and a table wraps its cells. A secret that was split in
-such a way is found in the joined text and masked in the original.
+`"one" + "two"`. `grep` puts the file's name before each line, and a table wraps its cells. Characters that nobody sees
+can be anywhere. A secret that was split in such a way is found in the joined text and masked in the original.
 """
 
 import re
@@ -14,26 +14,30 @@ from typing import Final, NamedTuple
 KEY_CHARS: Final = r"[\w.+/=-]"
 """The characters of keys. Only between two of them a break is looked for."""
 
-_BLANKS = r"(?:[ \t]|\\++t)*+"
+_BLANKS = r"(?:[ \t\xa0]|\\++t)*+"
 _LINE_START = rf"{_BLANKS}(?:[0-9]{{1,6}}(?:[:|→-]|\t|\\++t|\ \ ){_BLANKS})?(?:(?:[>#+|*]|//|--){_BLANKS})?"
+_INVISIBLE = r"\u00ad\u200b-\u200d\u2060\ufeff"
+_ODD_LINE_END = r"\f\v\x85\u2028\u2029"
 _LINE_END = r"(?:\\?\r?\n|(?:\\++r)?\\++n)"
 _PLUS = r"""(?:[+&]|(?<=[ \t])[.]|[.](?=["']))?"""
 _STRING_END = rf"""[ \t]*+{_PLUS}(?:\ _)?[ \t]*+(?:{_LINE_END}{_LINE_START})?{_PLUS}[ \t]*+[fFrRbBuU]?\\*+["'`]"""
 _BREAK = re.compile(
     rf"""
-    ["'`\\\r\n](?<={KEY_CHARS}.)  # one set first: most of a text is then skipped quickly
+    ["'`\\\r\n{_INVISIBLE}{_ODD_LINE_END}](?<={KEY_CHARS}.)  # one set first: most of a text is then skipped quickly
     (?:(?<=["'`]){_STRING_END}
       |(?<=\\)(?:\\*+["'`]{_STRING_END}|\r?\n{_LINE_START}|\\*+(?:r\\++)?n{_LINE_START})
       |(?<=\n){_LINE_START}
       |(?<=\r)\n{_LINE_START}
+      |(?<=[{_INVISIBLE}])[{_INVISIBLE}]*+
+      |(?<=[{_ODD_LINE_END}]){_LINE_START}
     )(?={KEY_CHARS})""",
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 _CONCATENATION = re.compile(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
-_CONTINUED_LINE = re.compile(r"\\\r?\n")
+_CONTINUED_LINE = re.compile(rf"\\\r?\n|[{_INVISIBLE}]")
 
 
-_PENDING = re.compile(r"""(?:[\s"'`\\+&|>#*]|(?<=["'`\s])[._])++\Z""")
+_PENDING = re.compile(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")
 _LONGEST_BREAK: Final = 200
 _LINE = re.compile(r"\\?\r?\n|(?:\\++r)?\\++n")
 _KEY_CHAR = re.compile(KEY_CHARS, re.ASCII)

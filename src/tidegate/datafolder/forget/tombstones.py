@@ -12,12 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
-from tidegate.core.events import STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.stages.bring_back import ids_brought_back
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import resolve_visibility
+from tidegate.session.summaries.prepared import decode_prepared
 
 TOMBSTONE = "[forgotten]"
 MIN_FORGOTTEN_CHARS = 4
@@ -65,6 +67,10 @@ def blank_event(event: Event, ids: frozenset[str]) -> Event:
         )
     if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
         return _replace_payload(event, msgspec.structs.replace(what, text=forget_in_note(what.text, ids)))
+    if isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY:
+        prepared = decode_prepared(what.text)
+        if prepared is not None and not ids.isdisjoint(prepared.ids):
+            return _replace_payload(event, msgspec.structs.replace(what, text="{}"))
     return event
 
 
@@ -80,7 +86,7 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
             if message.parts == edit.parts
             else Replace(edit.id, message.parts, _count_upper_bound(message), edit.kind)
         )
-    if isinstance(edit, Insert) and edit.message.id in ids:
+    if isinstance(edit, Insert) and (edit.message.id in ids or ids_brought_back(edit.message) & ids):
         message = _blank_message(edit.message)
         return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
     if isinstance(edit, Insert) and edit.message.kind == STATE_NOTE:
@@ -265,7 +271,7 @@ class PhraseRemover:
     def _noted(self, noted: NoteAdded) -> NoteAdded:
         if noted.topic in _KEPT_TOPICS:
             return noted
-        if noted.topic == STATE_NOTE:
+        if noted.topic in (STATE_NOTE, PREPARED_SUMMARY):
             return msgspec.structs.replace(noted, text=self.remove_from_json(noted.text, "{}"))
         text = self._tools(noted.text) if noted.topic == "tools" else self.remove_from_text(noted.text)
         if noted.topic not in ("system", "tools"):

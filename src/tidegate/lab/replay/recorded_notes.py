@@ -63,7 +63,7 @@ class ReplayNotes:
         if not (notes.is_offered and view.items and notes.is_due(turn_ended=turn_ended)):
             return None
         task = notes.make_task(view.items[-1].message.id)
-        if task is None:
+        if not isinstance(task, NoteTask):
             return None
         question = ReplayedQuestion(hash_question(session.log, task), task, view.system, messages)
         answer = self._answer(question)

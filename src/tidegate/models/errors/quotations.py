@@ -4,13 +4,15 @@ A refusal of an invalid value often quotes it ("Invalid role 'maximum context le
 not be classified. It cannot be recognized by its wording, so it is compared with the request: a text counts as repeated
 
 - if it is one of the request's own strings, whole, anywhere in a sentence; or
-- if it is in quotation marks, and each of its phrases about a size is in the request.
+- if it is in quotation marks, and each of its phrases about a size is in the request; or
+- if each of its phrases with numbers is in the request: some errors repeat a value, or its beginning, without marks.
 
 Only texts that name a size are removed: names of parameters and models stay, because the table needs them. A
-conversation may contain an earlier error of the same provider. A new one is still believed, because it is not in
-quotation marks, or has numbers of its own.
+conversation may contain an earlier error of the same provider. A new one is still believed if it has a number of its
+own, such as the size of the request. If not, the gateway finds out with a smaller request (`gateway/refusals.py`).
 """
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -45,7 +47,13 @@ def remove_quotations(said: ErrorBody, request: bytes) -> ErrorBody:
     return msgspec.structs.replace(
         said,
         sentences=[left for each in said.sentences if (left := _remove(each, strings, whole_text))],
-        codes=[code for code in said.codes if _normalize(code) not in strings or not _names_size(code)],
+        codes=[
+            code
+            for code in said.codes
+            if not (
+                (_normalize(code) in strings and _names_size(code)) or _repeats_numbers(_normalize(code), whole_text)
+            )
+        ],
     )
 
 
@@ -63,7 +71,8 @@ def _list_strings(value: object) -> Iterator[str]:
 
 
 def _normalize(text: str) -> str:
-    """The text as it is compared: escapes of JSON and Python, line breaks and capitals make no difference."""
+    """The text as it is compared: escapes of JSON, Python and HTML, line breaks and capitals make no difference."""
+    text = html.unescape(text)
     for escaped, plain in (("\\n", " "), ("\\r", " "), ("\\t", " "), ('\\"', '"'), ("\\'", "'"), ("\\\\", "\\")):
         text = text.replace(escaped, plain)
     return " ".join(text.split()).lower()
@@ -75,6 +84,9 @@ def _remove(sentence: str, strings: set[str], whole_text: str) -> str:
     for each in sorted(repeated, key=len, reverse=True):
         plain = plain.replace(each, " ")
     left = _QUOTED.sub(lambda quoted: " " if _repeats(quoted, whole_text) else quoted[0], plain)
+    if _repeats_numbers(left, whole_text):
+        for phrase in _list_size_phrases(left):
+            left = left.replace(phrase, " ")
     return left.strip() if repeated or left != plain else sentence
 
 
@@ -82,6 +94,11 @@ def _repeats(quoted: re.Match[str], whole_text: str) -> bool:
     if _ERROR_FIELD.search(quoted.string, max(0, quoted.start() - 20), quoted.start()):
         return False
     phrases = _list_size_phrases(next(text for text in quoted.groups() if text is not None))
+    return bool(phrases) and all(phrase in whole_text for phrase in phrases)
+
+
+def _repeats_numbers(text: str, whole_text: str) -> bool:
+    phrases = list_number_phrases(text)
     return bool(phrases) and all(phrase in whole_text for phrase in phrases)
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Final
 
-from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
+from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.state_note.note import NotePassage, StateNote, decode_state_note
 from tidegate.core.text.plural import format_count
+from tidegate.session.summaries.prepared import decode_prepared
 from tidegate.store.log import LogReader
 
 _NO_NOTE: Final = "There is no state note yet. docs/state-notes.md says when the model writes one."
@@ -48,8 +49,7 @@ class StateNoteReport:
         """The lines that were added and removed since the previous note."""
         if self.note is None or self.previous is None:
             return []
-        old, new = (note.write_sections().split("\n") for note in (self.previous, self.note))
-        return [line for line in unified_diff(old, new, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))]
+        return compare_notes(self.previous, self.note)
 
     def _explain_failure(self) -> Iterable[str]:
         return ["", f"The last attempt gave no note: {self.failure}."] if self.failure else []
@@ -68,10 +68,25 @@ def describe_passage(passage: NotePassage) -> str:
     return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changed}{why}"
 
 
-def describe_listed_note(noted: NoteAdded) -> str:
-    """The text of a note under one of the `LISTED_TOPICS`: of a state note, what it has and what the check dropped."""
+def compare_notes(old: StateNote, new: StateNote) -> list[str]:
+    """The lines that were added (`+`) and removed (`-`), without empty ones and headings."""
+    lines = unified_diff(old.write_sections().split("\n"), new.write_sections().split("\n"), lineterm="", n=0)
+    return [line for line in lines if line[1:].strip() and not line.startswith(("---", "+++", "@@"))]
+
+
+def describe_listed_note(noted: NoteAdded, previous: str = "") -> str:
+    """The text of a note under one of the `LISTED_TOPICS`: of a state note, what it has and what the check dropped.
+
+    `previous` is the state note before, as it is stored: then the lines that changed are listed, too.
+    """
+    if noted.topic == PREPARED_SUMMARY:
+        prepared = decode_prepared(noted.text)
+        covered = format_count(len(prepared.ids), "message") if prepared else "nothing any more"
+        return f"A summary for the policy, written ahead: it covers {covered}."
     note = decode_state_note(noted.text) if noted.topic == STATE_NOTE else None
     if note is None:
         return noted.text
     dropped = f" Dropped: {' / '.join(note.dropped)}" if note.dropped else ""
-    return f"{describe_state_note(note)}{dropped}"
+    before = decode_state_note(previous) if previous else None
+    changes = compare_notes(before, note) if before else []
+    return "\n".join([f"{describe_state_note(note)}{dropped}", *(["Changed:", *changes] if changes else [])])

@@ -10,21 +10,20 @@ raises is noted in the log; after a refusal for money or rate it is not asked ag
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
 from typing import Final, TypeVar, cast
 
 from tidegate.core.errors import GiveUp, TidegateError
 from tidegate.core.messages import Text, calls_of
+from tidegate.core.policy.policy import Moment
 from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusable
-from tidegate.core.state_note.instruction import NoteTask
-from tidegate.core.state_note.note import StateNote
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.reports.costs import SideCost, make_spent_note
-from tidegate.session.state_notes import NoteQuestion, NoteReport, StateNotes
+from tidegate.session.state_notes import NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.wire.parsing import require_object, to_plain_json
 from tidegate.wire.usage import read_usage
@@ -63,7 +62,7 @@ class NoteWriter:
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._spent: list[SideCost] = []
-        self._arrived: list[tuple[NoteTask | None, StateNote | NoteRefused]] = []
+        self._arrived: list[tuple[WriteTask | None, Written | NoteRefused]] = []
         notes.writer = self
         session.call_on_close(self.cancel)
 
@@ -80,8 +79,8 @@ class NoteWriter:
         self._start()
         return True
 
-    def _start(self) -> None:
-        draft = self.notes.draft_question()
+    def _start(self, moments: Sequence[Moment] = (), focus: str = "") -> None:
+        draft = self.notes.draft_question(moments, focus)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -92,27 +91,35 @@ class NoteWriter:
         else:
             self._task = loop.create_task(self._write(draft))
 
-    async def write_now(self) -> NoteReport | None:
-        """Write a note now and wait for it, as a manual compaction does. None if none is stored."""
-        if not self.is_busy and self.notes.is_worthwhile:
-            self._start()
+    def _start_now(self, focus: str) -> None:
+        """Start what a compaction on demand waits for: a state note, or the summary of the policy with a focus."""
+        if self.is_busy:
+            return
+        if self.notes.is_offered and not focus.strip():
+            if self.notes.is_worthwhile:
+                self._start()
+        else:
+            self._start(("manual",), focus)
+
+    async def write_now(self, focus: str = "") -> NoteReport | None:
+        """Write now and wait for it, as a manual compaction does. None if nothing is stored."""
+        self._start_now(focus)
         if self._task is not None:
             await asyncio.wait([self._task])
         elif self._thread is not None:
             await asyncio.to_thread(self._thread.join)
         return await self._session.call_async(self.collect)
 
-    def write_now_sync(self) -> NoteReport | None:
+    def write_now_sync(self, focus: str = "") -> NoteReport | None:
         """`write_now` for code without an event loop."""
-        if not self.is_busy and self.notes.is_worthwhile:
-            self._start()
+        self._start_now(focus)
         if self._thread is not None:
             self._thread.join()
         return self.collect()
 
     async def _write(self, draft: Callable[[], NoteQuestion | str]) -> None:
-        task: NoteTask | None = None
-        made: StateNote | NoteRefused
+        task: WriteTask | None = None
+        made: Written | NoteRefused
         try:
             question = await asyncio.to_thread(draft)
             if isinstance(question, str):
@@ -152,7 +159,7 @@ class NoteWriter:
             note = make_spent_note(self._spent.pop(0))
             self._session.history.add_note(note.topic, note.text)
         task, made = self._arrived.pop(0)
-        if task is not None and isinstance(made, StateNote):
+        if task is not None and not isinstance(made, NoteRefused):
             return self.notes.store(task, made)
         if isinstance(made, NoteRefused) and made.is_final:
             self.notes.pause()

@@ -63,7 +63,7 @@ function changeSection(page, data, texts, choose, listeners) {
           step(1, 'The next change'),
         ),
       ),
-      change.why && el('p', {}, change.why),
+      (change.why || '').split('\n').filter(Boolean).map((line) => el('p', {}, line)),
       facts([
         ['record', whole(change.seq)],
         ['at', stamp(change.time) + ' UTC'],

@@ -33,7 +33,10 @@ _LABEL_READ_CHARS: Final = 4_000
 
 
 class RequestSummary(msgspec.Struct, frozen=True):
-    """A request as the chart and the table show it. The scripts in assets/ read these keys."""
+    """A request as the chart and the table show it. The scripts in assets/ read these keys.
+
+    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why.
+    """
 
     number: int
     head: int
@@ -52,6 +55,8 @@ class RequestSummary(msgspec.Struct, frozen=True):
     written: int
     paid: list[float]
     priced: bool
+    missed: int = 0
+    miss: str = ""
 
 
 class RequestPage(msgspec.Struct, frozen=True):
@@ -263,8 +268,10 @@ def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPag
 
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
     request = index.requests.requests[place]
-    measured = index.measured(request)
+    measured, miss = index.measured(request), index.misses.get(request.head)
     summary = _summarize_request(request)
+    if miss is not None:
+        summary = msgspec.structs.replace(summary, missed=miss.missed_tokens, miss=miss.describe())
     if measured is None:
         return msgspec.structs.replace(summary, number=place + 1)
     return msgspec.structs.replace(

@@ -34,6 +34,7 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import Item, RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall import EditStack
+from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
 from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.session.request import parse_model_note
 from tidegate.store.log import LogReader
@@ -130,6 +131,9 @@ class SessionIndex:
         self.head = 0
         self.totals = totals
         self.requests = RequestReader(prices)
+        self.misses: dict[int, CacheMiss] = {}
+        """Of the provider's cache, by the record that the request was made from."""
+        self._cache = CacheReader(prices)
         self.changes: list[Change] = []
         self.undone: set[int] = set()
         self.edits = EditStack()
@@ -166,6 +170,9 @@ class SessionIndex:
         if event.seq > self.totals.head:
             self.totals.feed(event)
         self.requests.feed(event)
+        cached = self._cache.feed(event)
+        if cached is not None and cached.miss is not None:
+            self.misses[cached.seq] = cached.miss
         if isinstance(what, UsageReported):  # neither the view nor what the client has said changes
             self._view.fold(event)
         elif isinstance(what, NoteAdded):
@@ -185,7 +192,7 @@ class SessionIndex:
         return isinstance(what, MessageAdded) and what.message.role == "assistant"
 
     def _read_note(self, event: Event, noted: NoteAdded, log: LogReader) -> None:
-        before, state = self._view.tokens, self._describe_view()
+        before, state, note = self._view.tokens, self._describe_view(), self._view.state_note
         self._fold(event, log)
         if self._describe_view() != state:
             self._changed_seq = event.seq
@@ -194,9 +201,8 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            self._add_change(
-                event, ViewEdited(noted.topic, "", "", describe_listed_note(noted), before, self._view.tokens, ())
-            )
+            said = describe_listed_note(noted, note)
+            self._add_change(event, ViewEdited(noted.topic, "", "", said, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:

@@ -14,6 +14,7 @@ from tidegate.wire.anthropic.render import (
     starts_loops_with_thinking,
 )
 from tidegate.wire.anthropic.validate import AnthropicValidator
+from tidegate.wire.cache_lifetime import read_marked_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor
 
 DIALECT = Dialect(
@@ -42,4 +43,5 @@ DIALECT = Dialect(
     starts_loops_with_thinking=starts_loops_with_thinking,
     allows_thinking=allows_thinking,
     add_cache_marker=add_cache_marker,
+    read_cache_lifetime=read_marked_lifetime,
 )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tidegate.core.messages import Tool
+from tidegate.wire.cache_lifetime import read_requested_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor, use_strict_profile
 from tidegate.wire.openai_chat.parse import parse_body, parse_message
 from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_head, render_leading_messages
@@ -37,6 +38,7 @@ def create_chat_dialect(
         parse_body=parse_body,
         create_validator=ChatValidator,
         profile_for_model=profile,
+        read_cache_lifetime=read_requested_lifetime,
     )
 
 

@@ -1,5 +1,6 @@
 """The OpenAI Responses dialect."""
 
+from tidegate.wire.cache_lifetime import read_requested_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint
 from tidegate.wire.openai_responses.parse import parse_body, parse_message
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
@@ -17,4 +18,5 @@ DIALECT = Dialect(
     parse_body=parse_body,
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,
+    read_cache_lifetime=read_requested_lifetime,
 )

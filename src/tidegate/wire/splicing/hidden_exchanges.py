@@ -220,8 +220,8 @@ def _arrange(
 ) -> list[list[bytes]]:
     """The bytes of each answer: the client's own, in its order, with the hidden calls between them.
 
-    A client may leave out thinking and join adjacent texts. With `restores_thinking`, thinking that it left out of an
-    answer before the last is taken from the log: the client does not know that it belongs to a call.
+    A client may leave out thinking, and join adjacent texts or thinking. With `restores_thinking`, thinking that
+    it left out of an answer before the last is taken from the log: the client does not know that it belongs to a call.
     """
     found: list[list[bytes]] = []
     for answer in answers:
@@ -230,10 +230,10 @@ def _arrange(
         for part in answer.message.parts:
             if isinstance(part, Call) and part.id in raw:
                 here.append(raw[part.id])
-            elif isinstance(part, Text) and placed and _is_start(part, placed[0]) and answer is not answers[-1]:
-                first, rest = _split_text(placed[0], part.text)
-                here.append(first.raw)
-                placed[0] = rest
+            elif isinstance(part, Text) and answer is not answers[-1] and (start := _find_start(part, placed)) >= 0:
+                first, rest = _split_text(placed[start], part.text)
+                here += [*(each.raw for each in placed[:start]), first.raw]
+                placed[: start + 1] = [rest]
             else:
                 end = next((n for n, each in enumerate(placed, 1) if _is_same(each.part, part)), 0)
                 here += [each.raw for each in placed[:end]]
@@ -243,6 +243,12 @@ def _arrange(
         found.append(here)
     found[-1] += [each.raw for each in placed]
     return found
+
+
+def _find_start(part: Text, placed: Sequence[_PlacedPart]) -> int:
+    """The place of the client's text that begins with this one, after thinking that no answer has like that; or -1."""
+    place = next((number for number, each in enumerate(placed) if not isinstance(each.part, Thinking)), -1)
+    return place if place >= 0 and _is_start(part, placed[place]) else -1
 
 
 def _is_start(part: Text, placed: _PlacedPart) -> bool:

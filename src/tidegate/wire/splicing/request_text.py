@@ -6,8 +6,9 @@ that differs, the items of the last list are used again: JSON that begins with t
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -36,6 +37,9 @@ class ItemSpans:
         return ItemSpans(starts, self.ends[:count] + array("q", [end + shift for end in following.ends]))
 
 
+_NO_ITEMS: Final = ItemSpans(array("q"), array("q"))
+
+
 class ItemTexts:
     """The bytes of the items of a list by their places. Only those that are asked for are copied."""
 
@@ -52,12 +56,11 @@ class ItemTexts:
 
 
 @dataclass
-class RequestText:
-    """A request: its bytes, its JSON, and the key of its list of messages."""
+class ListText:
+    """The bytes of a request, and the key of its list of messages."""
 
     text: bytes
     key: str
-    body: JsonObject
     _items: ItemSpans | None = field(default=None, compare=False, repr=False)
 
     def list_items(self) -> ItemSpans:
@@ -66,16 +69,62 @@ class RequestText:
             self._items = find_items(self.text, self.key)
         return self._items
 
+    def read_head(self) -> bytes:
+        """The request with the number 0 in place of its messages: what is before and after them."""
+        items = self.list_items()
+        return self.text[: items.starts[0]] + b"0" + self.text[items.ends[-1] :] if items else self.text
+
+    def replace_head(self, head: bytes) -> "ListText":
+        """The request with another head. The messages are not searched, however many there are."""
+        items = self.list_items()
+        if not items:
+            return ListText(head, self.key)
+        place, start = find_items(head, self.key), items.starts[0]
+        text = b"".join([head[: place.starts[0]], self.text[start : items.ends[-1]], head[place.ends[0] :]])
+        return ListText(text, self.key, _NO_ITEMS.continue_with(0, items, place.starts[0] - start))
+
+    def change_head_of(self, edited: bytes, change: Callable[[bytes], bytes]) -> bytes:
+        """Another version of this request, as a rule with other messages, after a change outside of them."""
+        items = self.list_items()
+        start, tail = (items.starts[0], self.text[items.ends[-1] :]) if items else (0, self.text)
+        end = len(edited) - len(tail)
+        if not items or end < start or edited[:start] != self.text[:start] or not edited.endswith(tail):
+            return change(edited)
+        head = edited[:start] + b"0" + tail
+        changed = change(head)
+        if changed == head:
+            return edited
+        place = find_items(changed, self.key)
+        return b"".join([changed[: place.starts[0]], edited[start:end], changed[place.ends[0] :]])
+
+
+@dataclass
+class RequestText:
+    """A request and its JSON."""
+
+    listed: ListText
+    body: JsonObject
+
+    @property
+    def text(self) -> bytes:
+        return self.listed.text
+
+    @property
+    def key(self) -> str:
+        return self.listed.key
+
 
 def find_items(text: bytes, key: str) -> ItemSpans:
     """Where the items of the list under this key are in the text; nowhere if it is no list."""
     member = find_members(text).get(key)
     listed = text[member.value : member.end] if member else b""
-    found = find_elements(listed) if listed[:1] == b"[" else []
-    first = member.value if member else 0
-    return ItemSpans(
-        array("q", [first + each.start for each in found]), array("q", [first + each.end for each in found])
-    )
+    found = _find_spans(listed) if listed[:1] == b"[" else _NO_ITEMS
+    return _NO_ITEMS.continue_with(0, found, member.value if member else 0)
+
+
+def _find_spans(listed: bytes) -> ItemSpans:
+    found = find_elements(listed)
+    return ItemSpans(array("q", [each.start for each in found]), array("q", [each.end for each in found]))
 
 
 def decode_request(text: bytes, key: str, last: RequestText | None = None) -> RequestText | None:
@@ -84,7 +133,7 @@ def decode_request(text: bytes, key: str, last: RequestText | None = None) -> Re
     if found is not None:
         return found
     body = _decode_object(text)
-    return None if body is None else RequestText(text, key, body)
+    return None if body is None else RequestText(ListText(text, key), body)
 
 
 def _decode_object(text: bytes) -> JsonObject | None:
@@ -101,28 +150,43 @@ def _decode_rest(text: bytes, last: RequestText) -> RequestText | None:
     if 2 * same < len(last.text):
         return None
     try:
-        known = last.list_items()
+        known = last.listed.list_items()
         count = bisect_left(known.ends, same)  # what follows an item must be the same, too
         if not count:
             return None
-        head, place = text[: known.starts[0]], _find_next_item(text, known.ends[count - 1])
-        rest = head + text[place:]
-        body, items = _decode_object(rest), find_items(rest, last.key)
+        place = _find_next_item(text, known.ends[count - 1])
+        tail = last.text[known.ends[-1] :]
+        if text.endswith(tail) and place <= len(text) - len(tail):  # what is around the list is the same
+            before, rest = b"[", b"[" + text[place : len(text) - len(tail)] + b"]"
+            body, added, items = dict(last.body), _decode_list(rest), _find_spans(rest)
+        else:
+            before = text[: known.starts[0]]
+            rest = before + text[place:]
+            body = _decode_object(rest) or {}
+            added, items = body.get(last.key), find_items(rest, last.key)
     except BadInput:
         return None
-    before, added = last.body.get(last.key), body.get(last.key) if body else None
-    if body is None or not isinstance(before, list) or not isinstance(added, list):
+    first = last.body.get(last.key)
+    if not isinstance(first, list) or not isinstance(added, list):
         return None
-    body[last.key] = listed = before[:count]
-    listed += added
-    return RequestText(text, last.key, body, known.continue_with(count, items, place - len(head)))
+    body[last.key] = first[:count] + added
+    return RequestText(ListText(text, last.key, known.continue_with(count, items, place - len(before))), body)
+
+
+def _decode_list(text: bytes) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 def _find_next_item(text: bytes, end: int) -> int:
     """Where the item after the one that ends here begins, or the end of the list."""
     rest = text[end : end + 1_000].lstrip(_SPACE)
-    if rest[:1] != b",":
+    if rest[:1] == b"]":
         return end
+    if rest[:1] != b",":
+        raise BadInput("No comma follows the item.", "Decode the whole request.")
     if rest[1:].lstrip(_SPACE)[:1] in (b"", b"]"):
         raise BadInput("No item follows the comma.", "Decode the whole request.")
     return text.index(b",", end) + 1

@@ -258,9 +258,21 @@ def _read_chat_message(item: object) -> Message:
     if item.get("role") == "tool" and isinstance(item.get("tool_call_id"), str):
         return _read_result(item["tool_call_id"], content, openai_chat.read_part)
     if item.get("role") == "assistant":
-        return Message("assistant", (Thinking(block=encode_json_text(item)),), origin=openai_chat.FAMILY)
+        return Message("assistant", _read_odd_chat_answer(item), origin=openai_chat.FAMILY)
     parts = tuple(_chat_part(block) for block in content) if isinstance(content, list) else (make_opaque(item),)
     return _message(item.get("role"), parts, openai_chat.FAMILY)
+
+
+def _read_odd_chat_answer(item: JsonObject) -> tuple[Part, ...]:
+    """The parts of an answer that has a field of an unknown form. Its calls are read: results need them."""
+    for known in (("content", "tool_calls"), ("tool_calls",)):
+        rest = {key: value for key, value in item.items() if key not in known}
+        try:
+            read = openai_chat.parse_message({"role": "assistant", **{key: item.get(key) for key in known}})[0].parts
+        except BadInput:
+            continue
+        return (Thinking(block=encode_json_text(rest)), *read)
+    return (Thinking(block=encode_json_text(item)),)
 
 
 def _chat_part(block: object) -> Part:
@@ -468,11 +480,14 @@ def _without_repeated_results(parts: list[object]) -> list[object]:
 
 
 def _read_gemini_model_part(part: object) -> Part:
-    try:
-        if isinstance(part, dict):
-            return gemini.read_model_part(part)
-    except BadInput:
-        pass
+    """A part of an answer. A call is read also if its id or its signature has an unknown form: a result needs it."""
+    call = _find_function(part, "functionCall")
+    for each in (part, {"functionCall": {key: call[key] for key in ("name", "args") if key in call}} if call else None):
+        try:
+            if isinstance(each, dict):
+                return gemini.read_model_part(each)
+        except BadInput:
+            pass
     return Thinking(block=encode_json_text(part))
 
 
@@ -489,6 +504,7 @@ def _read_gemini_result(part: object, open_calls: list[_OpenCall]) -> Message | 
     given = _find_function(part, "functionResponse")
     if not isinstance(part, dict) or not given:
         return None
+    given = {key: value for key, value in given.items() if key != "id" or isinstance(value, str)}
     ident, name = given.get("id"), given.get("name")
     answered = next((each for each in open_calls if ident and each.given_id == ident), None)
     if answered is None and (not ident or str(ident).startswith(str(name))):

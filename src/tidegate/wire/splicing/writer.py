@@ -420,7 +420,7 @@ class _BlockForm(_Form):
 
     def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> _OutputItem | None:
         role = _role_of(text)
-        member = find_members(text).get(self.blocks_key)
+        member = find_members(text).get(self.blocks_key) if text.startswith(b"{") else None
         content = text[member.value : member.end] if member else b""
         if member is None or content[:1] != b"[":
             new = shown[0].message

@@ -1,0 +1,111 @@
+"""State notes by the agent's own model, through the framework that calls it.
+
+The question is the request of the last call with one message more, sent as the framework sends its calls: with the same
+tools and settings. So the provider reads it from its cache. It is put beside the agent's work, and what arrived is
+stored when the next call is prepared. Calls in the answer are not run.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from tidegate.core.messages import Message, Text
+from tidegate.core.state_note.answer import AnswerUnusable
+from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.session import Session
+from tidegate.session.state_notes import WriteTask, Written
+from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.session.summaries.note_writer import (
+    NOTE_PURPOSE,
+    NOTE_TIMEOUT_SECONDS,
+    NoteRefused,
+    explain_failure,
+)
+from tidegate.wire.usage import read_usage
+
+HostObject = TypeVar("HostObject")
+
+AskMessages = Callable[[list[HostObject]], ModelAnswer | Awaitable[ModelAnswer]]
+"""Sends messages as the framework sends those of a call, and returns the text and the usage of the answer."""
+
+
+class _Arrived(NamedTuple):
+    task: WriteTask
+    made: Written | NoteRefused
+    spent: SideCost | None
+
+
+class FrameworkNotes(Generic[HostObject]):
+    """Writes the notes of the sessions of an adapter: one at a time for each session."""
+
+    def __init__(self, insert: Callable[[Message], HostObject]) -> None:
+        self._insert = insert
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+        self._arrived: dict[str, list[_Arrived]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take_task(self, name: str, session: Session, last_id: str, *, turn_ended: bool) -> WriteTask | None:
+        """The task of the note that is due after a call, if there is one. The caller has to start it."""
+        with self._lock:
+            if name in self._running or name in self._arrived or not session.state_notes.is_wanted:
+                return None
+            task = session.state_notes.make_task(last_id) if session.state_notes.is_due(turn_ended=turn_ended) else None
+            if task is not None:
+                self._running.add(name)
+            return task
+
+    def start(
+        self, name: str, session: Session, task: WriteTask, messages: list[HostObject], ask: AskMessages[HostObject]
+    ) -> None:
+        """Put the question in the background: as a task of the running event loop, or else in a thread."""
+        asked = [*messages, self._insert(Message("user", (Text(task.instruction),)))]
+        work = self._write(name, session, task, lambda: ask(asked))
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            context = copy_context()  # a framework finds its run there
+            threading.Thread(target=lambda: context.run(asyncio.run, work), daemon=True).start()
+        else:
+            running = loop.create_task(work)
+            self._tasks.add(running)
+            running.add_done_callback(self._tasks.discard)
+
+    async def _write(self, name: str, session: Session, task: WriteTask, ask: Callable[[], Any]) -> None:
+        made: Written | NoteRefused
+        spent = None
+        try:
+            async with asyncio.timeout(NOTE_TIMEOUT_SECONDS):
+                said = ask()
+                answer: ModelAnswer = await said if isinstance(said, Awaitable) else said
+            if answer.usage:
+                spent = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
+            made = await asyncio.to_thread(session.state_notes.check, task, answer.text)
+        except AnswerUnusable as no:
+            made = NoteRefused(str(no))
+        except TimeoutError:
+            made = NoteRefused(f"there was no answer within {NOTE_TIMEOUT_SECONDS:g} seconds")
+        except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
+            made = explain_failure(failure)
+        finally:
+            with self._lock:
+                self._running.discard(name)
+        with self._lock:
+            self._arrived.setdefault(name, []).append(_Arrived(task, made, spent))
+
+    def collect(self, name: str, session: Session) -> None:
+        """Store what has arrived for a session, or note why there is no note. Call it where its calls are prepared."""
+        with self._lock:
+            arrived = self._arrived.pop(name, [])
+        for task, made, spent in arrived:
+            if spent is not None:
+                note = make_spent_note(spent)
+                session.history.add_note(note.topic, note.text)
+            if not isinstance(made, NoteRefused):
+                session.state_notes.store(task, made)
+                continue
+            if made.is_final:
+                session.state_notes.pause()
+            session.state_notes.refuse(str(made))

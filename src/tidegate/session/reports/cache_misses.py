@@ -1,0 +1,309 @@
+"""What the requests of a session read from the provider's cache, and why they missed the rest.
+
+It is derived from the log: the reported usage says how much was read, and the events since the request before say what
+changed in front of it. No bodies of requests are needed.
+
+reader = CacheReader()
+for event in log.read():
+    request = reader.feed(event)   # a CachedRequest for each usage report
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.events import (
+    CACHE_MISS_REASON,
+    SENT_UNMANAGED,
+    THINKING_LEFT_OUT,
+    BranchStarted,
+    Event,
+    HostMessageAdded,
+    HostNote,
+    HourWriteReported,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
+)
+from tidegate.core.sweep.cost_model import ASSUMED_PRICES
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.plural import format_count
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.session.reports.costs import usage_or_estimate
+from tidegate.wire.usage import Usage
+
+MissOrigin = Literal["client", "tidegate", "user", "lifetime", "provider"]
+_MIN_MISSED: Final = 1_024
+"""Tokens. Providers cache nothing shorter, and round what they read down to blocks."""
+_MIN_MISSED_SHARE: Final = 0.05
+"""Of what could be read. Marks for the cache need not stand at the very end of a request."""
+_FULL_MISS_SHARE: Final = 0.1
+"""A request that reads less than this share of what it could has missed the whole cache."""
+_HOUR: Final = 3_600.0
+_MAX_CAUSE: Final = 60  # characters
+_SYSTEM, _TOOLS, _START = -3, -2, -1  # places before the first message
+
+ADVICE: Final[Mapping[MissOrigin, str]] = {
+    "client": "Keep the model, the system prompt, the tools and older messages the same while a task runs.",
+    "tidegate": (
+        "An edit of the view pays back over later requests; `tidegate show` has the reasons. A larger window makes"
+        " edits rarer."
+    ),
+    "user": "An undo, a redo or a clear changes what was sent before. No action is needed.",
+    "lifetime": "The cache expired during a pause. Shorter pauses or a longer lifetime of the cache avoid it.",
+    "provider": (
+        "Nothing changed in front of the request. The provider dropped the cache, or another of its servers answered;"
+        " with OpenAI a `prompt_cache_key` helps."
+    ),
+}
+"""What to do about misses, by who caused them."""
+
+
+class CacheMiss(msgspec.Struct, frozen=True):
+    """Tokens that the request before had left in the cache and that were not read from it, by cause.
+
+    `first_difference` is the part of the request that differs first, such as `m12`; empty if nothing changed. `dollars`
+    is what the miss cost; None if the price is not known. `reported` is the provider's own reason, where it gives one.
+    """
+
+    origin: MissOrigin
+    cause: str
+    first_difference: str
+    missed_tokens: int
+    dollars: float | None = None
+    reported: str = ""
+
+    def describe(self) -> str:
+        """Return who caused it and how, as one line."""
+        place = f", from {self.first_difference} on" if self.first_difference[:1] == "m" else ""
+        reported = f" (the provider says: {clean_line(self.reported)})" if self.reported else ""
+        return f"{self.origin}: {clip_chars(clean_line(self.cause), _MAX_CAUSE, notice='…').text}{place}{reported}"
+
+
+class CachedRequest(msgspec.Struct, frozen=True):
+    """A request: the record that it was made at, its size, and what it read. `pause` is the seconds since the answer
+    before it."""
+
+    seq: int
+    time: float
+    model: str
+    input_tokens: int
+    cached_tokens: int
+    pause: float = 0.0
+    miss: CacheMiss | None = None
+
+    @property
+    def cached_share(self) -> float:
+        return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
+
+
+class MissSums(NamedTuple):
+    """Sums over the misses of one origin. `dollars` are those of models with a known price."""
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+    def plus(self, miss: CacheMiss) -> "MissSums":
+        return MissSums(self.requests + 1, self.tokens + miss.missed_tokens, self.dollars + (miss.dollars or 0.0))
+
+
+class _Difference(NamedTuple):
+    """Something that changed in front of a request. `place` orders differences: the smallest comes first."""
+
+    place: float
+    origin: MissOrigin
+    cause: str
+    label: str
+
+
+class _Pause(NamedTuple):
+    """A miss because of a pause below an hour: its number, and the sums so far if the cache had lasted an hour."""
+
+    number: int
+    saved: float
+    extra: float
+
+
+class CacheReader:
+    """Reads events in the order of the log. `lifetime`: the seconds for which the provider's cache is believed to last.
+
+    `prices` override the catalog. `sums` are the misses by origin. `reports_cache`: some report named tokens of the
+    cache. Without that nothing is a miss: the provider has no cache, does not report it, or is not asked for it.
+    """
+
+    def __init__(
+        self, prices: Mapping[str, ModelInfo] | None = None, lifetime: float = ASSUMED_PRICES.lifetime
+    ) -> None:
+        self.calls = self.input_tokens = self.cached_tokens = 0
+        self.sums: dict[MissOrigin, MissSums] = {}
+        self.reports_cache = False
+        self._prices, self._lifetime = prices, lifetime
+        self._last: UsageReported | None = None
+        self._last_time = self._sent_time = 0.0
+        self._last_place = self._sent_place = 0  # of the last message, now and when the last request was sent
+        self._differences: list[_Difference] = []
+        self._places: dict[str, float] = {}  # of messages that an edit inserted
+        self._edit_places: dict[int, float] = {}
+        self._has_host = False
+        self._reported = ""
+        self._saved = self._extra = 0.0
+        self._pauses = 0
+        self._paid_from: _Pause | None = None
+
+    def feed(self, event: Event) -> CachedRequest | None:
+        """Read an event. Return the request if it is a usage report."""
+        what = event.payload
+        if isinstance(what, UsageReported):
+            return self._read_report(event, what)
+        if isinstance(what, MessageAdded):
+            self._has_host = self._has_host or isinstance(what, HostMessageAdded)
+            if what.message.role != "assistant":  # an answer is not part of the request that it answers
+                self._last_place, self._sent_time = event.seq, event.time
+        elif isinstance(what, ViewEdited):
+            self._read_edit(event.seq, what)
+        else:
+            self._read_note(what)
+        return None
+
+    def describe_hour(self) -> str:
+        """A sentence on whether writes that last an hour would have cost less; empty if not, or if it is not known."""
+        if self._paid_from is None or self._saved <= self._extra:
+            return ""
+        number = self._paid_from.number
+        return (
+            f"Cache writes that last an hour would have saved about ${self._saved - self._extra:,.2f}: they pay from"
+            f" the {_ORDINALS.get(number, f'{number}th')} pause on."
+        )
+
+    # --- what changed ---------------------------------------------------------------------------------------------
+
+    def _note_difference(self, place: float, origin: MissOrigin, cause: str, label: str = "") -> None:
+        if self._last is not None and place <= self._sent_place:
+            self._differences.append(_Difference(place, origin, cause, label or f"m{int(place)}"))
+
+    def _read_edit(self, seq: int, edited: ViewEdited) -> None:
+        place = min((self._find_place(edit) for edit in edited.edits), default=float(self._last_place + 1))
+        for edit in edited.edits:
+            if isinstance(edit, Insert):
+                self._places[edit.message.id] = self._place_of(edit.after_id) + 0.5
+        self._edit_places[seq] = place
+        self._note_difference(place, "tidegate", f"{edited.stage} ({edited.rule})" if edited.rule else edited.stage)
+
+    def _find_place(self, edit: Edit) -> float:
+        if isinstance(edit, Replace):
+            return self._place_of(edit.id)
+        if isinstance(edit, Drop):
+            return min(map(self._place_of, edit.ids), default=float(self._last_place + 1))
+        if isinstance(edit, Insert):
+            return self._place_of(edit.after_id) + 0.5
+        return float(self._last_place + 1)
+
+    def _place_of(self, ident: str) -> float:
+        if ident in self._places:
+            return self._places[ident]
+        return float(ident[1:]) if ident[:1] == "m" and ident[1:].isdecimal() else 0.0
+
+    def _read_note(self, noted: NoteAdded) -> None:
+        if isinstance(noted, BranchStarted):
+            self._note_difference(noted.edit + 1, "client", "another branch of the history")
+        elif noted.topic in ("system", "tools"):
+            self._read_fixed_part(noted)
+        elif noted.topic in ("undo", "redo"):
+            self._note_difference(self._edit_places.get(noted.edit, 0.0), "user", noted.topic)
+        elif noted.topic == "clear":
+            self._note_difference(0, "user", "clear", "first message")
+        elif noted.topic in ("unsigned", THINKING_LEFT_OUT):
+            self._note_difference(self._sent_place, "tidegate", "thinking was left out")
+        elif noted.topic == SENT_UNMANAGED:
+            self._note_difference(_START, "tidegate", "the client's own request was sent", "first message")
+        elif noted.topic == CACHE_MISS_REASON:
+            self._reported = noted.text
+
+    def _read_fixed_part(self, noted: NoteAdded) -> None:
+        """The client changes them itself, unless it keeps its own messages and the note is not one of its own."""
+        is_system = noted.topic == "system"
+        part, place = ("system prompt", _SYSTEM) if is_system else ("tools", _TOOLS)
+        is_own = isinstance(noted, HostNote) or not self._has_host
+        self._note_difference(place, "client" if is_own else "tidegate", f"the {part} changed", part)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def _read_report(self, event: Event, used: UsageReported) -> CachedRequest | None:
+        usage = usage_or_estimate(used)
+        pause = max(0.0, self._sent_time - self._last_time) if self._last is not None else 0.0
+        self.reports_cache = self.reports_cache or bool(usage.cache_read or usage.cache_write)
+        miss = self._find_miss(used, usage, pause)
+        self.calls += 1
+        self.input_tokens += usage.input_tokens
+        self.cached_tokens += usage.cache_read
+        if miss is not None:
+            self.sums[miss.origin] = self.sums.get(miss.origin, MissSums()).plus(miss)
+        self._add_hour_sums(used.model, usage, miss, pause)
+        self._last, self._last_time = used, event.time
+        self._sent_place = self._last_place
+        self._differences, self._reported = [], ""
+        return CachedRequest(used.log_head, event.time, used.model, usage.input_tokens, usage.cache_read, pause, miss)
+
+    def _find_miss(self, used: UsageReported, usage: Usage, pause: float) -> CacheMiss | None:
+        last = self._last
+        if last is None or not self.reports_cache:
+            return None
+        left = last.cache_read + last.cache_write if last.cache_write else last.input_tokens
+        missed = min(left, usage.input_tokens) - usage.cache_read
+        if missed < max(_MIN_MISSED, _MIN_MISSED_SHARE * left):
+            return None
+        first = self._find_difference(used, last, pause, is_full=usage.cache_read < _FULL_MISS_SHARE * left)
+        dollars = self._compute_loss(used.model, usage, missed)
+        return CacheMiss(first.origin, first.cause, first.label, missed, dollars, self._reported)
+
+    def _find_difference(self, used: UsageReported, last: UsageReported, pause: float, *, is_full: bool) -> _Difference:
+        if used.model != last.model:
+            return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {used.model}", "")
+        lifetime = max(self._lifetime, _HOUR if isinstance(last, HourWriteReported) else 0.0)
+        expired = _Difference(0, "lifetime", f"a pause of {_format_pause(pause)}", "")
+        if is_full and pause > lifetime:
+            return expired
+        if self._differences:
+            return min(self._differences)
+        return expired if pause > lifetime else _Difference(0, "provider", "nothing changed", "")
+
+    def _compute_loss(self, model: str, usage: Usage, missed: int) -> float | None:
+        """The dollars that a request would have cost less if it had read the missed tokens from the cache."""
+        paid = compute_model_cost(usage, model, self._prices)
+        written = max(0, usage.cache_write - missed)
+        ideal = usage._replace(
+            cache_read=usage.cache_read + missed,
+            cache_write=written,
+            cache_write_1h=min(usage.cache_write_1h, written),
+        )
+        best = compute_model_cost(ideal, model, self._prices)
+        return paid.total - best.total if paid is not None and best is not None else None
+
+    def _add_hour_sums(self, model: str, usage: Usage, miss: CacheMiss | None, pause: float) -> None:
+        """Add up what writes that last an hour would have cost more, and what they would have saved."""
+        if not usage.cache_write or usage.cache_write_1h:
+            return
+        paid = compute_model_cost(usage, model, self._prices)
+        dear = compute_model_cost(usage._replace(cache_write_1h=usage.cache_write), model, self._prices)
+        if paid is None or dear is None:
+            return
+        if miss is None or miss.origin != "lifetime" or pause > _HOUR:
+            self._extra += dear.total - paid.total
+            return
+        self._pauses += 1
+        self._saved += miss.dollars or 0.0
+        if self._paid_from is None and self._saved > self._extra:
+            self._paid_from = _Pause(self._pauses, self._saved, self._extra)
+
+
+_ORDINALS: Final = {1: "first", 2: "second", 3: "third"}
+
+
+def _format_pause(seconds: float) -> str:
+    minutes = seconds / 60
+    return format_count(round(minutes), "minute") if minutes < 120 else format_count(round(minutes / 60), "hour")
