@@ -48,7 +48,13 @@ CALL_NAME = re.compile(rb'"call_(\d+)"')
 def encode_answer(block: dict[str, Any], deltas: list[dict[str, Any]], stop: str) -> bytes:
     """A streamed answer with one block."""
     usage = {"input_tokens": 100, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-4-6", "content": []}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-4-6",
+        "content": [],
+    }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     ended = {"stop_reason": stop, "stop_sequence": None}
     events: list[dict[str, Any]] = [
@@ -158,7 +164,7 @@ class Connection:
 
     async def ask(self, conversation: GrowingConversation) -> tuple[float, float]:
         """Seconds to the first byte and to the end of the answer."""
-        if self._streams is None:
+        if self._streams is None or self._streams[0].at_eof():  # servers close idle connections
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
         body = conversation.make_body()
@@ -172,14 +178,14 @@ class Connection:
         answered = (await reader.readuntil(b"\r\n\r\n")).lower()
         first = time.perf_counter() - started
         assert answered.split(b"\r\n", 1)[0].split()[1] == b"200", answered
-        if b"content-length:" in answered:
-            await reader.readexactly(int(answered.split(b"content-length:")[1].split(b"\r\n")[0]))
+        if b"\r\ncontent-length:" in answered:
+            await reader.readexactly(int(answered.split(b"\r\ncontent-length:")[1].split(b"\r\n")[0]))
         else:
             while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
                 await reader.readexactly(size + 2)
             await reader.readexactly(2)
         took = time.perf_counter() - started
-        if b"connection: close" in answered:
+        if b"\r\nconnection: close" in answered:
             self.close()
         conversation.take_answer()
         return first, took

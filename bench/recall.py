@@ -1,7 +1,7 @@
 """Measure recall by words: what it finds, and how long it takes.
 
     python bench/recall.py agents FOLDER [--half 0] [--sessions 40] [--each 6]
-    python bench/recall.py speed [--events 20000]
+    python bench/recall.py speed [--events 20000] [--stored]
     python bench/recall.py conversation LOCOMO_PY --out RANKED
 
 agents        recorded sessions. Each query is written from a need that `lab/scoring/text_needs.py` found more than
@@ -9,7 +9,9 @@ agents        recorded sessions. Each query is written from a need that `lab/sco
               command of a re-read; the file and the names in the first lines of a block that it edits; the longest
               words of a line; a name and its own sentence before it. Found is a message that holds the needed text.
               Sessions are dealt alternately into halves.
-speed         a generated session beside SQLite FTS5 alone, over the same texts.
+speed         a generated session beside SQLite FTS5 alone, over the same texts. With --stored it is in a data folder:
+              answers from SQLite, the size of the saved index, the first answer of the next process, and the time to
+              open the part of the log that belongs to a conversation.
 conversation  a program that prints conversations (`turns`) and questions (`questions`) as JSON lines and scores RANKED.
 """
 
@@ -26,9 +28,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import log
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from tidegate import MemoryLog, Session
+from tidegate import DataFolder, MemoryLog, Session
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.lab.replay import recording_file
 from tidegate.lab.scoring.identifiers import chat_text_of, iterate_chat_calls, searchable_text_of
@@ -187,13 +190,18 @@ QUESTIONS = (
 )
 
 
-def measure_speed(options: argparse.Namespace) -> None:
-    session = Session(count="estimate", log=MemoryLog(), clock=lambda: 1.0)
+def fill_session(session: Session, events: int) -> list[str]:
+    """Add generated messages up to so many events. Return the texts that are searched."""
     turns = 0
-    while session.log.head < options.events:
+    while session.log.head < events:
         turns += 50
         session.add(*(each for each in generate_session(50, seed=turns) if each["role"] != "system"))
-    texts = [searchable_text(event) for event in session.log.read()]
+    return [searchable_text(event) for event in session.log.read()]
+
+
+def measure_speed(options: argparse.Namespace) -> None:
+    session = Session(count="estimate", log=MemoryLog(), clock=lambda: 1.0)
+    texts = fill_session(session, options.events)
     began = time.process_time()
     session.history.search("port")
     built = time.process_time() - began
@@ -208,11 +216,38 @@ def measure_speed(options: argparse.Namespace) -> None:
     chars = sum(map(len, texts))
     print(f"{session.log.head:,} events, {chars / 1e6:.1f} million characters; CPU time, ratios to SQLite FTS5 alone")
     print(f"index built: {built:.2f} s, {built / fts_built:.1f} times FTS5 ({fts_built:.2f} s)")
-    for name, times in (("ranking", ranked), ("whole answer", ours)):
+    answers = {"FTS5": fts, "ranking": ranked, "whole answer": ours}
+    if options.stored:
+        with TemporaryDirectory() as folder:
+            answers |= measure_stored(Path(folder), options.events, fts_built)
+    for name, times in answers.items():
         middle, worst = sorted(times)[len(times) // 2], max(times)
         ratio = middle / sorted(fts)[len(fts) // 2]
         print(f"{name}: median {1e3 * middle:.1f} ms, slowest {1e3 * worst:.1f} ms; {ratio:.1f} times FTS5")
-    print(f"FTS5: median {1e3 * sorted(fts)[len(fts) // 2]:.1f} ms, slowest {1e3 * max(fts):.1f} ms")
+
+
+def measure_stored(folder: Path, events: int, fts_built: float) -> dict[str, list[float]]:
+    with DataFolder(folder) as data:
+        with data.open("s", count="estimate", window=100_000) as session:
+            chars = sum(map(len, fill_session(session, events)))
+        began = time.process_time()
+        data.recall_index("s").find(data.open_log("s"), "port")
+        built = time.process_time() - began
+        print(f"index built from SQLite, with secrets masked: {built:.2f} s, {built / fts_built:.1f} times FTS5")
+        size = sum(path.stat().st_size for path in (folder / "recall").iterdir())
+        print(f"saved index: {size:,} bytes, {size / chars:.2f} for each character")
+    with DataFolder(folder) as data:
+        log, index = data.open_log("s"), data.recall_index("s")
+        began = time.process_time()
+        recall_text(log, "port", index=index)
+        print(f"first answer of the next process: {time.process_time() - began:.2f} s")
+        opened = []
+        for _ in range(3):
+            began = time.process_time()
+            ConversationLog(log, None, index.read_branch_points())
+            opened.append(1e3 * (time.process_time() - began))
+        print(f"part of the log of a conversation: {opened[0]:.1f} ms, then {opened[-1]:.2f} ms")
+        return {"whole answer from SQLite": time_queries(lambda query: recall_text(log, query, index=index))}
 
 
 def searchable_text(event: Any) -> str:
@@ -272,6 +307,7 @@ def parse_options() -> argparse.Namespace:
     agents.set_defaults(run=measure_agents)
     speed = commands.add_parser("speed")
     speed.add_argument("--events", type=int, default=20_000)
+    speed.add_argument("--stored", action="store_true")
     speed.set_defaults(run=measure_speed)
     conversation = commands.add_parser("conversation")
     conversation.add_argument("program", type=Path)

@@ -37,6 +37,7 @@ class Cost(NamedTuple):
     dollars: float
     for_notes: float
     notes: int
+    unusable: int
 
 
 class Meter:
@@ -67,8 +68,8 @@ class Meter:
             self.for_notes += self._bill.dollars - before
             self.notes += 1
 
-    def finish(self) -> Cost:
-        return Cost(self._bill.dollars, self.for_notes, self.notes)
+    def finish(self, unusable: int) -> Cost:
+        return Cost(self._bill.dollars, self.for_notes, self.notes, unusable)
 
 
 def answer_in_order(folder: Path | None, record: Path | None = None) -> AnswerNote:
@@ -114,8 +115,8 @@ def measure(path: Path, window: int, model: str, answer: Callable[[ReplayedQuest
     meter = Meter(model)
     lines: list[Any] = list(read_chat_recording(path))
     setup = ReplaySetup(presets.load("default"), window, "chars/4")
-    replay_session(path.name, lines, setup, on_request=meter.add, answer_note=answer)
-    return meter.finish()
+    report = replay_session(path.name, lines, setup, on_request=meter.add, answer_note=answer)
+    return meter.finish(report.unusable_notes)
 
 
 def main() -> None:
@@ -134,9 +135,8 @@ def main() -> None:
         noted = measure(path, given.window, given.model, answer)
         plain_sum, noted_sum = plain_sum + plain.dollars, noted_sum + noted.dollars
         ratio = noted.dollars / plain.dollars
-        print(
-            f"{name}: {ratio:.3f} times the cost, {noted.notes} notes, {noted.for_notes:.3f} of {noted.dollars:.3f} $"
-        )
+        notes = f"{noted.notes} notes ({noted.unusable} of no use)"
+        print(f"{name}: {ratio:.3f} times the cost, {notes}, {noted.for_notes:.3f} of {noted.dollars:.3f} $")
     print(f"all: {noted_sum / plain_sum:.3f}")
 
 

@@ -39,4 +39,5 @@ async def answer_health(request: Request) -> Response:
 
 if __name__ == "__main__":
     routes = [Route("/healthz", answer_health), Route("/v1/messages", pass_on, methods=["POST"])]
-    uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=PORT, log_level="error", access_log=False)
+    server = Starlette(routes=routes)
+    uvicorn.run(server, host="127.0.0.1", port=PORT, log_level="error", access_log=False, timeout_keep_alive=75)

@@ -98,7 +98,13 @@ def test_rules_for_an_overflow_are_not_due(policy: str) -> None:
     session.add({"role": "user", "content": "Sure?"})
     text = asyncio.run(REGISTRY.answer("/context", CommandContext(session, "work"))).text
     assert "thresholds:" in text
-    assert not [line for line in text.splitlines() if line.endswith(", due")]
+    lines = text.splitlines()
+    assert not [line for line in lines if line.endswith(", due") or " 0 tokens away" in line]
+    assert all(
+        line.endswith(": only when the provider refuses a request because of its length")
+        for line in lines
+        if line.startswith("  overflow/")
+    )
 
 
 @pytest.mark.parametrize(

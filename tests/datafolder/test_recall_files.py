@@ -168,21 +168,29 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("moment", ["at once", "after the first save"])
-def test_a_kill_while_it_is_built_loses_nothing(stored: Path, tmp_path: Path, moment: str) -> None:
-    root = tmp_path / "data"
-    shutil.copytree(stored, root)
-    with DataFolder(root) as data:
-        head = data.open_log("s").head
+def kill_a_reader(root: Path, moment: str) -> bool:
+    """Begin to build the index and kill that process. Whether it was killed before it had finished."""
     reader = subprocess.Popen([sys.executable, "-c", READER, str(root)], stdout=subprocess.PIPE, text=True)
     assert reader.stdout is not None
     assert reader.stdout.readline() == "begins\n"
     while moment != "at once" and not (root / "recall" / "s").exists():
         assert reader.poll() is None
     os.kill(reader.pid, signal.SIGKILL)
-    assert reader.stdout.read() == "", "it was killed before the end"
+    shown = reader.stdout.read()
     reader.stdout.close()
     reader.wait()
+    return shown == ""
+
+
+@pytest.mark.parametrize("moment", ["at once", "after the first save"])
+def test_a_kill_while_it_is_built_loses_nothing(stored: Path, tmp_path: Path, moment: str) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(stored, root)
+    while not kill_a_reader(root, moment) or (moment == "at once" and (root / "recall" / "s").exists()):
+        shutil.rmtree(root)  # on a busy machine it may have been quicker
+        shutil.copytree(stored, root)
+    with DataFolder(root) as data:
+        head = data.open_log("s").head
     assert (root / "recall" / "s").exists() == (moment != "at once")
     with DataFolder(root) as data:
         assert data.open_log("s").head == head

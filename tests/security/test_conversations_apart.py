@@ -164,6 +164,19 @@ def test_the_conversation_that_asks_need_not_be_the_current_one() -> None:
     assert SECRET not in recall_everything(ConversationLog(following.session.log, bob.last_id))
 
 
+def test_recall_of_an_adapter_reads_the_list_that_asks(tmp_path: Path) -> None:
+    """Two users share a thread id, which the program gave both: the session is one, what recall returns is not."""
+    preparer = CallPreparer(TurnFormat(), tmp_path, model="gpt-4o")
+    name = SessionName("support")
+    alice, bob = (preparer.prepare(name, turns) for turns in (ALICE, BOB))
+    assert alice.session == bob.session == "support"
+    for query in QUERIES:
+        assert SECRET not in preparer.threads.recall_at(bob.place, query)
+        assert SECRET not in preparer.threads.recall("support", query), "the current branch is that of Bob"
+    assert SECRET in preparer.threads.recall_at(alice.place, "passphrase")
+    preparer.threads.close()
+
+
 # --- conversations without an id that is their own --------------------------------------------------------------------
 
 

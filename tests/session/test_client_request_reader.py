@@ -52,6 +52,10 @@ def test_a_known_message_is_not_read_again(dialect: str) -> None:
     assert first is not None
     assert second is not None
     assert all(one is other for one, other in zip(first.items, second.items, strict=True))
+    decoded, again = first.body[LIST_KEYS[dialect]], second.body[LIST_KEYS[dialect]]
+    assert isinstance(decoded, list)
+    assert isinstance(again, list)
+    assert decoded[0] is again[0]
 
 
 def test_only_the_newest_conversations_are_remembered() -> None:

@@ -13,9 +13,10 @@ from tests.laws.conversations import law
 from tidegate import MemoryLog, Session
 from tidegate.core.edits import Drop, Replace
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, ViewEdited
+from tidegate.core.events import BranchStarted, Event, ViewEdited
 from tidegate.core.messages import Image, Message, Result, Text
 from tidegate.proof.session_generator import generate_session
+from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.recall import MIN_RECALL_CHARS, RECALL_USAGE, Recalled, recall_message, recall_text
 from tidegate.session.recall_index import RecallIndex
 from tidegate.store.log import Log
@@ -442,3 +443,16 @@ def test_nothing_that_is_asked_raises_and_every_answer_is_bounded(what: str, off
     assert found.text
     assert len(found.text) <= max(max_chars, MIN_RECALL_CHARS)
     assert bool(found.next_query) == ("go on with" in found.text.rsplit("\n", 1)[-1])
+
+
+def test_the_branches_of_a_log_are_read_once_and_then_from_what_is_new() -> None:
+    memory = said(*TALK * 50)
+    head = memory.head
+    log = Counted(memory)
+    index = RecallIndex(log)
+    assert index.read_branch_points() == []
+    log.read_so_far = 0
+    memory.append(Event(head + 1, 0.0, BranchStarted(text="2")))
+    part = ConversationLog(log, None, index.read_branch_points())
+    assert log.read_so_far < 5
+    assert [event.seq for event in part.read()] == [1, 2, head + 1]

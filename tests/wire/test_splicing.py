@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
+from tidegate.wire.splicing.cache_marks import keep_marks
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import READERS, HostRequest
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
@@ -115,6 +116,14 @@ def test_a_shortened_result_changes_only_its_own_value(dialect: str) -> None:
     assert len(changed) == (2 if dialect == "openai_responses" else 1)
     assert "short \\n é" in text
     assert text[:250] == BODIES[dialect][:250]
+
+
+@pytest.mark.parametrize("odd", [b'{"type":{"a":1}}', b'{"type":["text"]}', b'{"type":null}', b"{}", b'"text"', b"7"])
+def test_no_cache_mark_goes_to_a_block_of_an_unknown_form(odd: bytes) -> None:
+    marked = b'{"type":"text","text":"old","cache_control":{"type":"ephemeral"}}'
+    plain = b'{"type":"text","text":"new"}'
+    assert keep_marks([marked, odd], [odd]) == [odd]
+    assert keep_marks([plain, marked, odd], [plain, odd]) == [marked.replace(b"old", b"new"), odd]
 
 
 def test_the_cache_mark_of_a_shortened_block_stays_with_its_ttl() -> None:

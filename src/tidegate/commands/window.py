@@ -31,6 +31,7 @@ _MOMENT_DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "restore": "when the session is opened again",
     }
 )
+_MOMENTS_OF_AN_EVENT: Final = ("overflow", "manual", "restore")
 
 
 async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -110,10 +111,16 @@ def _money(dollars: float | None) -> str:
 
 
 def _format_thresholds(usage: WindowUsage) -> list[str]:
-    lines = ["thresholds:", *(f"  {_rule_name(each)}: {each}{_format_distance(each)}" for each in usage.thresholds)]
+    lines = ["thresholds:", *dict.fromkeys(map(_format_threshold, usage.thresholds))]
     if usage.next_threshold is not None:
         lines.append(f"next: {_rule_name(usage.next_threshold)}{_format_distance(usage.next_threshold)}")
     return lines
+
+
+def _format_threshold(threshold: Threshold) -> str:
+    if threshold.moment in _MOMENTS_OF_AN_EVENT:  # no size brings them about
+        return f"  {_rule_name(threshold)}: only {_MOMENT_DESCRIPTIONS[threshold.moment]}"
+    return f"  {_rule_name(threshold)}: {threshold}{_format_distance(threshold)}"
 
 
 def _rule_name(threshold: Threshold | RuleForecast) -> str:

@@ -62,8 +62,10 @@ class Conversation:
 
     def open_recalled_log(self, last_id: str) -> LogReader:
         """What a model may recall whose request ends with this message of the log."""
-        log = self.following.session.log
-        return ConversationLog(log, last_id) if self.is_found else log
+        session = self.following.session
+        if not self.is_found:
+            return session.log
+        return ConversationLog(session.log, last_id, session.history.recall_index.read_branch_points())
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -40,6 +40,8 @@ _MAX_OPENED: Final = 64
 _MAX_KNOWN_CHAINS: Final = 20_000
 _COMPARED_AT_END: Final = 3
 """Messages by which a list is found again whose beginning was rewritten, a call among them."""
+_MAX_GROWING_CHAINS: Final = 64
+"""Conversations whose hashes are kept to be continued."""
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
 """Names of versions that did not know callers."""
 _CALLER_TOPIC: Final = "caller"
@@ -65,6 +67,7 @@ class SessionSearch:
         self._conversations = conversations
         self._gate = gate
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
+        self._chains = _KnownChains()
         self._created: OrderedDict[str, None] = OrderedDict()
         self._owners: OrderedDict[str, tuple[str, ...]] = OrderedDict()  # whose sessions these are, the last used last
 
@@ -120,7 +123,7 @@ class SessionSearch:
     async def _find_by_messages(self, request: SearchedRequest, create: bool) -> Conversation | None:
         keys = [item.key for item in request.items]
         start, mark = f"{request.scope}{request.dialect}", request.caller.mark
-        chains = chain_keys(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
+        chains = self._chains.list_hashes(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
         answers = [place for place, item in enumerate(request.items) if item.message.role == "assistant"]
         found = await self._match(request, keys, chains, (len(keys), *reversed(answers)))
         if found is None and mark and answers:
@@ -242,11 +245,42 @@ def _is_old(name: str) -> bool:
     return _OLD_NAME.search(name) is not None
 
 
+class _Chain:
+    """The hashes of every beginning of a list of keys: the entry n is that of the first n keys."""
+
+    def __init__(self, start: str) -> None:
+        self._state = blake2b(start.encode(), digest_size=12)
+        self.keys: Sequence[str] = []
+        self.hashes = [self._state.copy().hexdigest()]
+
+    def extend(self, keys: Sequence[str]) -> None:
+        """Take over a list that begins with the keys so far."""
+        for key in keys[len(self.keys) :]:
+            self._state.update(key.encode())
+            self.hashes.append(self._state.copy().hexdigest())
+        self.keys = keys
+
+
+class _KnownChains:
+    """The chains of the lists that were seen last: what a list repeats is not hashed again."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], _Chain] = OrderedDict()
+
+    def list_hashes(self, start: str, keys: Sequence[str]) -> list[str]:
+        name = start, keys[0] if keys else ""
+        chain = self._known.pop(name, None)
+        if chain is None or keys[: len(chain.keys)] != chain.keys:
+            chain = _Chain(start)
+        chain.extend(keys)
+        self._known[name] = chain
+        while len(self._known) > _MAX_GROWING_CHAINS:
+            self._known.popitem(last=False)
+        return chain.hashes[:]
+
+
 def chain_keys(start: str, keys: Sequence[str]) -> list[str]:
     """The hash of every beginning of a list of keys: the entry n is that of the first n keys."""
-    state = blake2b(start.encode(), digest_size=12)
-    found = [state.copy().hexdigest()]
-    for key in keys:
-        state.update(key.encode())
-        found.append(state.copy().hexdigest())
-    return found
+    chain = _Chain(start)
+    chain.extend(keys)
+    return chain.hashes

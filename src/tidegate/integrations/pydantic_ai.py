@@ -124,6 +124,19 @@ def _make_request_parts(blocks: Sequence[Any]) -> list[Any]:
     return parts
 
 
+def _join_requests(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Join adjacent requests, as the framework does with a history before it calls a model."""
+    joined: list[ModelMessage] = []
+    for each in history:
+        last = joined[-1] if joined else None
+        if isinstance(last, ModelRequest) and isinstance(each, ModelRequest):
+            instructions = each.instructions or last.instructions
+            joined[-1] = replace(last, parts=[*last.parts, *each.parts], instructions=instructions)
+        else:
+            joined.append(each)
+    return joined
+
+
 class _SentRequest(NamedTuple):
     """The request that a task makes now: its run, and what `find_fixed_parts` found for it."""
 
@@ -140,7 +153,7 @@ class _RecoveringModel(WrapperModel):
 
     async def request(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> ModelResponse:
         answer: ModelResponse = await self._send(
-            messages, lambda given: self.wrapped.request(given, *arguments, **named)
+            messages, lambda given: self.wrapped.request(_join_requests(given), *arguments, **named)
         )
         return answer
 
@@ -149,7 +162,8 @@ class _RecoveringModel(WrapperModel):
         async with AsyncExitStack() as stack:
 
             def start(given: list[ModelMessage]) -> Awaitable[Any]:
-                return stack.enter_async_context(self.wrapped.request_stream(given, *arguments, **named))
+                joined = _join_requests(given)
+                return stack.enter_async_context(self.wrapped.request_stream(joined, *arguments, **named))
 
             yield await self._send(messages, start)
 

@@ -279,13 +279,14 @@ class ThreadSessions:
         return await asyncio.to_thread(self.recall_at, place, what, offset)
 
     def _recall(self, name: str, last_id: str | None, what: str, offset: int) -> str:
+        index = self.data.recall_index(name)
         return recall_text(
-            ConversationLog(self.data.open_log(name), last_id),
+            ConversationLog(self.data.open_log(name), last_id, index.read_branch_points()),
             what,
             max_chars=RECALL_CHARS,
             offset=offset,
             whole_chars=WHOLE_RECALL_CHARS,
-            index=self.data.recall_index(name),
+            index=index,
         ).text
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from itertools import chain, islice
 from math import log
 from typing import Final, NamedTuple
@@ -49,10 +49,10 @@ _PASSAGE_SHARE: Final = 0.3
 _MAX_PASSAGES: Final = 8
 """Passages beside the best that count for a message."""
 _MAX_COUNT: Final = 255
-MAX_RANKED: Final = 1_000
-_MAX_POSTINGS: Final = 12_000
+MAX_RANKED: Final = 500
+_MAX_POSTINGS: Final = 8_000
 """Postings of a query that are read in any case, rare terms first."""
-_MAX_CANDIDATES: Final = 2_000
+_MAX_CANDIDATES: Final = 1_000
 _MIN_PART_CHARS: Final = 4
 _COMPRESSION: Final = 1
 _MAX_SIMILAR_TERMS: Final = 8
@@ -231,7 +231,7 @@ class MessageIndex:
                 if 0 <= neighbor < count and (allowed is None or allowed[neighbor]):
                     share = _LINKED_SHARE if linked[later] else _NEIGHBOR_SHARE
                     totals[neighbor] = totals.get(neighbor, 0.0) + share * score
-        best = nlargest(MAX_RANKED, ((score, number) for number, score in totals.items()))
+        best = sorted(zip(totals.values(), totals, strict=True), reverse=True)[:MAX_RANKED]
         return [RankedMessage(self._seqs[number], score, offsets.get(number, 0)) for score, number in best]
 
     def find_all(self, text: str) -> list[int]:
@@ -320,15 +320,16 @@ class MessageIndex:
                         scores[passage] += weight * count / (count + base + share * lengths[passage])
                 continue
             left = max(1, left - len(postings))
+            known = scores.get
             for posting in postings:
                 passage, count = posting >> 8, posting & 255
                 if allowed is None or allowed[owners[passage]]:
-                    new = weight * count / (count + base + share * lengths[passage])
-                    scores[passage] = scores.get(passage, 0.0) + new
+                    scores[passage] = known(passage, 0.0) + weight * count / (count + base + share * lengths[passage])
         return scores
 
 
 def _choose_best(scores: dict[int, float]) -> list[tuple[int, float]]:
     """Return the passages with the best scores, best first, the newest first among equals."""
-    best = nlargest(_MAX_CANDIDATES, zip(scores.values(), scores, strict=True))
-    return [(passage, score) for score, passage in best]
+    least = sorted(scores.values(), reverse=True)[_MAX_CANDIDATES] if len(scores) > _MAX_CANDIDATES else 0.0
+    best = sorted(((score, passage) for passage, score in scores.items() if score >= least), reverse=True)
+    return [(passage, score) for score, passage in best[:_MAX_CANDIDATES]]

@@ -232,9 +232,7 @@ class ClientRequestReader:
 
         `conversation` names the conversation, if that is known; else the first message identifies it.
         """
-        last = self._known.get((dialect, conversation))
-        before = last.source.decoded if last and last.source else None
-        decoded = decode_request(text, get_dialect(dialect).messages_key, before)
+        decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
         known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
@@ -252,6 +250,14 @@ class ClientRequestReader:
         known.source = source
         self._forget_oldest()
         return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
+
+    def _find_last(self, dialect: str, text: bytes, conversation: str) -> RequestText | None:
+        """The last request of a conversation; without a name, the newest request that begins with the same message."""
+        if conversation:
+            known = self._known.get((dialect, conversation))
+            return known.source.decoded if known and known.source else None
+        sources = (known.source for (name, _), known in [*self._known.items()][::-1] if name == dialect)
+        return next((each.decoded for each in sources if each and each.decoded.listed.shares_start(text)), None)
 
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""

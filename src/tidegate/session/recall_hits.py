@@ -27,21 +27,16 @@ _MAX_PATH_CHARS: Final = 80
 def group_hits(hits: Sequence[RecallHit]) -> list[RecallHit]:
     """Move hits of the same file together, behind the best of them. Each stays near its rank."""
     grouped: list[RecallHit] = []
-    waiting = list(hits[:_MAX_GROUPED])
+    waiting = [(hit, frozenset(note.path for note in hit.notes if note.path)) for hit in hits[:_MAX_GROUPED]]
     while waiting:
-        first = waiting.pop(0)
-        near = [hit for hit in waiting[:_GROUP_REACH] if _is_same_file(hit, first)][: _MAX_GROUP - 1]
-        grouped += [first, *near]
-        waiting = [hit for hit in waiting if hit not in near]
+        first, files = waiting.pop(0)
+        grouped.append(first)
+        reach = waiting[:_GROUP_REACH] if files else []
+        near = [each for each in reach if not files.isdisjoint(each[1])][: _MAX_GROUP - 1]
+        for each in near:
+            waiting.remove(each)
+            grouped.append(each[0])
     return [*grouped, *hits[_MAX_GROUPED:]]
-
-
-def _is_same_file(one: RecallHit, other: RecallHit) -> bool:
-    return bool(_files_of(one) & _files_of(other))
-
-
-def _files_of(hit: RecallHit) -> set[str]:
-    return {note.path for note in hit.notes if note.path}
 
 
 def format_hit(event: Event, hit: RecallHit, terms: frozenset[str], place: int) -> str:

@@ -48,4 +48,5 @@ def _find_marks(block: bytes) -> Iterator[bytes]:
 
 def _may_be_marked(block: bytes) -> bool:
     read = decode_object(block.decode("utf-8", "replace"))
-    return bool(read) and read.get("type") not in _UNMARKED_TYPES and read.get("text") != ""
+    kind = read.get("type")
+    return isinstance(kind, str) and kind not in _UNMARKED_TYPES and read.get("text") != ""

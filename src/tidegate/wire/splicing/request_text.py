@@ -19,6 +19,7 @@ from tidegate.wire.splicing.spans import find_elements, find_members
 _SPACE = b" \t\r\n"
 _PIECE = 65_536
 """Bytes that are compared at once."""
+_SHORT_PIECE = 64
 
 
 class ItemSpans:
@@ -68,6 +69,16 @@ class ListText:
         if self._items is None:
             self._items = find_items(self.text, self.key)
         return self._items
+
+    def shares_start(self, text: bytes) -> bool:
+        """Whether another text is the same up to the end of the first message."""
+        try:
+            ends = self.list_items().ends
+        except BadInput:
+            return False
+        end = ends[0] if ends else 0
+        last = slice(max(0, end - _SHORT_PIECE), end)  # as a rule this differs if anything does
+        return end > 0 and text[last] == self.text[last] and text.startswith(self.text[:end])
 
     def read_head(self) -> bytes:
         """The request with the number 0 in place of its messages: what is before and after them."""
