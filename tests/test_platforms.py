@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import called
 from tidegate import DataFolder
 from tidegate.disk.atomic_files import sync_file
 
@@ -47,11 +46,22 @@ def test_a_file_is_synced_where_the_full_sync_is_not_known(tmp_path: Path, full_
         sync_file(file, full_sync)
 
 
-def test_windows_is_told_to_use_wsl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    done = called("sessions")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "WSL" in done.stderr
-    code = "import sys; sys.modules['fcntl'] = None; from tidegate import DataFolder"
+@pytest.mark.parametrize(
+    ("code", "last_line"),
+    [
+        (
+            "from tidegate.cli.main import main; sys.exit(main(['sessions']))",
+            "remedy: On Windows, run it in WSL: https://aka.ms/wsl",
+        ),
+        (
+            "from tidegate import DataFolder",
+            "ImportError: tidegate stores sessions on Linux and macOS. On Windows, use it in WSL (https://aka.ms/wsl).",
+        ),
+    ],
+)
+def test_windows_is_told_to_use_wsl(code: str, last_line: str) -> None:
+    code = f"import sys; sys.modules['fcntl'] = None; {code}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: tidegate stores sessions on Linux and macOS. On Windows, use it in WSL" in ran.stderr
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.splitlines()[-1] == last_line
+    assert ("Traceback" in ran.stderr) == ("ImportError" in last_line)

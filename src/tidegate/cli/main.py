@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tidegate.cli.extras import describe_missing_package
-from tidegate.cli.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, IgnoredResultWarning, TidegateError, UnknownWindowWarning
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from tidegate.terminal.output import guard_streams, print_error
@@ -30,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     if find_spec("fcntl") is None:
         return _report_error("tidegate runs on Linux and macOS.", "On Windows, run it in WSL: https://aka.ms/wsl")
+    from tidegate.cli.parser import make_parser  # not at the top: on Windows it cannot be loaded
+
     try:
         options = make_parser().parse_command_line(sys.argv[1:] if argv is None else argv)
         status: int = options.run_command(options)
