@@ -48,7 +48,13 @@ CALL_NAME = re.compile(rb'"call_(\d+)"')
 def encode_answer(block: dict[str, Any], deltas: list[dict[str, Any]], stop: str) -> bytes:
     """A streamed answer with one block."""
     usage = {"input_tokens": 100, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-4-6", "content": []}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-4-6",
+        "content": [],
+    }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     ended = {"stop_reason": stop, "stop_sequence": None}
     events: list[dict[str, Any]] = [

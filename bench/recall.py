@@ -32,12 +32,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from tidegate import DataFolder, MemoryLog, Session
+from tidegate.core.events import MessageAdded
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.lab.replay import recording_file
 from tidegate.lab.scoring.identifiers import chat_text_of, iterate_chat_calls, searchable_text_of
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.signals import extract_signals
 from tidegate.lab.scoring.text_needs import TextNeed, clean_lines, flatten_spaces, join_lines
+from tidegate.memory.log_lines import extract_message_text
 from tidegate.proof.session_generator import generate_session
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.recall import recall_text
@@ -196,7 +198,8 @@ def fill_session(session: Session, events: int) -> list[str]:
     while session.log.head < events:
         turns += 50
         session.add(*(each for each in generate_session(50, seed=turns) if each["role"] != "system"))
-    return [searchable_text(event) for event in session.log.read()]
+    payloads = (event.payload for event in session.log.read())
+    return [extract_message_text(what.message) for what in payloads if isinstance(what, MessageAdded)]
 
 
 def measure_speed(options: argparse.Namespace) -> None:
@@ -248,12 +251,6 @@ def measure_stored(folder: Path, events: int, fts_built: float) -> dict[str, lis
             opened.append(1e3 * (time.process_time() - began))
         print(f"part of the log of a conversation: {opened[0]:.1f} ms, then {opened[-1]:.2f} ms")
         return {"whole answer from SQLite": time_queries(lambda query: recall_text(log, query, index=index))}
-
-
-def searchable_text(event: Any) -> str:
-    from tidegate.memory.log_lines import extract_message_text
-
-    return extract_message_text(event.payload.message)
 
 
 def time_queries(ask: Any) -> list[float]:

@@ -135,9 +135,8 @@ def main() -> None:
         noted = measure(path, given.window, given.model, answer)
         plain_sum, noted_sum = plain_sum + plain.dollars, noted_sum + noted.dollars
         ratio = noted.dollars / plain.dollars
-        print(
-            f"{name}: {ratio:.3f} times the cost, {noted.notes} notes ({noted.unusable} of no use), {noted.for_notes:.3f} of {noted.dollars:.3f} $"
-        )
+        notes = f"{noted.notes} notes ({noted.unusable} of no use)"
+        print(f"{name}: {ratio:.3f} times the cost, {notes}, {noted.for_notes:.3f} of {noted.dollars:.3f} $")
     print(f"all: {noted_sum / plain_sum:.3f}")
 
 

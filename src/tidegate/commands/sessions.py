@@ -283,9 +283,9 @@ def _session_names(context: CommandContext | None) -> list[str]:
 SESSION_COMMANDS: Final = (
     Command(
         "recall",
-        "read messages that left the window, by words or by id; of an earlier session here with @NAME, of all with @*",
+        "read messages that left the window; with @NAME or @*, those of earlier sessions here",
         run_recall,
-        "[@NAME|@*] WORDS|ID|ID..ID",
+        "[@NAME] WORDS|ID|ID..ID",
     ),
     Command(
         "memory",
