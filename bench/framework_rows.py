@@ -44,7 +44,7 @@ def run_langchain(run: Run, make_agent: Callable[..., Any] | None = None) -> Non
 
     from tidegate.integrations.langchain import TidegateMiddleware
 
-    middleware = TidegateMiddleware(run.folder, window=run.window)
+    middleware = TidegateMiddleware(run.folder, window=run.window, is_deep_agent=make_agent is not None)
     if run.model.startswith("claude"):
         from langchain_anthropic import ChatAnthropic
 

@@ -179,6 +179,25 @@ class WatchedStore(MemoryStore):
         """The next gateway has the same store."""
 
 
+def test_sessions_are_closed_outside_the_event_loop(tmp_path: Path) -> None:
+    """If more were used than may be open, the oldest is closed, which saves what can be derived from its log."""
+
+    async def run() -> None:
+        store = WatchedStore()
+        async with (
+            Fake("anthropic", map(step_answer, range(20))) as fake,
+            open_http() as web,
+            run_gateway(tmp_path, upstream_of(fake), store=store, open_sessions=1) as running,
+        ):
+            for number in range(8):
+                client = ScriptedClient("anthropic", running.url, web, {"x-tidegate-session": f"s{number % 3}"})
+                client.say(f"start {number}")
+                await client.turn("stepped")
+        assert store.on_loop == []
+
+    asyncio.run(run())
+
+
 def test_no_store_call_is_made_on_the_event_loop(tmp_path: Path) -> None:
     """Neither for hidden calls, nor for the exchanges with them that a later gateway restores."""
     answers = [

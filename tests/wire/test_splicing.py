@@ -118,7 +118,10 @@ def test_a_shortened_result_changes_only_its_own_value(dialect: str) -> None:
     assert text[:250] == BODIES[dialect][:250]
 
 
-@pytest.mark.parametrize("odd", [b'{"type":{"a":1}}', b'{"type":["text"]}', b'{"type":null}', b"{}", b'"text"', b"7"])
+@pytest.mark.parametrize(
+    "odd",
+    [b'{"type":{"a":1}}', b'{"type":["text"]}', b'{"type":null}', b"{}", b'"text"', b"7", b'[{"cache_control":{}}]'],
+)
 def test_no_cache_mark_goes_to_a_block_of_an_unknown_form(odd: bytes) -> None:
     marked = b'{"type":"text","text":"old","cache_control":{"type":"ephemeral"}}'
     plain = b'{"type":"text","text":"new"}'

@@ -33,7 +33,7 @@ def keep_marks(old: Sequence[bytes], new: list[bytes]) -> list[bytes]:
 
 def _find_marks(block: bytes) -> Iterator[bytes]:
     """The marks of a block and of the blocks in it."""
-    if _QUOTED_KEY not in block:
+    if _QUOTED_KEY not in block or block.lstrip()[:1] != b"{":
         return
     members = find_members(block)
     content = members.get("content")
