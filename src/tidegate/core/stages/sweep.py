@@ -32,7 +32,6 @@ from tidegate.core.messages import (
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.recognition.documents import instructions_read_by
-from tidegate.core.stages.bring_back import is_brought_back
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
@@ -188,7 +187,7 @@ class _Sweep:
                 self._said[number] = describe_group(units[number])
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
-            elif is_brought_back(message) or (message.kind == NOTE and text_of(message).startswith(HINT_PREFIX)):
+            elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
                 self.draft.drop(units[number])
 
     def _find_last_answer(self) -> int:
