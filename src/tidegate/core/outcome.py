@@ -8,7 +8,7 @@ import hashlib
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import SUMMARY, Message
+from tidegate.core.messages import SUMMARY, Message, user_message
 
 
 class SummaryRequest(msgspec.Struct, frozen=True):
@@ -16,7 +16,8 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     The text becomes a message of `kind` after the message `after_id`, between `prefix` and `suffix`. `previous` is an
     earlier summary that the messages continue; the new one must keep its facts. `fallback` is the text to use if no
-    model writes one; without it, the digest is used.
+    model writes one; without it, the digest is used. `line_start` begins each further line of the text: a line that
+    a tool wrote must not look like a paragraph of the user.
     """
 
     messages: tuple[Message, ...]
@@ -29,6 +30,13 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     kind: str = SUMMARY
     after_id: str = ""
     fallback: str = ""
+    line_start: str = ""
+
+    def to_message(self, text: str) -> Message:
+        """Return the message that shows this summary."""
+        if self.line_start:
+            text = f"\n{self.line_start}".join(text.splitlines())
+        return user_message(self.prefix + text + self.suffix, self.kind)
 
 
 class Spill(msgspec.Struct, frozen=True):

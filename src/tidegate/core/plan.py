@@ -379,9 +379,7 @@ def _token_change(view: View, edits: Sequence[Edit]) -> int:
 def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> tuple[Edit, ...]:
     """The edits that insert these summaries."""
     pairs = zip(outcome.requests, texts, strict=True)
-    return _with_token_counts(
-        [Insert(user_message(each.prefix + text + each.suffix, each.kind), each.after_id) for each, text in pairs], at
-    )
+    return _with_token_counts([Insert(each.to_message(text), each.after_id) for each, text in pairs], at)
 
 
 def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanStep, StepAnswer, str]:
