@@ -171,10 +171,11 @@ def test_if_a_smaller_request_is_refused_too_the_view_is_restored() -> None:
     assert host.shorten(again, others) is not None
 
 
-def test_only_a_large_request_is_tried_again() -> None:
-    """It is large above 60% of the window, or if no larger one was accepted."""
+@pytest.mark.parametrize("reported", [10_000, 0])
+def test_only_a_large_request_is_tried_again(reported: int) -> None:
+    """It is large above 60% of the window, or if no larger one was accepted, also by a provider that reports no sizes."""
     host = Host()
-    host.answer(host.prepare())
+    host.memory.take_accepted(host.following, host.prepare(), KEY, reported)
     small = Host(host.memory, messages=3)
     assert small.shorten(small.prepare(), ODD) is None
     fresh = Host(messages=3)
