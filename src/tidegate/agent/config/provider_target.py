@@ -131,8 +131,14 @@ def resolve_target(
         headers={**(declared.headers if declared else {}), **brain.config.headers},
         timeout=brain.timeout,
         plugin=plugin,
-        loads_models=(declared or known or ProviderSettings()).loads_models,
+        loads_models=_loads_models(declared, known),
     )
+
+
+def _loads_models(declared: ProviderSettings | None, known: ProviderSettings | None) -> bool:
+    if declared is not None and declared.loads_models is not None:
+        return declared.loads_models
+    return known is not None and known.loads_models is True
 
 
 def _choose_dialect(brain: BrainSettings, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
