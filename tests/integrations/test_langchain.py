@@ -219,7 +219,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     check_example("langchain_agent.py", "openai_chat", tmp_path)
 
 
-@pytest.mark.parametrize(("check", "is_async"), [*zip(REFUSAL_CHECKS, (False, False, True), strict=True)])
+@pytest.mark.parametrize(("check", "is_async"), [*zip(REFUSAL_CHECKS, (False, False, True, False, True), strict=True)])
 def test_a_refusal_for_length_is_answered(check: Any, is_async: bool, tmp_path: Path) -> None:
     opened: list[TidegateMiddleware] = []
 
