@@ -68,6 +68,21 @@ def test_a_model_is_loaded_with_the_window_that_is_set(
     assert done == (window, [{"model": "qwen", "context_length": tokens} for tokens in loaded])
 
 
+@pytest.mark.seed("JUT-21")
+@pytest.mark.parametrize(
+    ("provider", "loads", "asks"),
+    [
+        ("lmstudio", "", 1),  # an entry that sets something else, such as the address
+        ("lmstudio", ", loads_models: false", 0),
+        ("vllm", ", loads_models: true", 1),
+    ],
+)
+def test_an_entry_of_the_provider_says_whether_it_is_told(provider: str, loads: str, asks: int) -> None:
+    entry = f"providers: {{{provider}: {{headers: {{x: y}}{loads}}}}}\n"
+    done = connect(studio(), AGENT.replace("lmstudio", provider) + entry + "window: 20000\n")
+    assert len(done.asked) == asks
+
+
 def test_other_servers_are_not_told() -> None:
     done = connect(studio(), AGENT.replace("lmstudio", "vllm") + "window: 20000\n")
     assert done.asked == []

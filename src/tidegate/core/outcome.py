@@ -1,4 +1,4 @@
-"""The outcome of a stage: edits, requests for a summary or for originals, and effects (files, memory) for the caller.
+"""The outcome of a stage: edits, requests for a summary, and effects (files, memory) for the caller to carry out.
 
 A stage is pure: `(View, Budget, **settings) -> Outcome`. If it needs a model or a file, it returns a request as data.
 """
@@ -8,7 +8,7 @@ import hashlib
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import SUMMARY, Message
+from tidegate.core.messages import SUMMARY, Message, user_message
 
 
 class SummaryRequest(msgspec.Struct, frozen=True):
@@ -16,7 +16,8 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     The text becomes a message of `kind` after the message `after_id`, between `prefix` and `suffix`. `previous` is an
     earlier summary that the messages continue; the new one must keep its facts. `fallback` is the text to use if no
-    model writes one; without it, the digest is used.
+    model writes one; without it, the digest is used. `line_start` begins each further line of the text: a line that
+    a tool wrote must not look like a paragraph of the user.
     """
 
     messages: tuple[Message, ...]
@@ -29,6 +30,13 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     kind: str = SUMMARY
     after_id: str = ""
     fallback: str = ""
+    line_start: str = ""
+
+    def to_message(self, text: str) -> Message:
+        """Return the message that shows this summary."""
+        if self.line_start:
+            text = f"\n{self.line_start}".join(text.splitlines())
+        return user_message(self.prefix + text + self.suffix, self.kind)
 
 
 class Spill(msgspec.Struct, frozen=True):
@@ -54,35 +62,19 @@ class Flush(msgspec.Struct, frozen=True):
 Effect = Spill | Flush
 
 
-class OriginalsRequest(msgspec.Struct, frozen=True):
-    """Quote original messages that left the view and have these names, at most `most`, in at most `max_tokens`.
-
-    The quotation becomes a note after the message `after_id`. If the log has nothing that is not shown, none is made.
-    """
-
-    names: tuple[str, ...]
-    max_tokens: int
-    most: int
-    after_id: str
-
-
 class Outcome(msgspec.Struct, frozen=True):
-    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does, or a rule that counts.
-
-    `originals` asks for messages of the log, which a stage cannot read.
-    """
+    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does, or a rule that counts."""
 
     edits: tuple[Edit, ...] = ()
     requests: tuple[SummaryRequest, ...] = ()
     effects: tuple[Effect, ...] = ()
     why: str = ""
     grows: bool = False
-    originals: OriginalsRequest | None = None
 
     @property
     def empty(self) -> bool:
         """Whether nothing is to be done."""
-        return not (self.edits or self.requests or self.effects or self.originals)
+        return not (self.edits or self.requests or self.effects)
 
 
 NO_OUTCOME = Outcome()

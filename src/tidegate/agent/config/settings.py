@@ -149,7 +149,8 @@ class ProviderSettings(msgspec.Struct, frozen=True):
 
     The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL. `paid` says that calls cost money even if the
     address is local, as that of a proxy on this machine: with a cap in dollars, a model without a known price is then
-    refused. `loads_models` says that the server can be told to load a model with the window that is set (LM Studio).
+    refused. `loads_models` says that the server can be told to load a model with the window that is set; None is yes
+    for LM Studio.
     """
 
     base_url: str = ""
@@ -157,7 +158,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     wire: DialectName | None = None
     headers: dict[str, SecretText] = {}
     paid: bool = False
-    loads_models: bool = False
+    loads_models: bool | None = None
 
 
 PRICE_KEYS = ("input", "output", "cache_read", "cache_write")

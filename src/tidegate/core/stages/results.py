@@ -149,10 +149,11 @@ def archive_results(
         surplus -= len(chosen)
         edits.extend(_archived(group, chosen))
         for item in chosen:
+            request = _tool_request(group, item, input_chars, output_chars, heuristic_chars)
             if strategy == "llm":
-                requests.append(_tool_request(group, item, input_chars, output_chars, heuristic_chars))
+                requests.append(request)
             else:
-                edits.append(_tool_summary(group, item, heuristic_chars))
+                edits.append(Insert(request.to_message(request.fallback), request.after_id))
     return Outcome(tuple(edits), tuple(requests), why=_describe_surplus(view, cutoff), grows=True)
 
 
@@ -184,25 +185,12 @@ def _tool_request(
         instructions=f"State in a few lines what this result of the tool {_label(group, item)} says. Facts only.",
         max_tokens=max(1, output_chars // 2),
         max_chars=min(output_chars, max(1, len(text))),
-        prefix=_summary_label(group, item),
+        prefix=f"[Tool result summary: {_label(group, item)}] ",
         kind=TOOL_SUMMARY,
         after_id=group.last_id,
-        fallback=_clip_result(item, heuristic_chars),
+        fallback=clip_chars(text_of(item.message), heuristic_chars).text or "(no text)",
+        line_start="  ",
     )
-
-
-def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
-    text = _summary_label(group, item) + _clip_result(item, chars)
-    return Insert(user_message(text, TOOL_SUMMARY), group.last_id)
-
-
-def _summary_label(group: Group, item: Item) -> str:
-    return f"[Tool result summary: {_label(group, item)}] "
-
-
-def _clip_result(item: Item, chars: int) -> str:
-    """The beginning and end of a result, as its summary without a model."""
-    return clip_chars(text_of(item.message), chars).text or "(no text)"
 
 
 def digest_results(
