@@ -136,7 +136,7 @@ def test_sessions_are_paged_and_only_those_of_the_page_are_read(tmp_path: Path) 
     assert len(json.loads(called("sessions", "--data", tmp_path, "--json").stdout)) == 120
 
 
-def test_listing_sessions_loads_neither_policies_nor_the_engine(tmp_path: Path) -> None:
+def test_listing_sessions_loads_no_policies_no_engine_and_no_other_command(tmp_path: Path) -> None:
     code = "import sys; from tidegate.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
     fill_folder(tmp_path, 1)
     done = subprocess.run(
@@ -144,6 +144,8 @@ def test_listing_sessions_loads_neither_policies_nor_the_engine(tmp_path: Path) 
     )
     loaded = done.stdout.splitlines()[-1].split()
     assert "tidegate.store.sqlite.store" in loaded
+    assert "tidegate.cli.sessions" in loaded
+    assert "tidegate.cli.chat" not in loaded
     assert not [
         name for name in loaded if name.startswith(("tidegate.session.", "tidegate.core.plan", "tidegate.agent"))
     ]

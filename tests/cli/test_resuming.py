@@ -85,6 +85,7 @@ def test_a_model_that_cannot_be_used_is_named(desk: Desk) -> None:
             assert (ran.status, ran.out) == (2, "")
             assert "Session ports was last used with openai/gpt-4o. There is no key for openai." in ran.err
             assert "--model PROVIDER/MODEL" in ran.err
+            assert "embedded" not in ran.err, "without a provider the session still has its own"
 
     assert models_asked(desk.serve(["8443."], act)) == ["gpt-4o"]
 

@@ -661,3 +661,26 @@ def test_pointers_name_the_tool_as_the_model_has_it() -> None:
     text = "[recall m3..m7 shows what was said] I recall nothing. To see more: recall e9.1"
     renamed = "[memory_recall m3..m7 shows what was said] I recall nothing. To see more: memory_recall e9.1"
     assert rename_recall_pointers(text, "memory_recall") == renamed
+
+
+def task(number: int, name: str, arguments: dict[str, str], printed: str) -> tuple[Message, Message]:
+    call = Call(f"t{number}", name, json.dumps(arguments))
+    answer = Message("tool", (Result(call.id, (Text(printed),)),), id=f"m{number + 1}")
+    return Message("assistant", (call,), id=f"m{number}"), answer
+
+
+def test_open_tasks_are_open_work_until_they_are_closed() -> None:
+    made = [
+        *task(2, "TaskCreate", {"subject": "Write the lock"}, "Task #1 created successfully: Write the lock"),
+        *task(4, "TaskCreate", {"subject": "Verify: fmt, lint"}, "Task #2 created successfully: Verify: fmt, lint"),
+        *task(6, "TaskUpdate", {"taskId": "1", "status": "completed"}, "Updated task #1 status"),
+        *task(8, "TaskUpdate", {"taskId": "2", "status": "in_progress"}, "Updated task #2 status"),
+    ]
+    found = [line for line in statements_of(made) if line.what == "open"]
+    assert found == [LedgerLine("open", "m8", "#2 Verify: fmt, lint, in progress")]
+    closing = task(10, "TaskUpdate", {"taskId": "2", "status": "completed"}, "Updated task #2 status")
+    closed = [line for line in statements_of(closing, lines=found) if line.what == "open"]
+    assert closed == [LedgerLine("open", "m10", "#2 is closed")]
+    assert drop_old_todos([*found, *closed], closing) == []
+    again = LedgerLine("open", "m12", "#2 Verify: fmt, lint")
+    assert drop_old_todos([*found, again], made) == [again]

@@ -297,6 +297,18 @@ def test_a_key_is_masked_wherever_it_is_split(split: str) -> None:
             assert SecretMask()(done) == done, (kind, cut)
 
 
+@pytest.mark.parametrize("split", ["\\\n", "\\\r\n", "\\\n    ", "\\\\\\n", "\u200b"])
+@pytest.mark.parametrize("size", [4, 5, 6, 7, 8, 10, 12, 14])
+def test_a_key_in_many_short_pieces_is_masked_where_it_is_certain_that_they_are_one_text(split: str, size: int) -> None:
+    for kind, key in WHOLE.items():
+        pieces = [key[at : at + size] for at in range(0, len(key), size)]
+        done = SecretMask()(f'key = "{split.join(pieces)}"\nthen more words')
+        assert not any(piece in done for piece in pieces[8 // size + 1 :] if len(piece) == size), (kind, done)
+        assert done.startswith('key = "')
+        assert done.endswith('"\nthen more words')
+        assert SecretMask()(done) == done
+
+
 LAYOUTS = {
     "a table": "| name | key{gap}| note |\n|------|---{rule}|------|\n| one  | {one} | main |\n|      | {two} | user |",
     "a table without a frame": " vendor | {one} | main\n        | {two} | user",
@@ -349,6 +361,7 @@ def test_a_value_is_masked_in_all_strings_of_a_concatenation(split: str, before:
 
 @pytest.mark.parametrize("text", [
     f"ghp_{noise(36)}\nmain\nother", f'"ghp_{noise(36)}"\n"main"', f"A=ghp_{noise(36)}\nAWS_S3_B=1",
+    f"ghp_{noise(36)}\\\nmain\\\nother", "see AKIA\\\nand ASIA\\\nPACIFIC\\\nREGION\\\nTABLES",
     "see AKIA\nand ASIA\nPACIFICREGION", "the prefix is xoxb-\nand-then-something-else", 'password = "" + "x"\n',
     'f("sk-" + "a-very-long-name-of-something")',
 ])  # fmt: skip

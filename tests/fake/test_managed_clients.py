@@ -15,15 +15,17 @@ import pytest
 
 from tests.fake.server import KEY, CutAt, Fake, Json, Scale, Step
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
-from tests.fake.words import busy, refusal
+from tests.fake.words import Refusal, busy, refusal
 from tests.gateway.scripted_client import step_answer
 from tests.gateway.serving import DEADLINE
 from tests.integrations.examples import EXAMPLES, check_example
 from tests.integrations.shared_checks import MISPLACED, count_thinking
+from tests.models.error_texts import ErrorText, sample_error_texts
 from tests.scale import mark_all_but, scaled
 from tidegate import BadInput, Call, DataFolder, Message, Result, managed
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.messages import text_of
+from tidegate.store.memory import MemoryStore
 from tidegate.wire.anthropic import models
 from tidegate.wire.splicing.head import RequestCheck
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
@@ -322,6 +324,132 @@ def test_refusals_are_counted_for_each_request_and_their_window_is_remembered(tm
     server = run_sync(Fake("openai_responses", [*script, "The end.", "Yes."]), use)
     assert len(server.refused) == 6
     assert len(server.seen) == 11
+
+
+ODD_WORDS = "Nope. 31 sheets of paper do not go into this envelope."
+
+
+def list_pages(pages: int, title: str = "the harbor") -> list[Any]:
+    roles = ["user", "assistant"]
+    return [{"role": roles[n % 2], "content": f"Page {n} of {title}. {PAGE[:975]}"} for n in range(pages)]
+
+
+def count_pages(server: Fake) -> list[int]:
+    return [seen.raw.count(b"The tide table") // 13 for seen in server.seen]
+
+
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
+@pytest.mark.parametrize("stream", [False, True])
+def test_unknown_words_are_remembered_if_a_smaller_request_was_accepted(
+    wire: str, stream: bool, tmp_path: Path
+) -> None:
+    def answer(body: Json) -> Step:
+        return refusal(wire, 422, ODD_WORDS) if str(body).count("The tide table") > 13 * 28 else "Fine."
+
+    def use(url: str) -> None:
+        with managed(make_client(wire, url), tmp_path, window=24_000) as client:
+            for title in ("the harbor", "the bay"):
+                messages = list_pages(31, title)
+                assert list(find_methods(wire, client).create(**make_arguments(wire, messages), stream=stream))
+            other = make_arguments(wire, list_pages(31, "the river")) | {"model": "gpt-4o-mini"}
+            assert list(find_methods(wire, client).create(**other, stream=stream))
+
+    server = run_sync(Fake(wire, answer), use)
+    pages = count_pages(server)
+    assert len(pages) == 5
+    assert pages[0] == pages[3] == 31
+    assert pages[1] < 16
+    assert pages[1] < pages[2] < 29, "a ceiling"
+    assert pages[1] < pages[4] < 29, "the words are known, for every model of the server"
+
+
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
+@pytest.mark.parametrize("way", ["whole", "stream", "async"])
+@pytest.mark.parametrize("status", [400, 404])
+def test_if_a_smaller_request_is_refused_too_the_first_refusal_is_raised(
+    wire: str, way: str, status: int, tmp_path: Path
+) -> None:
+    """Once for the same words. The conversation keeps its view."""
+    import anthropic
+    import openai
+
+    texts = iter(["odd-words-1", "other-words", "odd-words-2"])
+    errors: Any = (anthropic.APIStatusError, openai.APIStatusError)
+    raised: list[Any] = []
+
+    def answer(body: Json) -> Step:
+        text = next(texts, "")
+        return refusal(wire, status, text)._replace(headers=(("request-id", text),)) if text else "Fine."
+
+    async def use(url: str) -> None:
+        client = make_async_client(wire, url) if way == "async" else make_client(wire, url)
+        copy = managed(client, tmp_path, window=24_000)
+        arguments = make_arguments(wire, list_pages(31)) | {"stream": way != "whole"}
+        for _ in range(4):
+            try:
+                called = find_methods(wire, copy).create
+                await (called(**arguments) if way == "async" else asyncio.to_thread(called, **arguments))
+            except errors as error:
+                raised.append(error)
+            else:
+                break
+        await (copy.close() if way == "async" else asyncio.to_thread(copy.close))
+
+    server = run_with(Fake(wire, answer), use)
+    assert "odd-words-1" in raised[0].response.text
+    assert raised[0].response.headers["request-id"] == "odd-words-1"
+    assert {error.status_code for error in raised} == {status}
+    if status == 400:
+        assert count_pages(server)[0] == 31
+        assert count_pages(server)[1] < 16
+        assert ["odd-words-2" in error.response.text for error in raised] == [False, True]
+        assert count_pages(server)[2:] == [31, 31]
+    else:
+        assert count_pages(server) == [31] * 4
+
+
+def check_error_texts(wire: str, texts: list[ErrorText], folder: Path) -> None:
+    """Judged by the requests that the server gets: it refuses with each text, those about length only long requests."""
+    import anthropic
+    import openai
+
+    errors: Any = (anthropic.APIStatusError, openai.APIStatusError)
+    sent: list[list[int]] = []
+    statuses: list[int] = []
+
+    def answer(body: Json) -> Step:
+        row, size = texts[len(sent) - 1], str(body).count("The tide table")
+        sent[-1].append(size)
+        if row.kind == "overflow" and size < sent[-1][0]:
+            return "Fine."
+        text = row.text.encode()
+        return Refusal(row.status or 400, text, "application/json" if text[:1] in b"{[" else "text/plain")
+
+    def use(url: str) -> None:
+        with DataFolder(folder, store=MemoryStore()) as data, make_client(wire, url) as client:
+            for number in range(len(texts)):
+                sent.append([])
+                try:
+                    create = find_methods(wire, managed(client, data, window=8_000)).create
+                    create(**make_arguments(wire, list_pages(21, f"harbor {number}")))
+                    statuses.append(200)
+                except errors as error:
+                    statuses.append(error.status_code)
+
+    run_sync(Fake(wire, answer), use)
+    wrong = []
+    for row, sizes, status in zip(texts, sent, statuses, strict=True):
+        is_right = status == 200 if row.kind == "overflow" else status == (row.status or 400) and len(sizes) <= 2
+        if not is_right:
+            wrong.append(f"{row.kind} {row.status} {status} {sizes} {row.text[:200]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
+def test_error_texts_about_length_lead_to_a_smaller_request_and_others_to_one_call_more_at_most(
+    wire: str, tmp_path: Path
+) -> None:
+    check_error_texts(wire, sample_error_texts(), tmp_path)
 
 
 def test_errors_of_the_sdk_are_unchanged(tmp_path: Path) -> None:

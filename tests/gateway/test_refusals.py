@@ -3,7 +3,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +16,7 @@ from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tests.gateway.stoppable_store import StoppableStore
 from tests.gateway.test_learned_windows import Clock, ask, count_pages
-from tests.models.error_texts import ErrorText, load_error_texts
+from tests.models.error_texts import ErrorText, load_error_texts, sample_error_texts
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.client_limits import find_client_limit
@@ -94,12 +93,7 @@ def check_texts(texts: list[ErrorText], folder: Path) -> None:
 
 
 def test_texts_about_length_lead_to_a_smaller_request_and_others_to_one_call_more_at_most(tmp_path: Path) -> None:
-    texts, taken = list[ErrorText](), Counter[str]()
-    for row in load_error_texts():
-        if taken[row.kind] < (12 if row.kind == "overflow" else 2):
-            taken[row.kind] += 1
-            texts.append(row)
-    check_texts(texts, tmp_path)
+    check_texts(sample_error_texts(), tmp_path)
 
 
 @pytest.mark.exhaustive

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, ups
 from tests.gateway.test_hidden_recall import recall_call
 from tidegate.core.messages import Call
 from tidegate.store.memory import MemoryStore
+from tidegate.store.store import SessionInfo
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 REFUSING: dict[str, Any] = {"on_store_failure": "refuse", "store_check_timeout": 0.01}
@@ -219,5 +221,53 @@ def test_no_store_call_is_made_on_the_event_loop(tmp_path: Path) -> None:
             assert len(fake.seen) == 3
             assert str(fake.seen[-1].body).count("recall2") == 2, "the exchange was restored"
         assert store.on_loop == []
+
+    asyncio.run(run())
+
+
+class HangingStore(MemoryStore):
+    """A store that can be appended to, but does not answer what the page asks until it is `released`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.released.set()
+
+    def sessions(self) -> list[SessionInfo]:
+        self.released.wait()
+        return super().sessions()
+
+    def head(self, session: str) -> int:
+        if threading.current_thread().name.startswith("tidegate-page"):
+            self.released.wait()
+        return super().head(session)
+
+
+def test_the_page_says_that_the_store_does_not_answer(tmp_path: Path) -> None:
+    """More requests for the page than it has threads keep neither the event loop's threads nor models from clients."""
+
+    async def run() -> None:
+        store = HangingStore()
+        async with conversation(tmp_path, store=store, store_timeout=0.2) as (running, client, web):
+            await client.turn("a result")
+            paths = ["sessions", "session?name=s", "requests?name=s", "newest?name=s"] * 4
+            store.released.clear()
+            try:
+                asked = [web.get(f"{running.url}/ui/api/{path}", headers=running.page_headers) for path in paths]
+                for answer in await asyncio.gather(*asked):
+                    assert answer.status_code == 503
+                    assert "did not answer within 0.2 seconds" in answer.json()["error"]
+                updates = await web.get(f"{running.url}/ui/api/events?name=s", headers=running.page_headers)
+                assert (updates.status_code, updates.text) == (200, ""), "it ends, and the browser asks again"
+                await asyncio.to_thread(lambda: None)
+                await client.turn("while the page waits")
+            finally:
+                store.released.set()
+            async with asyncio.timeout(DEADLINE):
+                while (
+                    await web.get(running.url + "/ui/api/sessions", headers=running.page_headers)
+                ).status_code != 200:
+                    await asyncio.sleep(0.01)
+            assert "broke off" not in "".join(running.lines)
 
     asyncio.run(run())

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fake.server import Fake, Step
 from tests.fake.words import refusal
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
@@ -226,6 +228,44 @@ def check_many_refusals(run: NewRun, wire: str) -> None:
     assert not left
 
 
+def check_unknown_words(run: NewRun, wire: str) -> None:
+    """The provider refuses large requests in words that are not known. A smaller one is tried, and the size learned."""
+    task, odd = LongTask(16), "Nope. 31 sheets of paper do not go into this envelope."
+
+    def script(body: dict[str, Any]) -> Step:
+        return refusal(wire, 400, odd) if _count_pages(body) > 8 else task(body)
+
+    with run_provider(wire, script) as fake:
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        assert _count_pages(fake.seen[9].body) == 9
+        assert _count_pages(fake.seen[10].body) < 5
+        first = len(fake.refused)
+        assert 1 <= first <= 2
+        task.left = list(range(16))
+        assert FINAL_ANSWER in run(fake, WINDOW, 0)
+        assert len(fake.refused) == first
+
+
+def check_first_error(run: NewRun, wire: str) -> None:
+    """The smaller request is refused, too: the error is the first one."""
+    task, words = LongTask(8), iter(("Nope, because of A.", "Nope, because of B.", "Nope, because of C."))
+
+    def script(body: dict[str, Any]) -> Step:
+        return task(body) if task.left else refusal(wire, 400, next(words))
+
+    with run_provider(wire, script) as fake:
+        with pytest.raises(Exception, match="because of A") as raised:
+            run(fake, WINDOW, 0)
+        assert "because of B" not in str(raised.value)
+        assert len(fake.refused) == 2
+        assert _count_pages(fake.seen[-2].body) == 8
+        assert _count_pages(fake.seen[-1].body) < 5
+
+
+def _count_pages(body: dict[str, Any]) -> int:
+    return str(body).count("The harbor log has nothing new") // 60
+
+
 MISPLACED = (
     "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
 )
@@ -258,4 +298,10 @@ def check_refused_thinking(run: NewRun) -> None:
     assert all("thinking" in body for body in bodies)
 
 
-REFUSAL_CHECKS = [check_output_limit, check_learned_window, check_many_refusals]
+REFUSAL_CHECKS = [
+    check_output_limit,
+    check_learned_window,
+    check_many_refusals,
+    check_unknown_words,
+    check_first_error,
+]

@@ -1,22 +1,27 @@
 """What all adapters share: messages of a host are sent as the view shows them, and never changed."""
 
+import asyncio
 import subprocess
 import sys
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.models.error_texts import ErrorText, sample_error_texts
 from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.content_blocks import read_block
 from tidegate.integrations.host_messages import Copies, HostReader, MessagePiece, PartEdit, write_view
 from tidegate.integrations.model_calls import CallPreparer, PreparedCall, make_usage
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
+from tidegate.store.memory import MemoryStore
 from tidegate.wire.splicing.block_rules import join_result_text
 
 Turn = dict[str, Any]
@@ -515,3 +520,50 @@ for adapter, package in {FRAMEWORKS!r}.items():
     assert set(lines) == set(FRAMEWORKS)
     for adapter, line in lines.items():
         assert f"pip install 'tidegate[{adapter.replace('_', '-')}]'" in line
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+class RefusedError(Exception):
+    """As an SDK raises it: with the status and the provider's answer."""
+
+    def __init__(self, row: ErrorText) -> None:
+        super().__init__(row.text)
+        self.status_code = row.status or 400
+        self.response = SimpleNamespace(text=row.text)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_error_texts_about_length_lead_to_a_smaller_call_and_others_to_one_more_at_most(
+    is_async: bool, tmp_path: Path
+) -> None:
+    wrong = []
+    texts = sample_error_texts()[is_async :: 4 if is_async else 1]
+    with DataFolder(tmp_path, store=MemoryStore()) as data:
+        for number, row in enumerate(texts):
+            sizes, errors = list[int](), list[Exception]()
+            answered = raised = None
+
+            def ask(messages: list[Turn], row: ErrorText = row, sizes: Any = sizes, errors: Any = errors) -> str:
+                sizes.append(len(str(messages)))
+                if row.kind == "overflow" and sizes[-1] < sizes[0]:
+                    return "Fine."
+                errors.append(RefusedError(row))
+                raise errors[-1]
+
+            async def ask_async(messages: list[Turn], ask: Any = ask) -> str:
+                return str(ask(messages))
+
+            hosts = [
+                turn(("user", "assistant")[n % 2], Text(f"{number} {n} " + "all is well. " * 60)) for n in range(21)
+            ]
+            call = CallPreparer(TurnFormat(), data, window=8_000).prepare(THREAD._replace(name=f"t{number}"), hosts)
+            try:
+                answered = asyncio.run(call.send_async(ask_async)) if is_async else call.send(ask)
+            except RefusedError as error:
+                raised = error
+            is_right = bool(answered) if row.kind == "overflow" else len(sizes) <= 2 and raised is errors[0]
+            if not is_right:
+                wrong.append(f"{row.kind} {row.status} {sizes} {row.text[:200]}")
+    assert not wrong, "\n".join(wrong)

@@ -225,7 +225,7 @@ def check_edit(before: View, after: View, edited: ViewEdited, budget: Budget) ->
     )
     if edited.stage in ("archive_results", "digest_results"):  # by count: a summary may be longer than its result
         assert after.tool_result_count < before.tool_result_count
-    elif edited.stage not in ("repair", "hint", "bring_back"):  # they add what a request names
+    elif edited.stage not in ("repair", "hint"):  # a hint says how to recall a file that a request names
         assert after.tokens < before.tokens, f"{edited.stage} did not make the view smaller"
     ids = touched(edited)
     first = len(before.items)

@@ -4,6 +4,7 @@ For each source the file says where the texts are from, and how many the table o
 them. Now it must get all of them right.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,3 +38,13 @@ def load_error_sources() -> dict[str, list[ErrorText]]:
 def load_error_texts() -> list[ErrorText]:
     """The texts of all sources."""
     return [text for texts in load_error_sources().values() for text in texts]
+
+
+def sample_error_texts() -> list[ErrorText]:
+    """The first texts of each kind: more of those about the length."""
+    texts, taken = list[ErrorText](), Counter[str]()
+    for row in load_error_texts():
+        if taken[row.kind] < (12 if row.kind == "overflow" else 2):
+            taken[row.kind] += 1
+            texts.append(row)
+    return texts

@@ -210,3 +210,11 @@ def test_a_single_word_decides_only_where_no_status_does() -> None:
         assert classify_response(None, words).kind == kind
         assert classify_response(400, words).kind == "unknown"
         assert classify_response(500, words).kind == "server"
+
+
+def test_the_name_that_google_gives_every_bad_request_says_nothing() -> None:
+    envelope = {"error": {"code": 400, "message": "Nope.", "status": "INVALID_ARGUMENT"}}
+    error = classify_response(400, envelope)
+    assert (error.kind, error.is_certain) == ("unknown", False)
+    envelope["error"]["message"] = "Invalid parameter 'top_k'."
+    assert classify_response(400, envelope).is_certain

@@ -1,4 +1,6 @@
-"""Recall across sessions: only if the user's own file allows it, only of the same folder, and without secrets."""
+"""Threat: a model reads other sessions through recall. Only if the user's own file allows it, only of the same folder,
+and without secrets.
+"""
 
 import asyncio
 from collections.abc import Iterator

@@ -280,6 +280,32 @@ def test_an_old_name_that_others_could_have_is_used_only_for_its_own_conversatio
     asyncio.run(run())
 
 
+def test_a_name_that_is_the_id_of_a_client_is_its_session_only_with_its_token(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("openai_chat", [ANSWER] * 9) as fake, open_http() as web:
+            async with run_gateway(tmp_path, upstream_of(fake), tokens=("token-of-alice", "token-of-bob")) as running:
+                alice = make_client(
+                    running, web, **{"x-claude-code-session-id": "x", "x-tidegate-token": "token-of-alice"}
+                )
+                await alice.turn()
+                same = make_client(
+                    running, web, **{"x-tidegate-session": "claude-x", "x-tidegate-token": "token-of-alice"}
+                )
+                same.messages = list(alice.messages)
+                await go_on(same, "this continues it")
+                assert len(words_of(running)) == 1
+                bob = make_client(
+                    running, web, **{"x-tidegate-session": "claude-x", "x-tidegate-token": "token-of-bob"}
+                )
+                await bob.turn()
+                await go_on(bob, "these are the words of Bob")
+                found = words_of(running)
+                assert len(found) == 2
+                assert not any("Bob" in text and "continues" in text for text in found)
+
+    asyncio.run(run())
+
+
 RECALLS = [ScriptedAnswer(calls=(Call("c1", "recall", '{"what": "passphrase"}'),)), "done"]
 
 

@@ -253,6 +253,7 @@ def test_no_key_goes_to_an_address_of_the_project(project: Project) -> None:
     [
         "execution: {context: {summary_brain: {provider: openai, model: x, config: {base_url: 'http://evil.invalid'}}}}",
         "agents: [{id: a, brain: {model: ./evil.gguf}}]",
+        "agents: [{id: a, brain: {model: '{{env.EVIL}}'}}]",
         "agents: [{id: a, brain: {provider: embedded, model: evil}}]",
         "execution: {max_steps: 100000}",
         "models: {gpt-4o: {cache_read: 0}}",
@@ -262,6 +263,15 @@ def test_what_loosens_a_default_wants_trust(project: Project, text: str) -> None
     project.write(project=text)
     with pytest.raises(BadInput, match="you have not said that you trust it"):
         project.talk()
+
+
+@pytest.mark.parametrize(("model", "is_file"), [("gpt-4o", False), ("./evil", True), ("evil.gguf", True)])
+def test_only_a_path_without_a_provider_is_a_file_of_weights(project: Project, model: str, is_file: bool) -> None:
+    project.write(project=f"agents: [{{id: a, brain: {{model: {model}}}}}]")
+    with pytest.raises(BadInput) as refused:
+        project.talk()
+    problem = "(a file of weights)" if is_file else 'The provider of the model "gpt-4o" is not known.'
+    assert problem in str(refused.value)
 
 
 def test_servers_skills_and_hooks_of_the_user_are_not_replaced(project: Project) -> None:

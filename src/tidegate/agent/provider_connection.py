@@ -205,7 +205,7 @@ def check_key(target: ProviderTarget) -> None:
         return
     raise BadInput(
         f"There is no key for {target.provider}.",
-        f"Set ${known.key_env}, or config.api_key of the brain; without any provider the embedded model answers.",
+        f"Set ${known.key_env}, or config.api_key of the brain.",
     )
 
 

@@ -75,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
         print(_SCRIPTS[options.shell], end="")
     else:
         words = options.words[1:] if options.words[:1] == ["--"] else options.words  # the last one may be "--", too
-        for word in list_completions(options.parser.commands, words or [""]):
+        from tidegate.cli.parser import make_parser
+
+        for word in list_completions(make_parser().commands, words or [""]):
             print(word)
     return EXIT_OK
 

@@ -32,7 +32,8 @@ def _main(argv: Sequence[str] | None) -> int:
     from tidegate.cli.parser import make_parser  # not at the top: on Windows it cannot be loaded
 
     try:
-        options = make_parser().parse_command_line(sys.argv[1:] if argv is None else argv)
+        words = sys.argv[1:] if argv is None else argv
+        options = make_parser(words).parse_command_line(words)
         status: int = options.run_command(options)
         sys.stdout.flush()
     except SystemExit as leave:  # argparse has printed its message

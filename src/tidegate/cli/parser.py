@@ -3,57 +3,28 @@
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from types import ModuleType
+from importlib import import_module
 from typing import Any, NoReturn
 
 from tidegate import __version__
-from tidegate.cli import (
-    chat,
-    clear,
-    completion,
-    config,
-    demo,
-    doctor,
-    export,
-    fetch,
-    forget,
-    fork,
-    import_,
-    lab,
-    mcp,
-    memory,
-    misses,
-    plugins,
-    policies,
-    recall,
-    replay,
-    run,
-    seeds,
-    serve,
-    sessions,
-    show,
-    trace,
-    tune,
-    ui,
-    undo,
-    view,
-    wrap,
-)
 from tidegate.cli.extras import list_extras
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everything, and a view of it that always fits."
-_GROUPS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
-    ("talk with an agent", (chat, run, demo)),
-    ("keep a client's window from overflowing", (wrap, serve, ui, mcp)),
-    ("look at sessions", (sessions, show, misses, trace, view, recall, memory)),
-    ("change and move sessions", (undo, clear, fork, forget, export, import_, doctor)),
-    ("compare policies", (policies, lab, replay, tune)),
-    ("set up", (config, plugins, fetch, completion)),
+_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("talk with an agent", ("chat", "run", "demo")),
+    ("keep a client's window from overflowing", ("wrap", "serve", "ui", "mcp")),
+    ("look at sessions", ("sessions", "show", "misses", "trace", "view", "recall", "memory")),
+    ("change and move sessions", ("undo", "clear", "fork", "forget", "export", "import_", "doctor")),
+    ("compare policies", ("policies", "lab", "replay", "tune")),
+    ("set up", ("config", "plugins", "fetch", "completion")),
 )
-"""In the order of `tidegate --help`."""
-_UNLISTED = (seeds,)
+"""The modules of the commands, in the order of `tidegate --help`."""
+_UNLISTED = ("seeds",)
 """Commands for those who work on tidegate itself."""
+_MODULES = {name: name for _, names in (*_GROUPS, ("", _UNLISTED)) for name in names}
+_MODULES |= {"import": "import_", "redo": "undo"}
+"""The module of each command."""
 _EPILOG = """\
 `tidegate COMMAND --help` describes a command and has examples. Sessions are in ~/.local/share/tidegate, your settings
 in ~/.config/tidegate and results of the lab in ~/.cache/tidegate. To remove everything, delete these three folders.
@@ -88,9 +59,12 @@ class TidegateParser(CommandParser):
     """The parser of `tidegate`. Its help lists the commands in groups, and it suggests names for mistyped ones.
 
     Without a command it prints the help. Its result has `run_command`, the function of the command.
+
+    With the name of a command it knows only the commands of that module: making all parsers takes longer than most
+    commands.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, command: str = "") -> None:
         super().__init__(prog="tidegate", description=_ABOUT)
         self.commands: dict[str, CommandParser] = {}
         self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and the extras, and exit")
@@ -98,17 +72,18 @@ class TidegateParser(CommandParser):
         self._summaries: list[tuple[str, str]] = []
         self._groups: list[tuple[str, list[tuple[str, str]]]] = []
         self._subparsers_action = self.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+        only = _MODULES.get(command, "")
         for title, modules in (*_GROUPS, ("", _UNLISTED)):
             self._summaries = []
             for module in modules:
-                module.add_parser(self)
+                if module == only or not only:
+                    import_module(f"tidegate.cli.{module}").add_parser(self)
             if title:
                 self._groups.append((title, self._summaries))
 
     def add_parser(self, name: str, *, help: str, **options: Any) -> CommandParser:  # noqa: A002 - argparse's own name
         """Add the parser of a command, as what `add_subparsers` returns does."""
         parser: CommandParser = self._subparsers_action.add_parser(name, **options)
-        parser.set_defaults(parser=self)
         self.commands[name] = parser
         self._summaries.append((name, help))
         return parser
@@ -154,5 +129,6 @@ def _suggest(word: str, names: Iterable[str]) -> str:
     return f"Did you mean {found[0]}? " if found else ""
 
 
-def make_parser() -> TidegateParser:
-    return TidegateParser()
+def make_parser(words: Sequence[str] = ()) -> TidegateParser:
+    """Return the parser of a command line that begins with these words, or without words that of every one."""
+    return TidegateParser(words[0] if words else "")

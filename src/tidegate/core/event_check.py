@@ -24,13 +24,14 @@ MAX_TIME: Final = 253_370_764_800.0
 """The beginning of the year 9999, in seconds since 1970. Most calendars end there."""
 MAX_TOKEN_COUNT: Final = 10**9
 """More tokens than any window or text has: a larger number is a mistake."""
+_NUMBERS: Final = (int, float)
 _MAX_PIXELS: Final = 10**6
 """The longest edge of an image."""
 
 
 def is_possible_time(value: object) -> bool:
     """Whether the value is seconds since 1970 that a calendar can show. NaN is not."""
-    return isinstance(value, int | float) and 0 <= value <= MAX_TIME
+    return isinstance(value, _NUMBERS) and 0 <= value <= MAX_TIME
 
 
 def is_possible_count(value: object, most: int = MAX_TOKEN_COUNT) -> TypeGuard[int]:

@@ -1,4 +1,4 @@
-"""The outcome of a stage: edits, requests for a summary or for originals, and effects (files, memory) for the caller.
+"""The outcome of a stage: edits, requests for a summary, and effects (files, memory) for the caller to carry out.
 
 A stage is pure: `(View, Budget, **settings) -> Outcome`. If it needs a model or a file, it returns a request as data.
 """
@@ -62,35 +62,19 @@ class Flush(msgspec.Struct, frozen=True):
 Effect = Spill | Flush
 
 
-class OriginalsRequest(msgspec.Struct, frozen=True):
-    """Quote original messages that left the view and have these names, at most `most`, in at most `max_tokens`.
-
-    The quotation becomes a note after the message `after_id`. If the log has nothing that is not shown, none is made.
-    """
-
-    names: tuple[str, ...]
-    max_tokens: int
-    most: int
-    after_id: str
-
-
 class Outcome(msgspec.Struct, frozen=True):
-    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does, or a rule that counts.
-
-    `originals` asks for messages of the log, which a stage cannot read.
-    """
+    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does, or a rule that counts."""
 
     edits: tuple[Edit, ...] = ()
     requests: tuple[SummaryRequest, ...] = ()
     effects: tuple[Effect, ...] = ()
     why: str = ""
     grows: bool = False
-    originals: OriginalsRequest | None = None
 
     @property
     def empty(self) -> bool:
         """Whether nothing is to be done."""
-        return not (self.edits or self.requests or self.effects or self.originals)
+        return not (self.edits or self.requests or self.effects)
 
 
 NO_OUTCOME = Outcome()

@@ -23,8 +23,8 @@ from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import NOTE, Message, Part, Thinking, user_message
-from tidegate.core.outcome import Effect, Flush, OriginalsRequest, Outcome, SummaryRequest
+from tidegate.core.messages import Message, Part, Thinking
+from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
     Moment,
@@ -51,12 +51,6 @@ class AskSummary(NamedTuple):
     request: SummaryRequest
 
 
-class FetchOriginals(NamedTuple):
-    """Quote originals from the log. Answer with the quotation, or with None if nothing that left has the names."""
-
-    request: OriginalsRequest
-
-
 class RunEffect(NamedTuple):
     """Carry out an effect. Answer None when done, or why it failed: the edits that depend on it are then not made."""
 
@@ -76,7 +70,7 @@ _MOMENTS_IN_LOOP = ("tool_result", "before_call")
 _WAITS_FOR_LOOP = "waits for the end of the tool loop, which must begin with its signed thinking"
 _LOOP_WITHOUT_THINKING = "the signed thinking of the running tool loop is lost: its requests go without `thinking`"
 
-PlanStep = AskSummary | FetchOriginals | RunEffect | CommitEdits
+PlanStep = AskSummary | RunEffect | CommitEdits
 StepAnswer = str | None
 
 
@@ -295,10 +289,7 @@ def _carry_out(
     texts = []
     for request in outcome.requests:
         texts.append((yield from _obtain_summary(request, at.budget)))
-    quoted = yield from _obtain_originals(outcome.originals, at)
-    if outcome.originals is not None and not quoted:
-        return refused(make_sentence(outcome.why, "nothing about it left the view"))
-    edits = (*_summary_edits(outcome, texts, at), *least, *quoted)
+    edits = (*_summary_edits(outcome, texts, at), *least)
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
     freed, enough = -_token_change(at.view, edits), max(1, rule.floor)
@@ -397,16 +388,6 @@ def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanSt
     if text is None or not text.strip():
         return _digest_summary(request, budget)
     return _clip_summary(text, request, budget)
-
-
-def _obtain_originals(
-    request: OriginalsRequest | None, at: PlanContext
-) -> Generator[PlanStep, StepAnswer, tuple[Edit, ...]]:
-    """The edits that quote originals: none if none are asked for, or the log has none that is not shown."""
-    text = (yield FetchOriginals(request)) if request is not None else None
-    if request is None or not text:
-        return ()
-    return _with_token_counts([Insert(user_message(text, NOTE), request.after_id)], at)
 
 
 def _digest_summary(request: SummaryRequest, budget: Budget) -> str:

@@ -10,6 +10,7 @@ from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest
+from tidegate.session.smaller_try import SmallerTry
 from tidegate.wire.splicing.units import HostUnit
 
 
@@ -21,20 +22,12 @@ class UpstreamFailure(NamedTuple):
     body: bytes
 
 
-class SmallerTry(NamedTuple):
-    """A much smaller view that is tried after a refusal with unknown words: how many edits made it so."""
-
-    first: UpstreamFailure
-    words: str
-    refused_tokens: int
-    edits: int
-
-
 class Exchange:
     """A managed request: the conversation, the view that was sent, and whether the answer is logged.
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
-    what was sent instead, with the headers of `sent_request`. `notes` are logged with the answer: what became of the
+    what was sent instead, with the headers of `sent_request`. `smaller_try`: a much smaller view is tried, after the
+    `first_refusal`. `notes` are logged with the answer: what became of the
     request on its way. `is_watched`: who watches the gateway knows of it.
     """
 
@@ -54,6 +47,7 @@ class Exchange:
         self.recall = recall
         self.window_key = window_key
         self.smaller_try: SmallerTry | None = None
+        self.first_refusal: UpstreamFailure | None = None
         self.thinking_refusals = 0
         self.notes: list[NoteAdded] = []
         self.is_watched = False

@@ -5,7 +5,8 @@
   ceiling (`models/window_evidence.py`).
 - It says something that is not known, or names a window that is not believed, and the request is large: above 60% of
   the window, or larger than any that was accepted before. A much smaller view is tried once. If that is accepted, the
-  words are remembered for this upstream. If not, the view is restored, and the client gets the first refusal unchanged.
+  words are remembered for this upstream. If not, the view is restored, and the client gets the first refusal unchanged
+  (`session/smaller_try.py`).
 - It refuses the signed thinking of a request that carries something of ours: the request is sent again without any,
   for good (`bound_thinking.py`).
 - Everything else goes to the client as it is.
@@ -14,10 +15,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.core.budget import MIN_ROOM
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.gateway.bound_thinking import BoundThinking
-from tidegate.gateway.exchange import Exchange, SmallerTry, UpstreamFailure
+from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.http_body import read_headers
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.store_gate import StoreGate
@@ -25,16 +25,20 @@ from tidegate.gateway.upstream_windows import UpstreamWindows
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.window_evidence import OwnCount, hash_words
 from tidegate.session.following import FollowedRequest
+from tidegate.session.smaller_try import (
+    CEILING_SHARE,
+    TRIED_SHARE,
+    SmallerTry,
+    find_smaller_window,
+    is_large,
+    may_mean_length,
+)
 from tidegate.store.errors import StoreUnreachable
 from tidegate.wire.splicing.head import read_requested_output
 from tidegate.wire.splicing.units import HostUnit
 
-_CEILING_SHARES: Final = (0.85, 0.5)
+_CEILING_SHARES: Final = (CEILING_SHARE, 0.5)
 """Of a request that was refused without a number, for the first try and for the next ones."""
-_TRIED_SHARE: Final = 0.4
-_UNCLEAR_STATUSES: Final = frozenset((400, 413, 422))
-_LARGE_SHARE: Final = 0.6
-_LEAST_HISTORY: Final = 4 * MIN_ROOM
 _MAX_TOKENS_RATIO: Final = 3.0
 """An upstream counts at most this many times as many tokens as the own counter."""
 
@@ -59,7 +63,8 @@ class Refusals:
     async def find_next(self, exchange: Exchange, failure: UpstreamFailure) -> UpstreamFailure | None:
         """None: send the request again, it is smaller now. Else what the client gets."""
         if exchange.smaller_try is not None:
-            return await self._take_back(exchange, exchange.smaller_try)
+            await self._take_back(exchange, exchange.smaller_try)
+            return exchange.first_refusal or failure
         error = classify_response(
             failure.status, failure.body, read_headers(failure.headers), request=exchange.sent_text
         )
@@ -69,16 +74,18 @@ class Refusals:
         if error.kind == "overflow" or self._windows.knows_words(exchange.window_key, words):
             if await self.shrink(exchange, error):
                 return None
-            is_unclear = bool(error.window) and not exchange.conversation.following.session.recovery.refusals
-        else:
-            is_unclear = failure.status in _UNCLEAR_STATUSES and (
-                error.kind == "bytes" or (error.kind == "unknown" and not error.is_certain)
-            )
-        if not (is_unclear and self._is_large(exchange)):
-            return failure
-        if self._windows.is_fruitless(exchange.window_key, words):
-            return failure
-        return None if await self._try_smaller(exchange, failure, words) else failure
+            if error.kind != "overflow":
+                return failure
+        session = exchange.conversation.following.session
+        largest = self._windows.largest_accepted(exchange.window_key)
+        if (
+            may_mean_length(failure.status, error, session.recovery.refusals)
+            and is_large(exchange.followed.tokens, session.window, largest)
+            and not self._windows.is_fruitless(exchange.window_key, words)
+            and await self._try_smaller(exchange, failure, words)
+        ):
+            return None
+        return failure
 
     async def _discard_thinking(self, exchange: Exchange) -> bool:
         """Leave out all signed thinking; after a second refusal, the client's demand for it, too."""
@@ -107,7 +114,7 @@ class Refusals:
         else:
             refused = min(error.prompt_tokens or tokens, int(tokens * _MAX_TOKENS_RATIO))
             share = _CEILING_SHARES[min(session.recovery.refusals, 1)]
-            window = _find_limit(exchange, refused, share)
+            window = find_smaller_window(session.budget, refused, share)
             if window is None:
                 return False
             await self._windows.take_ceiling(exchange.window_key, window)
@@ -125,30 +132,26 @@ class Refusals:
         exchange.smaller_try = None
         self._metrics.count("overflows", dialect=exchange.client.dialect)
         self._log_line("the upstream refused a request in unknown words and accepted a smaller one: it was too long")
-        ceiling = _find_limit(exchange, tried.refused_tokens, _CEILING_SHARES[0])
+        budget = exchange.conversation.following.session.budget
+        ceiling = find_smaller_window(budget, tried.refused_tokens, CEILING_SHARE)
         await self._windows.take_words(exchange.window_key, tried.words, ceiling)
-
-    def _is_large(self, exchange: Exchange) -> bool:
-        tokens, window = exchange.followed.tokens, exchange.conversation.following.session.window
-        is_near = window is not None and tokens > _LARGE_SHARE * window
-        return is_near or tokens > self._windows.largest_accepted(exchange.window_key)
 
     async def _try_smaller(self, exchange: Exchange, failure: UpstreamFailure, words: str) -> bool:
         session, refused = exchange.conversation.following.session, exchange.followed
-        window = _find_limit(exchange, refused.tokens, _TRIED_SHARE)
+        window = find_smaller_window(session.budget, refused.tokens, TRIED_SHARE)
         if window is None:
             return False
         before = sum(session.edit_counts.values())
         made = await self._make_smaller(exchange, window, None)
-        tried = SmallerTry(failure, words, refused.tokens, sum(session.edit_counts.values()) - before)
+        tried = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
         if made and exchange.followed.tokens < refused.tokens:
-            exchange.smaller_try = tried
+            exchange.smaller_try, exchange.first_refusal = tried, failure
             return True
         exchange.followed = refused
         await self._take_back(exchange, tried)
         return False
 
-    async def _take_back(self, exchange: Exchange, tried: SmallerTry) -> UpstreamFailure:
+    async def _take_back(self, exchange: Exchange, tried: SmallerTry) -> None:
         """Restore the view as it was before the smaller one. The next request sets the window again."""
         self._windows.note_fruitless(exchange.window_key, tried.words)
         recovery = exchange.conversation.following.session.recovery
@@ -157,7 +160,6 @@ class Refusals:
             await self._gate.wait(lambda: call(recovery.take_back, tried.edits))
         except _FAILURES as failure:
             self._log_line(f"a smaller view was not taken back: {type(failure).__name__}")
-        return tried.first
 
     async def _make_smaller(self, exchange: Exchange, window: int, tokens: int | None) -> bool:
         following, items = exchange.conversation.following, exchange.client.items
@@ -172,13 +174,3 @@ class Refusals:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
             return False
         return True
-
-
-def _find_limit(exchange: Exchange, refused: int, share: float) -> int | None:
-    """The window in which requests have at most this share of a refused one, in tokens.
-
-    It leaves room for a history beside the system prompt and the tools; None if that is no smaller request.
-    """
-    budget = exchange.conversation.following.session.budget
-    size = max(int(refused * share), int((budget.fixed + _LEAST_HISTORY) * budget.scale))
-    return size + min(budget.reserve, size // 3) if size < refused else None

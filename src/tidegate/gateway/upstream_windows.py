@@ -8,16 +8,12 @@ from tidegate.core.errors import TidegateError
 from tidegate.disk.folder import TextFolder
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.models.errors.classification import ProviderError
-from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey
+from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey, estimate_accepted
 from tidegate.store.errors import StoreUnreachable
 
 WINDOWS_FILE: Final = "gateway-windows.json"
 _REFRESH_SECONDS: Final = 10.0
 """How long a worker does not look for what others have learned."""
-_UNCOUNTED_SHARE: Final = 0.8
-"""Of the own count of an accepted request whose size the upstream does not report."""
-
-_MAX_FRUITLESS: Final = 1_000
 
 
 class UpstreamWindows:
@@ -35,7 +31,6 @@ class UpstreamWindows:
         self._log_line = log_line
         self._clock = clock
         self._evidence = WindowEvidence()
-        self._fruitless: dict[tuple[WindowKey, str], None] = {}
         self._read_at = 0.0
 
     async def find(self, key: WindowKey) -> int | None:
@@ -68,12 +63,10 @@ class UpstreamWindows:
 
     def is_fruitless(self, key: WindowKey, words: str) -> bool:
         """Whether a smaller request was refused after these words as well."""
-        return (key, words) in self._fruitless
+        return self._evidence.is_fruitless(key, words)
 
     def note_fruitless(self, key: WindowKey, words: str) -> None:
-        self._fruitless[key, words] = None
-        while len(self._fruitless) > _MAX_FRUITLESS:
-            del self._fruitless[next(iter(self._fruitless))]
+        self._evidence.note_fruitless(key, words)
 
     async def take_ceiling(self, key: WindowKey, tokens: int) -> None:
         """Take note of a request that was refused without a number; the ceiling is never below what was accepted."""
@@ -95,7 +88,7 @@ class UpstreamWindows:
 
     async def take_accepted(self, key: WindowKey, reported: int, counted: int) -> None:
         """Take note of a request that was answered, with its size as the upstream reported and as we counted it."""
-        if self._evidence.take_accepted(key, reported or int(counted * _UNCOUNTED_SHARE), self._clock()):
+        if self._evidence.take_accepted(key, estimate_accepted(reported, counted), self._clock()):
             await self._store()
 
     async def _store(self) -> None:

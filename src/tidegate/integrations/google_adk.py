@@ -164,7 +164,10 @@ class TidegatePlugin(BasePlugin, SessionAccess):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """Ask again with fewer contents after a refusal for length. The answer is then not streamed."""
+        """Ask again with fewer contents after a refusal for length. The answer is then not streamed.
+
+        None: the framework raises the error with which it came here.
+        """
         key = callback_context.invocation_id, self._name_session(callback_context)
         refused = self._preparer.take(key)
         shorter = await asyncio.to_thread(refused.answer_refusal, error) if refused else None
@@ -176,7 +179,12 @@ class TidegatePlugin(BasePlugin, SessionAccess):
             llm_request.contents = contents
             return [answer async for answer in agent.canonical_model.generate_content_async(llm_request)][-1]
 
-        call, answer = await shorter.send_async(ask)
+        try:
+            call, answer = await shorter.send_async(ask)
+        except Exception as failure:
+            if failure is error:
+                return None
+            raise
         self._preparer.hold(key, call)
         return answer
 

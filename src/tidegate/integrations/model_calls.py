@@ -70,7 +70,7 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     """The messages to send with one call, and what is needed to record its answer. `session` is its session's name.
 
     `refusals`, `window_key` and `max_output` are for what a refusal teaches. `ask` puts a question to the model, if it
-    writes state notes.
+    writes state notes. `first_error`: this call is much smaller than one that was refused with it, in unknown words.
     """
 
     session: str
@@ -85,6 +85,7 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     notes: FrameworkNotes[HostObject]
     lock: Lock
     ask: AskMessages[HostObject] | None = None
+    first_error: BaseException | None = None
 
     @property
     def place(self) -> ConversationPlace:
@@ -95,7 +96,7 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         """Log the answer, if it is known already, and its usage (`make_usage`)."""
         message = None if answer is None else self.form.read(answer)[0].message
         self.following.record_reply(self.request, message, usage)
-        self.refusals.take_accepted(self.window_key, read_usage(usage or {}).input_tokens)
+        self.refusals.take_accepted(self.following, self.request, self.window_key, read_usage(usage or {}).input_tokens)
 
     def write_note_if_due(self, *, turn_ended: bool = False) -> None:
         """Have the model write a state note beside the agent's work, if one is due. Call it after `record`."""
@@ -116,8 +117,9 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         return self._replace(messages=write_view(self.form, self.hosts, request), request=request)
 
     def answer_refusal(self, error: BaseException) -> "PreparedCall[HostObject] | None":
-        """The call to make instead, if the provider refused this one for its length or its thinking; else None."""
-        return self.change(classify_exception(error, self.request))
+        """The call to make instead, if that may be accepted; else None: `first_error` is raised, if there is one."""
+        changed = self.change(classify_exception(error, self.request))
+        return changed and changed._replace(first_error=error if changed.request.tried else None)
 
     def change(self, refusal: ProviderError) -> "PreparedCall[HostObject] | None":
         """The same for an error that is classified already."""
@@ -127,17 +129,18 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
     def send(self, ask: Callable[[list[HostObject]], _T]) -> "tuple[PreparedCall[HostObject], _T]":
         """Call `ask` with the messages; again with others, as long as it fails for their length or their thinking.
 
-        Return the call that was answered, and the answer. The error of the last attempt is raised as it is.
+        Return the call that was answered, and the answer. The error of the last attempt is raised as it is; if that was
+        a much smaller request, the error before it.
         """
         call = self
         while True:
             try:
                 return call, ask(call.messages)
-            except Exception as error:
-                changed = call.answer_refusal(error)
-                if changed is None:
-                    raise
-                call = changed
+            except Exception as error:  # noqa: BLE001 - it is raised again
+                changed, failure = call.answer_refusal(error), call.first_error or error
+            if changed is None:
+                raise failure
+            call = changed
 
     async def send_async(
         self, ask: Callable[[list[HostObject]], Awaitable[_T]]
@@ -147,11 +150,11 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
         while True:
             try:
                 return call, await ask(call.messages)
-            except Exception as error:
-                changed = await asyncio.to_thread(call.answer_refusal, error)
-                if changed is None:
-                    raise
-                call = changed
+            except Exception as error:  # noqa: BLE001 - it is raised again
+                changed, failure = await asyncio.to_thread(call.answer_refusal, error), call.first_error or error
+            if changed is None:
+                raise failure
+            call = changed
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)

@@ -139,15 +139,17 @@ class TidegateFilter(SessionAccess):
         return _RecoveringModel(model, self._send)
 
     async def _send(self, items: _Items, ask: Callable[[_Items], Awaitable[_T]]) -> _T:
-        call = self._call.get()
+        call, first_error = self._call.get(), None
         while True:
             try:
                 return await ask(items)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is raised again
                 shorter = await asyncio.to_thread(self._shorten, call, error) if call else None
-                if shorter is None:
-                    raise
-                items = shorter
+                failure = first_error or error
+            if shorter is None:
+                raise failure
+            items = shorter
+            first_error = failure if call and call.request.tried else None
 
     def _shorten(self, call: _Call, error: Exception) -> list[_Item] | None:
         refusal = classify_exception(error, call.request)
@@ -234,7 +236,7 @@ class TidegateFilter(SessionAccess):
         self._call.set(None)
         units = read_openai_responses({"input": response.to_input_items()}).units
         message = units[0].message if len(units) == 1 else None
-        self._refusals.take_accepted(call.window_key, response.usage.input_tokens)
+        self._refusals.take_accepted(call.following, call.request, call.window_key, response.usage.input_tokens)
         await asyncio.to_thread(call.following.record_reply, call.request, message, _make_usage(response))
         if call.ask is not None:
             calls = [item for item in response.output if item.type == "function_call"]

@@ -170,6 +170,7 @@ class _Exchange:
         self._sent = b""
         self._demands_thinking = is_thinking_demanded(client.body)
         self._thinking_refusals = 0
+        self._first_refusal: Any = None  # a response, before a much smaller request is tried
         self.fail = fail
         refusals.apply(following, key)
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
@@ -202,20 +203,25 @@ class _Exchange:
         self._copy = AnswerCopy(self._client.dialect, is_stream=is_stream, request=self._sent)
         return bool(is_stream)
 
-    def take_whole(self, response: Any) -> bool:
-        """Record an answer that is no stream. False: the request was refused, and another one may be accepted."""
+    def take_whole(self, response: Any) -> Any:
+        """Record an answer that is no stream. The response for the caller; None: another request may be accepted.
+
+        If a much smaller request was refused, too, it is the first refusal.
+        """
         if not response.is_success:
             error = classify_response(
                 response.status_code, response.content, dict(response.headers), request=self._sent
             )
-            is_final = not self._answer_refusal(error)
-            if is_final:
-                self.fail()
-            return is_final
+            final = response if self._first_refusal is None else self._first_refusal
+            if self._answer_refusal(error):
+                self._first_refusal = response if self._followed.tried else None
+                return None
+            self.fail()
+            return final
         self._copy.feed(response.content)
         self._copy.end()
         self.record()
-        return True
+        return response
 
     def feed(self, piece: bytes) -> bool:
         """Take a piece of a stream before it is passed on. Whether the stream has content or an error by now."""
@@ -245,7 +251,8 @@ class _Exchange:
         except TidegateError:
             return
         self._is_recorded, self._has_usage = True, bool(copied.usage)
-        self._refusals.take_accepted(self._window_key, read_usage(copied.usage).input_tokens)
+        tokens = read_usage(copied.usage).input_tokens
+        self._refusals.take_accepted(self._following, self._followed, self._window_key, tokens)
         self._try_to_record(copied.message, copied.usage)
 
     def record(self) -> None:
@@ -342,9 +349,10 @@ class _SyncTransport:
                 raise
             if not exchange.start_stream(response):
                 response.read()
-                if exchange.take_whole(response):
-                    return response
-                continue
+                final = exchange.take_whole(response)
+                if final is None:
+                    continue
+                return final
             pieces, held = iter(response.stream), list[bytes]()
             for piece in pieces:
                 held.append(piece)
@@ -387,9 +395,10 @@ class _AsyncTransport:
                 raise
             if not exchange.start_stream(response):
                 await response.aread()
-                if exchange.take_whole(response):
-                    return response
-                continue
+                final = exchange.take_whole(response)
+                if final is None:
+                    continue
+                return final
             pieces, held = aiter(response.stream), list[bytes]()
             async for piece in pieces:
                 held.append(piece)

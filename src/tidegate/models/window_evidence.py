@@ -42,6 +42,9 @@ _CEILING_SECONDS: Final = 86_400.0
 _MAX_HASHED_CHARS: Final = 300
 _MAX_WORDS: Final = 32
 """Refusals of one upstream whose words are remembered."""
+_MAX_FRUITLESS: Final = 1_000
+_UNCOUNTED_SHARE: Final = 0.8
+"""Of the own count of an accepted request whose size the upstream does not report."""
 
 
 class WindowKey(NamedTuple):
@@ -63,6 +66,11 @@ class OwnCount(NamedTuple):
 
     prompt: int
     output: int = 0
+
+
+def estimate_accepted(reported: int, counted: int) -> int:
+    """The size of an accepted request, as the upstream reported it; else somewhat less than the own count."""
+    return reported or int(counted * _UNCOUNTED_SHARE)
 
 
 class _Record(msgspec.Struct):
@@ -100,6 +108,7 @@ class WindowEvidence:
     def __init__(self, text: str | None = None) -> None:
         self._records: dict[WindowKey, _Record] = {}
         self._stored: dict[WindowKey, tuple[int, float]] = {}
+        self._fruitless: dict[tuple[WindowKey, str], None] = {}  # not stored: they count for this process
         self.merge(text)
 
     def merge(self, text: str | None) -> None:
@@ -166,6 +175,16 @@ class WindowEvidence:
     def knows_words(self, key: WindowKey, words: str) -> bool:
         record = self._records.get(key._replace(model=""))
         return record is not None and words in record.words
+
+    def is_fruitless(self, key: WindowKey, words: str) -> bool:
+        """Whether a smaller request was refused after these words as well."""
+        return (key, words) in self._fruitless
+
+    def note_fruitless(self, key: WindowKey, words: str) -> None:
+        """Take note that a smaller request was refused after these words as well."""
+        self._fruitless[key, words] = None
+        while len(self._fruitless) > _MAX_FRUITLESS:
+            del self._fruitless[next(iter(self._fruitless))]
 
     def take_accepted(self, key: WindowKey, tokens: int, now: float) -> bool:
         """Take note of a request that was answered, with the input tokens that the upstream reported.

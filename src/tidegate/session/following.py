@@ -35,6 +35,7 @@ from tidegate.core.tokens.counting import count_message, count_system, count_too
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.session import Session
+from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
@@ -91,7 +92,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
     the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
-    `birth` that of an answer to it.
+    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -105,6 +106,7 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     saved_tokens: int
     birth: str
     last_id: str = ""
+    tried: SmallerTry | None = None
 
     @property
     def is_unchanged(self) -> bool:

@@ -22,18 +22,17 @@ from tidegate.core.budget import (
 )
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, BadInput, GiveUp, IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
-from tidegate.core.outcome import Effect, OriginalsRequest, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, FetchOriginals, PlanContext, run_moment
+from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.originals_lookup import find_originals
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
@@ -239,8 +238,6 @@ class PolicyRunner:
                             answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
-                    elif isinstance(step, FetchOriginals):
-                        answer = self._quote_originals(step.request)
                     else:
                         answer = self._run_effect(step.effect)
             except StopIteration as done:
@@ -316,13 +313,6 @@ class PolicyRunner:
             yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
             return None
         return None if text is None else str(text)
-
-    def _quote_originals(self, request: OriginalsRequest) -> str | None:
-        index = self.conversation.history.recall_index
-        try:
-            return find_originals(index, self._view, request, self.conversation.counter)
-        except BadInput:  # a message that was found is gone: another process has forgotten it
-            return None
 
     def _run_effect(self, effect: Effect) -> str | None:
         if isinstance(effect, Spill) and effect.ids:

@@ -104,7 +104,6 @@ class _SavedIndex(msgspec.Struct, frozen=True, array_like=True):
     searches: set[int]
     was_plain: bool
     chars: int
-    clears: list[int]
 
 
 class IndexFile(Protocol):
@@ -152,7 +151,6 @@ class RecallIndex:
         self._searches: set[int] = set()
         self._was_plain = False
         self._chars = self._unsaved_chars = 0
-        self._clears: list[int] = []
 
     def find(self, log: LogReader, query: str) -> list[RecallHit]:
         """Return the messages for a query, the best first: those with a quoted phrase, then those with its words.
@@ -185,23 +183,11 @@ class RecallIndex:
             same = [touch for touch in some if _is_same_path(touch.note.path, path)]
             return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
 
-    def count_messages(self, words: str) -> int:
-        """Return how many messages have all of these words."""
-        with self._lock:
-            self._catch_up()
-            return len(self._index.find_all(words))
-
     def find_searches(self) -> set[int]:
         """Return the seqs of messages that only searched, and of their results. No search finds them."""
         with self._lock:
             self._catch_up()
             return set(self._searches)
-
-    def find_last_clear(self, log: ConversationLog) -> int:
-        """Return the seq of the last event that emptied the view in a conversation; 0 if there is none."""
-        with self._lock:
-            self._catch_up()
-            return max(filter(log.is_on_branch, self._clears), default=0)
 
     def read_branch_points(self) -> list[BranchPoint]:
         """Return the branch points of the log. Only the first call reads the whole log."""
@@ -254,7 +240,6 @@ class RecallIndex:
         )
         self._open_calls, self._notes, self._touches = saved.open_calls, saved.notes, saved.touches
         self._unseen, self._searches, self._chars = saved.unseen, saved.searches, saved.chars
-        self._clears = saved.clears
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
@@ -271,7 +256,6 @@ class RecallIndex:
             self._searches,
             self._was_plain,
             self._chars,
-            self._clears,
         )
         file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
@@ -282,8 +266,6 @@ class RecallIndex:
         return not is_rewritten and event_hash == _hash_event(log, self._head)
 
     def _add_event(self, event: Event) -> None:
-        if isinstance(event.payload, NoteAdded) and event.payload.topic == "clear":
-            self._clears.append(event.seq)
         message = event.payload.message if isinstance(event.payload, MessageAdded) else None
         if message is None:
             return

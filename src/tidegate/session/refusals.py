@@ -2,7 +2,8 @@
 
 A host is an adapter or a client of `tidegate.managed`. Before a request, `apply` applies what is known of its upstream
 and model. After a refusal, `answer` learns from it, and returns another request if that may be accepted: a shorter one,
-or one without signed thinking.
+or one without signed thinking. After a large request was refused with unknown words it returns a much smaller one, once
+(`smaller_try.py`); if that is refused, too, the host raises the first error. After an answer, `take_accepted` learns.
 `models/window_evidence.py` decides which windows are believed, and for how long. A refusal without a number counts as
 one that names somewhat less than what was refused.
 """
@@ -10,15 +11,24 @@ one that names somewhat less than what was refused.
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from tidegate.core.errors import GiveUp, TooSmall
-from tidegate.models.errors.classification import ProviderError
-from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey
+from tidegate.models.errors.classification import ERROR_CAUSES, ProviderError
+from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey, estimate_accepted, hash_words
 from tidegate.session.following import FollowedRequest, FollowingSession, HostObject
 from tidegate.session.refused_thinking import RefusedThinking, has_thinking_behind_edits
 from tidegate.session.session import Session
+from tidegate.session.smaller_try import (
+    CEILING_SHARE,
+    TRIED_SHARE,
+    SmallerTry,
+    find_smaller_window,
+    is_large,
+    may_mean_length,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -37,7 +47,8 @@ class RefusalMemory:
         with self._lock:
             window = self._evidence.find_window(key, self._clock())
             self._refused_thinking.apply(following, key.upstream, key.model)
-        _limit_window(following.session, window)
+        with suppress(TooSmall):
+            _limit_window(following.session, window)
 
     def answer(
         self,
@@ -48,11 +59,20 @@ class RefusalMemory:
         max_output: int,
     ) -> FollowedRequest[HostObject] | None:
         """The request to send instead; None if none may be accepted, or after the last attempt."""
+        if refused.tried is not None:
+            self._take_back(following, refused.tried, key)
+            return None
         try:
             if error.kind == "reasoning_state":
                 return self._discard_thinking(following, refused, key)
-            may_pass = self._take_refusal(following.session, key, error, OwnCount(refused.tokens, max_output))
-            return following.shrink(refused.items) if may_pass else None
+            words = hash_words(error)
+            with self._lock:
+                is_known = self._evidence.knows_words(key, words)
+            if is_known and error.kind != "overflow":
+                error = ProviderError("overflow", ERROR_CAUSES["overflow"])
+            if self._take_refusal(following.session, key, error, OwnCount(refused.tokens, max_output)):
+                return following.shrink(refused.items)
+            return self._try_smaller(following, refused, error, key, words)
         except (GiveUp, TooSmall, OSError):
             return None
 
@@ -84,8 +104,8 @@ class RefusalMemory:
             is_known = self._evidence.find_window(key, now) is not None
         if error.window and window is None:
             return False
-        if window is not None and not _limit_window(session, window):
-            return False
+        if window is not None:
+            _limit_window(session, window)
         if window is not None and not is_known:
             session.recovery.learn_limits(window)  # for this conversation only
         if error.window and count.prompt <= error.window < count.prompt + count.output:
@@ -93,18 +113,67 @@ class RefusalMemory:
         session.recovery.learn_limits(None, error.prompt_tokens)
         return True
 
-    def take_accepted(self, key: WindowKey, tokens: int) -> None:
-        """Take note of a request that was answered, with the input tokens that the provider reported."""
+    def _try_smaller(
+        self,
+        following: FollowingSession[HostObject],
+        refused: FollowedRequest[HostObject],
+        error: ProviderError,
+        key: WindowKey,
+        words: str,
+    ) -> FollowedRequest[HostObject] | None:
+        """A much smaller request, if the refusal may be about the length."""
+        session = following.session
         with self._lock:
-            self._evidence.take_accepted(key, tokens, self._clock())
+            largest = self._evidence.largest_accepted(key, self._clock())
+            is_fruitless = self._evidence.is_fruitless(key, words)
+        may_be_length = may_mean_length(error.status, error, session.recovery.refusals)
+        if is_fruitless or not (may_be_length and is_large(refused.tokens, session.window, largest)):
+            return None
+        window = find_smaller_window(session.budget, refused.tokens, TRIED_SHARE)
+        if window is None:
+            return None
+        before, smaller = sum(session.edit_counts.values()), None
+        with suppress(GiveUp, TooSmall):
+            _limit_window(session, window)
+            smaller = following.shrink(refused.items)
+        tried = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
+        if smaller is None or smaller.tokens >= refused.tokens:
+            self._take_back(following, tried, key)
+            return None
+        return smaller._replace(tried=tried)
+
+    def _take_back(self, following: FollowingSession[HostObject], tried: SmallerTry, key: WindowKey) -> None:
+        """Restore the view as it was before the smaller one, and the window."""
+        with self._lock:
+            self._evidence.note_fruitless(key, tried.words)
+        self.apply(following, key)
+        try:
+            following.session.recovery.take_back(tried.edits)
+        except (GiveUp, TooSmall, OSError) as failure:
+            _LOG.warning("A smaller view was not taken back: %s", type(failure).__name__)
+
+    def take_accepted(
+        self, following: FollowingSession[Any], request: FollowedRequest[Any], key: WindowKey, tokens: int
+    ) -> None:
+        """Take note of a request that was answered, with the input tokens that the provider reported, if it did."""
+        tried = request.tried
+        with self._lock:
+            now = self._clock()
+            self._evidence.take_accepted(key, estimate_accepted(tokens, request.tokens), now)
+            if tried is None:
+                return
+            self._evidence.take_words(key, tried.words, now)
+            ceiling = find_smaller_window(following.session.budget, tried.refused_tokens, CEILING_SHARE)
+            if ceiling is not None:
+                self._evidence.take_ceiling(key, ceiling, now)
+        _LOG.warning("A request was refused in unknown words, and a smaller one accepted: it was too long.")
 
 
-def _limit_window(session: Session, tokens: int | None) -> bool:
-    """Whether the session can work within this limit. Else it has none: the provider shall say so itself."""
+def _limit_window(session: Session, tokens: int | None) -> None:
+    """Use at most this much of the window. TooSmall: the session has no limit, the provider shall say so itself."""
     session.recovery.limit_window(tokens)
     try:
         session.budget  # noqa: B018 - it is computed
     except TooSmall:
         session.recovery.limit_window(None)
-        return False
-    return True
+        raise

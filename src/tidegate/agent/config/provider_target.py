@@ -55,6 +55,11 @@ def guess_provider(model: str) -> str:
     return "" if dialect is None or dialect.vendor is None else dialect.vendor.name
 
 
+def is_path_of_weights(model: str) -> bool:
+    """Whether a model without a provider is a file of weights, which the embedded model loads."""
+    return re.search(r"[/\\]|\.gguf$", model) is not None
+
+
 class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The target of requests. An empty base URL is the dialect's default. The sources say where a value comes from.
 
@@ -87,7 +92,7 @@ def resolve_target(
     brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
 ) -> ProviderTarget:
     """Resolve a brain. The base URL of the environment wins over that of the brain, and that over the provider's."""
-    if brain.model and not brain.provider and not re.search(r"[/\\]|\.gguf$", brain.model):
+    if brain.model and not brain.provider and not is_path_of_weights(brain.model):
         raise BadInput(
             f"The provider of the model {quote_value(brain.model)} is not known.",
             f"Set the brain's provider, or choose a model with --model PROVIDER/MODEL; known providers:"

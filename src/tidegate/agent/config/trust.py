@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidegate.agent.config.files import ConfigFiles, ConfigSources, read_project_config
-from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER
+from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, is_path_of_weights
 from tidegate.agent.config.reader import find_variables
 from tidegate.agent.config.settings import PRICE_KEYS, ExecutionSettings
 from tidegate.core.config.yaml_tree import YamlNode
@@ -61,13 +61,11 @@ def _iterate_brains(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
 
 
 def _loads_weights(brain: dict[str, YamlNode]) -> bool:
-    """Return whether a brain names a file of weights, which native code would read."""
-    provider, model = brain.get("provider"), brain.get("model")
-    return (
-        model is not None
-        and bool(model.value)
-        and (provider is None or provider.value in (None, "", EMBEDDED_PROVIDER))
-    )
+    """Return whether a brain names a file of weights, which native code would read. A variable may name one."""
+    provider, model = (node.value if node is not None else None for node in (brain.get("provider"), brain.get("model")))
+    if not isinstance(model, str) or not model:
+        return False
+    return provider == EMBEDDED_PROVIDER or (provider in (None, "") and ("{{" in model or is_path_of_weights(model)))
 
 
 def _is_above(node: YamlNode, default: int) -> bool:

@@ -8,9 +8,9 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.file_states import follow_changes, has_made_commit, is_only_commit
 from tidegate.core.ledger.lines import LedgerLine, is_of_subagent, parse_ledger, subject_of
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, is_user_request, result_of, text_of
-from tidegate.core.recognition.calls import TaskChange, task_change_of
 from tidegate.core.recognition.client_outputs import RUNNING_IN_SCRIPT, RUNNING_KEYS
 from tidegate.core.recognition.shell_commands import only_reads
+from tidegate.core.recognition.tasks import TaskChange, find_task_change, keeps_task
 from tidegate.core.sweep.group_notes import (
     NO_OUTPUT,
     OUTCOME,
@@ -103,8 +103,8 @@ def _task_changes_of(messages: Sequence[Message]) -> Iterator[tuple[Message, Tas
     results = {result.call_id: message for message in messages if (result := result_of(message)) is not None}
     for message in messages:
         for call in calls_of(message):
-            answer = results.get(call.id)
-            if answer is not None and (change := task_change_of(call, text_of(answer))):
+            answer = results.get(call.id) if keeps_task(call) else None
+            if answer is not None and (change := find_task_change(call, text_of(answer))):
                 yield message, change
 
 

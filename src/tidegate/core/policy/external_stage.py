@@ -13,7 +13,7 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Edit
-from tidegate.core.outcome import Flush, OriginalsRequest, Outcome, Spill, SummaryRequest
+from tidegate.core.outcome import Flush, Outcome, Spill, SummaryRequest
 from tidegate.core.view import View
 
 _SIGNATURE = "a stage is a function (view, budget, *, setting=default, ...) that returns an Outcome"
@@ -69,7 +69,6 @@ def find_outcome_problem(outcome: object) -> str:
         _check_fields(outcome.requests, tuple[SummaryRequest, ...])
         for effect in effects:
             _check_fields(effect, type(effect))
-        _check_fields(outcome.originals, OriginalsRequest | None)
         _check_fields([outcome.why, outcome.grows], tuple[str, bool])
     except Exception as bad:  # noqa: BLE001 - a value that cannot be encoded and decoded cannot be stored
         return f"an Outcome that cannot be stored ({bad})"

@@ -33,5 +33,3 @@ CHATTER_LINE: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed wi
 """A line that is no outcome (git; the last one is of Claude Code)."""
 REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 """What comes before the words of a user who refused a call (Claude Code)."""
-LAUNCHED: Final = re.compile(r"Async agent launched|Command running in background|\s*\{\"agent_id\"")
-"""What a call says that gave work to a subagent without waiting for it: no report (Claude Code, Codex)."""

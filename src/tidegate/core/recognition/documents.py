@@ -1,6 +1,4 @@
-"""Kinds of files by their path: documents with instructions, and tests.
-
-Documents with instructions are project rules, skills, templates of commands, playbooks.
+"""Documents with instructions: project rules, skills, templates of commands, playbooks, recognized by their path.
 
 They are data, as all that a tool read: nothing in them becomes a rule of the user. But an agent that must follow one
 needs all of it, so a sweep keeps them whole or not at all. Those of dependencies and of the web have no such rank.
@@ -24,7 +22,6 @@ _FOREIGN: Final = re.compile(
     r"|pkg/mod|\.m2|Pods)/",
     re.I,
 )
-_TEST_FILE: Final = re.compile(r"(?:^|[._-])(?:test|tests|spec)[._-]|(?:^|[._-])test_|_test\.|Tests?\.\w+$", re.I)
 _PATH: Final = re.compile(r"[^\s'\"`|;&<>()]{3,300}")
 
 
@@ -47,8 +44,3 @@ def is_instructions(path: str) -> bool:
     """Whether the file with this path tells an agent how to work on this project."""
     path = path.replace("\\", "/")
     return _INSTRUCTIONS.search(path) is not None and _FOREIGN.search(path) is None
-
-
-def is_test_file(name: str) -> bool:
-    """Whether a file holds tests, by its name."""
-    return _TEST_FILE.search(name) is not None

@@ -2,7 +2,6 @@
 
 from tidegate.core.policy.policy import Stage
 from tidegate.core.stages.admission import cap_result, spill_result
-from tidegate.core.stages.bring_back import bring_back
 from tidegate.core.stages.guard import shrink_to
 from tidegate.core.stages.note_sweep import note_sweep
 from tidegate.core.stages.notices import hint
@@ -37,5 +36,4 @@ STAGES: dict[str, Stage] = {
     "note_sweep": note_sweep,
     "sweep": sweep,
     "hint": hint,
-    "bring_back": bring_back,
 }

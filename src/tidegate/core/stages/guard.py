@@ -33,7 +33,6 @@ from tidegate.core.messages import (
     result_of,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.stages.bring_back import is_brought_back
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
 from tidegate.core.sweep.group_notes import describe_group
@@ -180,8 +179,7 @@ def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
     for unit in old:
         if draft.tokens <= aim:
             break
-        message = unit.items[0].message
-        if message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER) or is_brought_back(message):
+        if unit.items[0].message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER):
             draft.drop(unit)
 
 

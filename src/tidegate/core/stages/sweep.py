@@ -13,8 +13,8 @@ that the agent has just written.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
@@ -32,7 +32,6 @@ from tidegate.core.messages import (
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.recognition.documents import instructions_read_by
-from tidegate.core.stages.bring_back import is_brought_back
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
@@ -44,20 +43,10 @@ from tidegate.core.sweep.group_notes import (
     groups_of_note,
     is_group_note,
     is_quoted,
+    quote_answer,
     requote,
 )
 from tidegate.core.sweep.key_lines import is_marker
-from tidegate.core.sweep.quotes import (
-    LEAST_CHANGE,
-    Changes,
-    LaterChanges,
-    changes_that_hold,
-    conclusions_of,
-    is_of_test,
-    quote_changes,
-    quote_conclusions,
-    quotes_changes,
-)
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.text.prose import count_headings
 from tidegate.core.text.tool_calls import file_name_of
@@ -71,33 +60,24 @@ _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, whi
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
-_CONCLUSION_SHARE: Final = 0.2  # of the room: the most that answers and reports take, whole or shortened
-_OLDEST_WEIGHT: Final = 0.4  # of what the newest answer gets: what the oldest gets
-_WEIGHTED: Final = 25  # answers: the weight falls with each
-_REPORT_WEIGHT: Final = 1.6  # for an answer with several headings: a plan, a review, a report
+_CONCLUSION_SHARE: Final = 0.1  # of the room: the most that answers take, whole or quoted in a note
+_CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of them takes, the newest first
+_REPORT_PART: Final = 0.4  # the same for an answer with several headings: a plan, a review, a report
 _REPORT_HEADINGS: Final = 3
-_LONGEST_CONCLUSION: Final = 1_400  # tokens
-_CHANGE_SHARE: Final = 0.14  # of the room: the most that quotes of what calls changed take
-_LONGEST_CHANGE: Final = 3_000  # characters of one of them
-_OLDEST_CHANGE: Final = 0.5  # of the length: what the oldest of them get
-_TEST_CHANGE: Final = 0.4  # the same for changes of tests
+_LONGEST_CONCLUSION: Final = 1_200  # tokens
 _DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
 _REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
 _LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
-_LEAST_REPORT: Final = 700  # characters of a report of a client: shorter ones stay whole
-_REPORT_TAG: Final = re.compile(r"notif|report|result|output|stdout|stderr", re.I)
-_SETTINGS_TAG: Final = re.compile(r"remind|context|caveat|instructions", re.I)
-_LONG_SETTINGS: Final = 4_000  # characters: longer settings of a client are shortened like its reports
+_BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
+_REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
 _BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_LEVEL_OF_NEW: Final = 0.64  # of a sweep of only what is new: with its ledger it often ends a little higher
 _MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept
-_MAX_CRAMPED: Final = 4.0  # how often the room for quotes of changes: if they would take more, all is swept
 _MIN_WORK: Final = 0.2  # of the level: what old work gets even beside large results that the model has not seen yet
 _MAX_WITH_NEW: Final = 0.85  # of the room: the most that a sweep leaves for that reason
 _MAX_FILL: Final = 0.9  # of the room: above that even new results are cut
-_TRIES: Final = 5  # to find how much work fits
 _KEPT_OF_NEW: Final = (0.15, 0.45)  # of what came since the last sweep, if only that is swept: the least, and the most
 
 
@@ -124,7 +104,7 @@ def sweep(
     spare = sum(unit.tokens for unit in units[first:]) - int(room * tail)
     plan = _Sweep(view, budget, units, start, first)
     level = plan.fit(price.level, min(price.level + spare, largest), reserved)
-    if others and (plan.is_cramped or plan.chosen.missed > _MAX_MISSED * plan.chosen.worth):
+    if others and plan.chosen.missed > _MAX_MISSED * plan.chosen.worth:
         ((price, start),) = others
         plan = _Sweep(view, budget, units, start, first)
         level = plan.fit(price.level, min(price.level + spare, largest), reserved)
@@ -140,12 +120,6 @@ def sweep(
 def _is_of_client(message: Message) -> bool:
     """Whether the user or their client wrote the message, not the engine."""
     return message.role == "user" and message.kind in ("", CLIENT_NOTE)
-
-
-def _is_long_report(tag: str, text: str) -> bool:
-    """Whether a block of a client is a report of some length, or long settings."""
-    least = _LEAST_REPORT if _REPORT_TAG.search(tag) else _LONG_SETTINGS
-    return len(text) > least and bool(_REPORT_TAG.search(tag) or _SETTINGS_TAG.search(tag))
 
 
 def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, reserved: int) -> int:
@@ -192,16 +166,6 @@ def _rank_sweeps(
     return [(some, settled), (every, 0)] if some.rate < every.rate else [(every, 0)]
 
 
-class _Wanted(NamedTuple):
-    """A conclusion that could stay: that of a group, or (`at` >= 0) one that a line of its note quotes."""
-
-    number: int
-    at: int
-    text: str
-    size: int
-    weight: float = 1.0
-
-
 class _Sweep:
     """One sweep of the groups from `start` up to `first`."""
 
@@ -215,14 +179,7 @@ class _Sweep:
         self._notes: dict[int, list[str]] = {}  # the lines of each earlier note
         self._last_answer = self._find_last_answer()
         self._answers: set[int] = set()  # those that stay whole
-        self._whole: dict[
-            int, Kept
-        ] = {}  # documents with instructions, reports and answers of the user that stay whole
-        self._change_tokens = int(budget.room * _CHANGE_SHARE)
-        self._wanted_changes = 0  # tokens that the changes would take whole
-        self.is_cramped = False  # whether most of what was changed cannot be quoted
-        self._reports: set[int] = set()  # messages of a client that are reports
-        self._quoted: set[int] = set()  # calls whose report or plan is quoted in a note
+        self._documents: dict[int, Kept] = {}  # readings of documents with instructions that stay whole
         self._loop_start = next((n for n in self._old if view.loop_start and view.loop_start in units[n].ids), -1)
         for number in self._old:
             message = units[number].items[0].message
@@ -230,7 +187,7 @@ class _Sweep:
                 self._said[number] = describe_group(units[number])
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
-            elif is_brought_back(message) or (message.kind == NOTE and text_of(message).startswith(HINT_PREFIX)):
+            elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
                 self.draft.drop(units[number])
 
     def _find_last_answer(self) -> int:
@@ -243,11 +200,10 @@ class _Sweep:
                 return number if number in self._old and small and not calls_of(message) else -1
         return -1
 
-    def _find_client_blocks(self) -> None:
-        """Find what a client put between the user's messages, as one tagged block: settings, reports, notifications.
+    def _shorten_client_blocks(self) -> None:
+        """Shorten what a client put between the user's messages, as one tagged block: settings, reports, notifications.
 
         A block that a later one with the same tag replaces says what no longer holds, so only its pointer stays.
-        Reports are shortened with the answers of the agent.
         """
         later: set[tuple[str, str]] = set()
         for number in reversed(range(len(self._units))):
@@ -260,19 +216,25 @@ class _Sweep:
             key = (message.role, block[1])
             replaced = key in later and message.role == "system"
             later.add(key)
-            if number not in self._old or message.id == self._view.newest_request:
-                continue
-            if replaced:
-                self.draft.replace(item, make_block_pointer(message, block[1]))
-            elif _is_long_report(block[1], text_of(message)):
-                self._reports.add(number)
+            long = len(text_of(message)) > _BLOCK_CHARS and _REPORT_TAG.search(block[1])
+            if number in self._old and message.id != self._view.newest_request and (replaced or long):
+                parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
+                self.draft.replace(item, parts)
 
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
-        old = (self._units[number] for number in self._old if number not in self._reports)
+        old = (self._units[number] for number in self._old)
         said = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
         before = sum(u.tokens for u in self._units[: self._old.start] if _is_of_client(u.items[0].message))
-        cap = _find_cap([(unit.tokens, 1.0) for unit in said], max(room - before, room // 8))
+        sizes = sorted(unit.tokens for unit in said)
+        cap, left = max(sizes, default=0), max(room - before, room // 8)
+        if sum(sizes) <= left:
+            return
+        for number, size in enumerate(sizes):
+            cap = left // (len(sizes) - number)
+            if size > cap:
+                break
+            left -= size
         for unit in said:
             item = unit.items[0]
             if item.tokens > cap:
@@ -286,122 +248,47 @@ class _Sweep:
         """
         room = self._budget.room
         self._leave_repeated_texts()
-        self._find_client_blocks()
+        self._shorten_client_blocks()
         self._shorten_user_messages(int(room * _USER_SHARE))
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = int(room * _NOTE_SHARE)
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
-        fixed = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
-        reports = sum(self.draft.group_cost(self._units[number]) for number in self._reports)
-        free = int(level * (1 - _MIN_WORK) - fixed) + reports
-        self._change_tokens = min(self._change_tokens, max(free // 2, room // 25))
-        texts = self._quote_changes({}).values()
-        self.is_cramped = self._wanted_changes > _MAX_CRAMPED * self._change_tokens
-        quoted = sum(self._budget.counter.count_text(line) for lines in texts for line in lines if quotes_changes(line))
-        free = max(free - quoted, room // 12)
-        kept = self._keep_conclusions(min(free, int(room * _CONCLUSION_SHARE)))
-        kept += self._keep_documents(min(max(free - kept, 0), int(room * _DOCUMENT_SHARE)))
-        others = reserved + self.draft.tokens - workers + quoted + kept + min(note_tokens, sum(cost.values()))
+        workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
+        workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
+        others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
         self._fit_work(appraisal, level - reserved, level - others, note_tokens)
         return level
 
     def _keep_conclusions(self, left: int) -> int:
-        """Choose which answers, reports and plans stay, whole or quoted in a note, in `left` tokens.
+        """Choose which answers stay, whole or quoted in a note, in `left` tokens. Returns what they take.
 
-        Returns what they take.
-        An answer that ends a turn is the summary of it that the agent itself wrote; so is the report of a subagent. If
-        all take too much, the longest are shortened to one length; older ones to less, plans and reports to more.
+        An answer that ends a turn is the summary of it that the agent itself wrote. The newest ones come first; each
+        takes at most a part of what is left, so that older ones stay with less.
         """
-        count = self._budget.counter.count_text
-        wanted = list(self._list_conclusions())
-        wanted = [each._replace(weight=_weigh(each.text, newer)) for newer, each in enumerate(wanted)]
-        cap = _find_cap([(each.size, each.weight) for each in wanted], left)
         spent = 0
-        for number, at, _, _, weight in wanted:
-            most = min(int(cap * weight), _LONGEST_CONCLUSION)
-            if number in self._reports:
-                item = self._units[number].items[0]
-                parts = clip_message(item.message, max(_to_chars(most), _LEAST_REPORT), at_paragraphs=True)
-                self.draft.replace(item, parts)
-                continue
-            if at >= 0:
-                line = self._notes[number][at] = requote(self._notes[number][at], _to_chars(most))
-            elif self._units[number].tokens <= most:
-                self._keep_whole(number)
-                spent += self._units[number].tokens
-                continue
-            else:
-                line = quote_conclusions(self._units[number], _to_chars(most))
-                self._said[number] = line
-                if is_quoted(line):
-                    self._quoted.add(number)
-            spent += count(line) if is_quoted(line) else 0
-        return spent
-
-    def _list_conclusions(self) -> Iterator[_Wanted]:
-        """The conclusions that could stay, from the newest to the oldest."""
+        per_token = self._budget.counter.count_text
         for number in reversed(self._old):
-            unit = self._units[number]
             if number in self._notes:
-                for at, line in reversed(list(enumerate(self._notes[number]))):
-                    if is_quoted(line) and not quotes_changes(line):
-                        yield _Wanted(number, at, line, self._budget.counter.count_text(line))
-            elif number in self._reports:
-                yield _Wanted(number, -1, text_of(unit.items[0].message), unit.tokens)
+                lines = self._notes[number]
+                for at in reversed(range(len(lines))):
+                    if is_quoted(lines[at]):
+                        lines[at] = requote(lines[at], _to_chars(_share_of(lines[at], left - spent)))
+                        spent += per_token(lines[at]) if is_quoted(lines[at]) else 0
             elif number in self._said and number != self._last_answer:
-                text = "\n".join(conclusions_of(unit).values())
-                if len(text) > _LEAST_CONCLUSION:
-                    yield _Wanted(number, -1, text, min(unit.tokens, _LONGEST_CONCLUSION))
-
-    def _keep_whole(self, number: int) -> None:
-        unit = self._units[number]
-        if calls_of(unit.items[0].message):
-            self._whole[number] = {i.message.id: set(range(text_of(i.message).count("\n") + 1)) for i in unit.items[1:]}
-        else:
-            self._answers.add(number)
-
-    def _quote_changes(self, kept: Mapping[int, Kept]) -> dict[int, list[str]]:
-        """Quote what calls changed that are not kept, in a share of the room.
-
-        What was changed again later, and files that were written or shown whole later, say nothing about the state now.
-        If all takes too much, the longest are shortened to one length; those of older work and of tests to less.
-        Returns the lines of each group of which something is quoted, and of each note that quotes changes.
-        """
-        count = self._budget.counter.count_text
-        later = LaterChanges()
-        wanted: list[_Wanted] = []
-        changes: dict[int, Changes] = {}
-        for number in reversed(range(self._old.start, len(self._units))):
-            unit = self._units[number]
-            weight = _OLDEST_CHANGE + (1 - _OLDEST_CHANGE) * (number - self._old.start) / len(self._units)
-            for at, line in enumerate(self._notes.get(number, ())):
-                if quotes_changes(line) and not later.replaces(line):
-                    wanted.append(_Wanted(number, at, line, count(line), weight))
-            dropped = number in self._said and number not in kept
-            if dropped and (found := changes_that_hold(unit, later)):
-                changes[number] = found
-                text = quote_changes(unit, found, _LONGEST_CHANGE)
-                weight *= _TEST_CHANGE if is_of_test(unit) else 1.0
-                wanted.append(_Wanted(number, -1, text, count(text), weight))
-            later.add(unit, shown=not dropped)
-        self._wanted_changes = sum(each.size for each in wanted)
-        cap = _find_cap([(each.size, each.weight) for each in wanted], self._change_tokens)
-        while len(wanted) > 1 and _to_chars(int(cap)) < LEAST_CHANGE:  # a few say more than a word of each
-            del wanted[len(wanted) * 3 // 4 :]
-            cap = _find_cap([(each.size, each.weight) for each in wanted], self._change_tokens)
-        quoted = {  # without quotes, those that stay are put back
-            number: [requote(line, 0) if quotes_changes(line) else line for line in lines]
-            for number, lines in self._notes.items()
-        }
-        for number, at, line, _, weight in wanted:
-            most = _to_chars(int(cap * weight))
-            if at >= 0:
-                quoted[number][at] = requote(line, most)
-            elif text := quote_changes(self._units[number], changes[number], most):
-                quoted[number] = [text]
-        return quoted
+                unit = self._units[number]
+                text = text_of(unit.items[0].message)
+                if calls_of(unit.items[0].message) or len(text) <= _LEAST_CONCLUSION:
+                    continue
+                most = _share_of(text, left - spent)
+                if unit.tokens <= most:
+                    self._answers.add(number)
+                    spent += unit.tokens
+                else:
+                    self._said[number] = quote_answer(unit.items[0].message.id, text, _to_chars(most))
+                    spent += per_token(self._said[number]) if is_quoted(self._said[number]) else 0
+        return spent
 
     def _keep_documents(self, left: int) -> int:
         """Choose the documents with instructions that stay whole, by their newest reading. Returns what they take."""
@@ -417,7 +304,7 @@ class _Sweep:
             lines = {item.message.id: text_of(item.message).split("\n") for item in unit.items[1:]}
             is_cut = any(any(map(is_marker, texts)) for texts in lines.values())
             if number in self._said and not is_cut and spent + unit.tokens <= left:
-                self._whole[number] = {ident: set(range(len(texts))) for ident, texts in lines.items()}
+                self._documents[number] = {ident: set(range(len(texts))) for ident, texts in lines.items()}
                 spent += unit.tokens
         return spent
 
@@ -437,49 +324,28 @@ class _Sweep:
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
         untouched = self.draft
-        fits: float | None = None  # the largest room that was not too much, and the smallest that was
-        exceeds: float | None = None
-        for attempt in range(_TRIES):
+        was_over = False
+        for _ in range(5):
             self.draft = untouched.copy()
-            self._make(appraisal, room, note_tokens)
+            self.chosen = appraisal.choose(room)
+            for number in (self._last_answer, self._loop_start):
+                if number >= 0:
+                    self.chosen.groups.setdefault(number, {})
+            self.chosen.groups.update(self._documents)
+            self._apply(self.chosen.groups, note_tokens)
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
-            if -level // 25 <= over <= level // 50 or (over <= 0 and room <= 0):
+            is_all = over <= 0 and (room <= 0 or was_over)  # more room would only bring back what was too much
+            if abs(over) <= level // 50 or is_all or (over > 0 and room <= 0 and note_tokens <= 0):
                 return
-            if over <= 0:
-                fits = room
-            elif room > 0:
-                exceeds = room
-            elif note_tokens <= 0:
-                return
+            was_over = was_over or over > 0
             if room <= 0:
-                quoted = min(self._change_tokens, over)
-                self._change_tokens -= quoted
-                note_tokens -= over - quoted
-            if attempt == _TRIES - 2 and over > 0 and fits is not None:
-                room = fits
-            elif fits is None or exceeds is None:
-                room -= over
-            else:
-                room = (fits + exceeds) / 2
-
-    def _make(self, appraisal: Appraisal, room: float, note_tokens: int) -> None:
-        """Choose what stays of old work in `room` tokens, and draft it."""
-        self.chosen = appraisal.choose(room)
-        for number in (self._last_answer, self._loop_start):
-            if number >= 0:
-                self.chosen.groups.setdefault(number, {})
-        for number in self._quoted:
-            self.chosen.groups.pop(number, None)
-        for number, kept in self._whole.items():
-            self.chosen.groups[number] = {**self.chosen.groups.get(number, {}), **kept}
-        self._apply(self.chosen.groups, note_tokens)
+                note_tokens -= over
+            room -= over
 
     def _apply(self, kept: Mapping[int, Kept], note_tokens: int) -> None:
         """Shorten the groups of which something stays, drop the others, and write the notes."""
         gaps: list[Gap] = []
         in_gap = False
-        said = {number: [line] if line else [] for number, line in self._said.items()}
-        said |= self._quote_changes(kept)
         shown_id = self._units[self._old.start - 1].last_id if self._old.start else ""
         left = note_tokens
         answers = set(self._answers)
@@ -496,8 +362,10 @@ class _Sweep:
             unit = self._units[number]
             message = unit.items[0].message
             lines: list[str] | None = None
-            if number in said and number not in kept and number not in answers:
-                lines = said[number]
+            if number in self._notes:
+                lines = self._notes[number]
+            elif number in self._said and number not in kept and number not in answers:
+                lines = [self._said[number]] if self._said[number] else []
             if lines is None:
                 in_gap = False
                 if number in self._said:
@@ -516,26 +384,10 @@ class _Sweep:
         self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
 
 
-def _weigh(text: str, newer: int) -> float:
-    """How much of the room a conclusion may take, compared with the newest one, if there are so many newer ones."""
-    return max(_OLDEST_WEIGHT, 1 - newer / _WEIGHTED) * (
-        _REPORT_WEIGHT if count_headings(text) >= _REPORT_HEADINGS else 1
-    )
-
-
-def _find_cap(wanted: Sequence[tuple[int, float]], left: int) -> float:
-    """The size to which the largest of these, by size and weight, shrink so that all together have at most `left`."""
-    cap = max((size / weight for size, weight in wanted), default=0.0)
-    if sum(size for size, _ in wanted) <= left:
-        return cap
-    weights = sum(weight for _, weight in wanted)
-    for size, weight in sorted(wanted, key=lambda each: each[0] / each[1]):
-        cap = left / weights
-        if size > cap * weight:
-            break
-        left -= size
-        weights -= weight
-    return cap
+def _share_of(answer: str, left: int) -> int:
+    """The tokens that one answer may take of those that are left."""
+    part = _REPORT_PART if count_headings(answer) >= _REPORT_HEADINGS else _CONCLUSION_PART
+    return min(int(left * part), _LONGEST_CONCLUSION)
 
 
 def _to_chars(tokens: int) -> int:

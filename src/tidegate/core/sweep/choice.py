@@ -15,18 +15,15 @@ file that was rewritten or a call that was made again. The lines that say how a 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tidegate.core.messages import Call, calls_of, result_of, text_of
-from tidegate.core.recognition.calls import keeps_tasks
-from tidegate.core.recognition.documents import is_test_file
 from tidegate.core.recognition.shell_commands import only_reads
-from tidegate.core.sweep.changed_lines import changed_hunks_of
-from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope, is_outline
+from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import classify_run, split_runs
@@ -35,6 +32,7 @@ from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
     CallTarget,
     call_target_of,
+    classify_call,
     find_command,
     find_file_names,
     is_content_argument,
@@ -48,23 +46,20 @@ _NO_FILE_HEAT: Final = 0.5
 _AGEING: Final = 2.0  # a file last named at the beginning of the view has 1 / (1 + this) of its heat
 _EDITED: Final = 0.7  # added to the heat of a file that was edited
 _TOUCHED: Final = 0.2  # added for each further call that names the file, up to six
-_TEST_HEAT: Final = 0.5  # factor for a file with tests: they say less about the work than what they test
-_TEST_WRITTEN: Final = 0.3  # factor for a whole call that wrote tests: a quote of it says enough
 _SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
-_REGION_WORTH: Final = 4.0  # factor for lines that stay together with those around them
-_WRITTEN_WORTH: Final = 9.0  # factor for what a call wrote
+_REGION_WORTH: Final = 1.3  # factor for lines that stay together with those around them
+_WRITTEN_WORTH: Final = 10.0  # factor for what a call wrote
 _SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
 _NEAR: Final = 0.8  # of the view: what is nearer to its end than that is worth more
 _NEAR_WORTH: Final = 8.0  # added to the factor at the end of the view, less further back
-_CURRENT_WORTH: Final = 3.0  # factor for work on the newest request: that on earlier ones has led to an answer
 _SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
 _LARGEST_SIZE_WORTH: Final = 6.0
 _LEAST_SIZE_WORTH: Final = 0.15
 _NAME_WORTH: Final = 15.0  # of a path that no later message names
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
-_LEAST_OUTLINE: Final = 4  # headings or declarations: with fewer, they are no outline of a text
-_LONGEST_OUTLINE: Final = 80
+_LEAST_LINES: Final = 4  # of a result: with fewer, and no three in a row, they are scraps
+_LEAST_SHARE: Final = 0.05  # of the lines of a result: with more than that they are none
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
 
@@ -105,30 +100,56 @@ class Appraisal:
         for unit in reversed(units[first:]):
             appraiser.offers(unit, -1, 0.0, 1.0)
             age += unit.tokens
+        self._units = units
+        self._sizes = {  # of the readings of files that would be shortened: their lines
+            item.message.id: text_of(item.message).count("\n") + 1
+            for unit in units[start:first]
+            for item in unit.items[1:]
+            if (result := result_of(item.message)) is not None
+            and any(call.id == result.call_id and _shows_file(call) for call in calls_of(unit.items[0].message))
+            and not stays_whole(item.message)
+        }
         self._offers: list[Offer] = []
         self._overhead: dict[int, float] = {}
         self._outcomes: dict[int, Kept] = {}
-        asked = next((n for n, unit in enumerate(units) if view.newest_request in unit.ids), len(units))
         for number in range(first - 1, start - 1, -1):
             unit = units[number]
             if unit.items[0].message.role == "assistant":
                 self._outcomes[number] = appraiser.find_outcomes(unit)
                 opening = count_opening(unit, appraiser.per_token, self._outcomes[number])
                 self._overhead[number] = opening - note_cost.get(number, 0.0)
-                youth = _CURRENT_WORTH if number > asked else 1.0
-                youth *= 1.0 + _NEAR_WORTH * max(0.0, 1.0 - age / (_NEAR * max(1, view.tokens)))
+                youth = 1.0 + _NEAR_WORTH * max(0.0, 1.0 - age / (_NEAR * max(1, view.tokens)))
                 self._offers += appraiser.offers(unit, number, self._overhead[number], youth)
             age += unit.tokens
         self._offers.sort(key=_DENSITY, reverse=True)
 
     def choose(self, room: float) -> Choice:
-        """What stays in `room` tokens."""
+        """What stays in `room` tokens, without scraps: what they would take goes to something of use."""
+        first = self._choose(room, frozenset())
+        scraps = {number for number, kept in first.groups.items() if self._is_scrap(number, kept)}
+        chosen = self._choose(room, scraps) if scraps else first
+        for number, kept in chosen.groups.items():
+            for ident, places in kept.items():
+                if _is_scattered(places, self._sizes.get(ident, 0)) and places - self._outcomes[number].get(
+                    ident, set()
+                ):
+                    kept[ident] = set(self._outcomes[number].get(ident, ()))
+        return chosen
+
+    def _is_scrap(self, number: int, kept: Kept) -> bool:
+        """Whether of a group that only read files nothing would stay but a few lines here and there."""
+        sizes = [(item.message.id, self._sizes.get(item.message.id)) for item in self._units[number].items[1:]]
+        return bool(sizes) and all(
+            size is not None and _is_scattered(kept.get(ident, set()), size) for ident, size in sizes
+        )
+
+    def _choose(self, room: float, without: Container[int]) -> Choice:
         taken: dict[int, Kept] = {}
         too_large: dict[int, float] = {}
         worth = 0.0
         for offer in self._offers:
             kept = taken.get(offer.group)
-            if kept is None and not offer.opens:
+            if (kept is None and not offer.opens) or offer.group in without:
                 continue
             cost = self._overhead[offer.group] if kept is None else 0.0
             shown = self._outcomes[offer.group] if kept is None else kept
@@ -149,6 +170,21 @@ class Appraisal:
         return Choice(taken, worth, missed)
 
 
+def _is_scattered(places: Collection[int], size: int) -> bool:
+    """Whether so few lines of a long result, with hardly one beside another, say nothing to a reader."""
+    if len(places) >= max(_LEAST_LINES, size * _LEAST_SHARE):
+        return False
+    return size > 0 and not any(place + 1 in places and place + 2 in places for place in places)
+
+
+def _shows_file(call: Call) -> bool:
+    """Whether a call reads a file, by a tool or by a command; a search is something else: its lines are matches."""
+    if find_command(call):
+        return call_target_of(call).shows_file
+    arguments = parse_call_arguments(call)
+    return classify_call(call) == "read" and not (isinstance(arguments, dict) and "pattern" in arguments)
+
+
 def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
     """Tokens of the calls of a group without thinking, and of each result: a stub and its outcome, or a short one."""
     message = unit.items[0].message
@@ -161,11 +197,6 @@ def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
         texts = text_of(item.message).split("\n") if item.message.id in outcomes else []
         results += sum(len(clip_line(texts[place])) / per_token + 1.0 for place in outcomes.get(item.message.id, ()))
     return chars / per_token + 6 * len(unit.items) + results
-
-
-def _shows_file(target: CallTarget) -> bool:
-    """Whether a call prints a file, or a part of it: of its text single lines here and there say nothing."""
-    return target.shows_file or (target.reads_file and not target.writes)
 
 
 def _only_reads(call: Call) -> bool:
@@ -218,8 +249,7 @@ class _Appraiser:
     def offers(self, unit: Group, number: int, overhead: float, youth: float) -> list[Offer]:
         calls = [call for item in unit.items for call in calls_of(item.message)]
         again = {call.id for call in calls if (call.name, call.arguments) in self._made}
-        asked = [call for call in calls if call.id not in again and self._has_own_worth(call)]
-        said = sum(self._said_worth(call) for call in asked) * youth
+        said = sum(self._said_worth(call) for call in calls if call.id not in again) * youth
         lines: list[_Valued] = []
         blocks: list[Offer] = []
         for item in reversed(unit.items):
@@ -233,8 +263,7 @@ class _Appraiser:
             if stays_whole(item.message):
                 said += sum(line.worth for line in mine)
                 continue
-            if target is None or not _shows_file(target):
-                lines += mine
+            lines += mine
             if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
                 blocks += self._blocks(item, number, mine, overhead)
         failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
@@ -245,10 +274,6 @@ class _Appraiser:
         if number < 0:
             return []
         return [*_line_offers(number, lines, overhead, said), *blocks]
-
-    def _has_own_worth(self, call: Call) -> bool:
-        """Whether a call says something without its result; not one that reads a file or keeps a list of tasks."""
-        return not _shows_file(self._targets[call.id]) and not keeps_tasks(call)
 
     def find_outcomes(self, unit: Group) -> Kept:
         """For each long result of a command the lines that say how it ended. Printing a file has no outcome."""
@@ -268,19 +293,15 @@ class _Appraiser:
         return target is not None and bool(target.files) and not target.files <= self._seen_again
 
     def _blocks(self, item: Item, number: int, mine: Sequence["_Valued"], overhead: float) -> list[Offer]:
-        """Contiguous regions of a result, and its headings and declarations, each offered whole."""
+        """Contiguous regions of a result, offered whole."""
         texts = text_of(item.message).split("\n")
         worth = {line.place: line for line in mine}
         found = []
         whole = len(text_of(item.message)) <= _SMALL
-        parts: list[Sequence[int]] = [range(begin, end) for begin, end in split_regions(texts)]
-        outline = [place for place, line in enumerate(texts) if is_outline(line)]
-        if len(outline) >= _LEAST_OUTLINE:
-            parts.append(outline[:_LONGEST_OUTLINE])
-        for places in [range(len(texts))] if whole else parts:
+        for begin, end in [(0, len(texts))] if whole else split_regions(texts):
             lines = [
                 worth.get(place) or _Valued(place, item.message.id, 0.0, len(texts[place]) / self.per_token + 0.3)
-                for place in places
+                for place in range(begin, end)
             ]
             value = sum(line.worth for line in lines) * _REGION_WORTH
             if value:
@@ -331,28 +352,22 @@ class _Appraiser:
             if target.runs_command or not is_content_argument(value)
         )
         worth = sum(line.worth for line in find_key_lines(short, self._seen)) * _SAID_WORTH
-        return worth if target.runs_command else worth + self._written_worth(call, target)
+        return worth if target.runs_command else worth + self._written_worth(target)
 
-    def _written_worth(self, call: Call, target: CallTarget) -> float:
-        """The worth of what a call changed, without what it only quoted, unless the file was written anew since."""
+    def _written_worth(self, target: CallTarget) -> float:
+        """The worth of what a call wrote, unless the file was written anew since."""
         if target.files and target.files <= self._written:
             return 0.0
         worth = 0.0
-        hunks = changed_hunks_of(call)
-        texts = ["\n".join(line for hunk in hunks for line in hunk.added)] if hunks else []
-        texts = texts or [text.text for text in target.texts if not text.is_replaced_text]
-        for text in texts:
-            heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
-            for line in find_key_lines(text, self._seen):
-                worth += line.worth * heat
-        return (
-            worth * _WRITTEN_WORTH * (_TEST_WRITTEN if target.files and all(map(is_test_file, target.files)) else 1.0)
-        )
+        for text in target.texts:
+            if not text.is_replaced_text:
+                heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
+                for line in find_key_lines(text.text, self._seen):
+                    worth += line.worth * heat
+        return worth * _WRITTEN_WORTH
 
     def _heat(self, name: str) -> float:
         base = 1.0 + _EDITED * (name in self._edited) + _TOUCHED * min(self._touched.get(name, 1) - 1, 6)
-        if is_test_file(name):
-            base *= _TEST_HEAT
         return base / (1.0 + _AGEING * self._age.get(name, self._total) / self._total)
 
     def _remember(self, target: CallTarget) -> None:

@@ -7,7 +7,7 @@ cannot begin a line.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -16,7 +16,6 @@ from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, tex
 from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, REFUSAL_WORDS, RUNNING
 from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
-from tidegate.core.sweep.changed_lines import cut_lines
 from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.prose import shorten_prose
@@ -69,26 +68,9 @@ def describe_group(group: Group) -> str:
     if not calls:
         text = text_of(caller)
         return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
-    span = span_of_group(group)
+    span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
     said = Counter(_describe_call(call, results.get(call.id)) for call in calls)
     return "\n".join(f"- {span} {text}" + (f" ({count} times)" if count > 1 else "") for text, count in said.items())
-
-
-def span_of_group(group: Group) -> str:
-    ident = group.items[0].message.id
-    return ident if len(group.items) == 1 else f"{ident}..{group.last_id}"
-
-
-def quote_in_group(group: Group, quotes: Mapping[str, Sequence[str]]) -> str:
-    """The lines for a dropped group, with these quoted lines below the line of their call."""
-    caller = group.items[0].message
-    results = {result.call_id: item.message for item in group.items if (result := result_of(item.message)) is not None}
-    span = span_of_group(group)
-    done: dict[str, None] = {}
-    for call in calls_of(caller):
-        line = f"- {span} {_describe_call(call, results.get(call.id))}"
-        done["".join([line, *(f"{_QUOTE}{quoted}" for quoted in quotes.get(call.id, ()))])] = None
-    return "\n".join(done)
 
 
 def _describe_call(call: Call, answer: Message | None) -> str:
@@ -333,10 +315,10 @@ def _plain(text: str) -> str:
 
 def tells_answer(line: str) -> bool:
     """Whether a line of a note says that a request was answered."""
-    return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER) or quotes_answer(line)
+    return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER) or is_quoted(line)
 
 
-# --- quotes in a note: answers, changes, reports ----------------------------------------------------------------------
+# --- answers that are quoted in a note --------------------------------------------------------------------------------
 
 _QUOTE: Final = "\n  | "
 _QUOTED: Final = " answered:"
@@ -346,18 +328,8 @@ _LEAST_QUOTE: Final = 240
 
 
 def is_quoted(line: str) -> bool:
-    """Whether a line of a note quotes something: an answer, or what a call changed or brought."""
+    """Whether a line of a note quotes an answer."""
     return _QUOTE in line
-
-
-def quotes_answer(line: str) -> bool:
-    """Whether it quotes an answer."""
-    return is_quoted(line) and line.partition(_QUOTE)[0].endswith(_QUOTED)
-
-
-def quoted_lines_of(line: str) -> list[str]:
-    """What a line quotes."""
-    return line.split(_QUOTE)[1:]
 
 
 def quote_answer(ident: str, text: str, chars: int) -> str:
@@ -378,31 +350,14 @@ def quote_answer(ident: str, text: str, chars: int) -> str:
 
 
 def requote(line: str, chars: int) -> str:
-    """A line that quotes something, or the lines of a group, with at most about `chars` characters of each quote."""
-    return "\n".join(_requote_line(each, chars) if is_quoted(each) else each for each in _join_quotes(line.split("\n")))
-
-
-def _requote_line(line: str, chars: int) -> str:
+    """A line that quotes an answer, with at most about `chars` characters of it."""
     first, *quoted = line.split(_QUOTE)
-    if quotes_answer(line):
-        return quote_answer(_span_of(first), "\n".join(quoted), chars)
-    if sum(len(each) + 5 for each in quoted) <= chars:
-        return line
-    if chars < _LEAST_QUOTE:
-        return first
-    is_code = quoted[0][:1] in ("+", "-", "@")
-    shown = cut_lines(quoted, chars) if is_code else shorten_prose("\n".join(quoted), chars).split("\n")
-    return first + "".join(f"{_QUOTE}{each}" for each in shown)
+    return quote_answer(_span_of(first), "\n".join(quoted), chars)
 
 
 def _split_lines(text: str) -> list[str]:
-    """The lines of a part of a note. An answer that is quoted is one line of its first words, the others have none."""
-    return requote(text, 0).split("\n")
-
-
-def _first_line(line: str) -> str:
-    """A line of a note without what it quotes."""
-    return line.partition(_QUOTE)[0]
+    """The lines of a part of a note. A quote is one line, shortened to its first words."""
+    return [requote(line, 0) if is_quoted(line) else line for line in _join_quotes(text.split("\n"))]
 
 
 def _join_quotes(lines: Sequence[str]) -> list[str]:
@@ -457,14 +412,13 @@ _TIMES: Final = re.compile(r" \((\d{1,4}) times\)$")
 
 def described_ids(notes: Iterable[Message]) -> frozenset[str]:
     """The calling messages that these notes describe."""
-    lines = [_first_line(line) for note in notes for line in lines_of_note(note)]
-    found = (_NOTED.fullmatch(line) for line in lines if not _RANGE_LINE.fullmatch(line))
-    return frozenset(match[1] for match in found if match)
+    lines = [line for note in notes for line in lines_of_note(note) if not _RANGE_LINE.fullmatch(line)]
+    return frozenset(match[1] for match in map(_NOTED.fullmatch, lines) if match)
 
 
 def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
     """What a note says of changed files and commands, as kind, id and text of a ledger line. Readings are left out."""
-    for line in map(_first_line, lines_of_note(note)):
+    for line in lines_of_note(note):
         match = _NOTED.fullmatch(line)
         if not match or _RANGE_LINE.fullmatch(line) or match[2].startswith(ANSWERED.lstrip()):
             continue

@@ -30,11 +30,6 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
-_DECLARES_INSIDE: Final = re.compile(
-    r"(?:(?:export|async|pub|static|public|private|protected|abstract|override) ){0,3}"
-    r"(?:def|class|func|function|fn|type|interface|struct|impl|enum|describe|it|test)\b"
-)
-"""A declaration inside another one that says what is there; not that of a variable."""
 _CONFLICT_MARK: Final = re.compile(r"[ +-]{0,2}(?:([<|>])\1{6}(?: |$)|(=)={6}$)")  # signs: in the diff of a merge
 _CONFLICT_WORTH: Final = 16.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
 _LONGEST_CONFLICT: Final = 60  # lines: of a longer one only the marks are worth more than other lines
@@ -59,19 +54,6 @@ def is_marker(line: str) -> bool:
 def is_envelope(line: str) -> bool:
     """Whether a line is what a shell tool prints around an output, such as its number. Only the client needs it."""
     return ENVELOPE_LINE.match(line) is not None
-
-
-def is_outline(line: str) -> bool:
-    """Whether a line is a heading, or declares something that the lines after it belong to."""
-    match = _LINE.match(line)
-    if match is None or match.lastgroup not in ("heading", "declares"):
-        return False
-    return not match[1] or match.lastgroup == "heading" or _DECLARES_INSIDE.match(line[match.end(1) :]) is not None
-
-
-def is_comment(line: str) -> bool:
-    match = _LINE.match(line)
-    return match is not None and match.lastgroup == "comment"
 
 
 def clip_line(line: str) -> str:

@@ -9,13 +9,11 @@ from tidegate.core.messages import Image, Message, Part, Result, Text, common_ma
 from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, find_diff_lines, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
-from tidegate.core.text.prose import shorten_prose
 
 _LINES_NOTICE: Final = re.compile(
     r"\[(?:\d+ of )?([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 IMAGE_PLACEHOLDER: Final = "[image left out]"
-_REPORT_NOTICE: Final = re.compile(r"\n\[[\d,]+ of ([\d,]+) characters; recall m\d+ has all of it\]$", re.M)
 _CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w-]{0,59})>")
 _DEEPEST_TAG: Final = 20
@@ -29,10 +27,9 @@ _GAP_LINES: Final = 2  # a gap of so many lines, with so many characters, is fil
 _GAP_CHARS: Final = 3
 
 
-def clip_message(message: Message, chars: int, *, at_paragraphs: bool = False) -> tuple[Part, ...]:
+def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
     """About `chars` characters of a message and a recall pointer: its beginning, and later sentences with a rule.
 
-    With `at_paragraphs` also its headings and conclusions; for a report, which no rule of the user is in.
     Tags that the beginning leaves open are closed before anything that was not inside them: neither the pointer nor
     words of the user may look like a part of what a client put in. A sentence from inside stays inside.
     A line takes the place of each image: a message may have nothing else, and providers refuse an empty text.
@@ -41,8 +38,6 @@ def clip_message(message: Message, chars: int, *, at_paragraphs: bool = False) -
     images = [IMAGE_PLACEHOLDER for part in message.parts if isinstance(part, Image)]
     if len(text) <= chars:
         return (mark_text("\n".join([*filter(None, [text]), *images]), mark),)
-    if at_paragraphs:
-        return _clip_report(message, text, chars, images)
     rules: list[str] = []
     left = chars // 2
     for rule in find_rule_sentences(text[left:], _RULES_READ_CHARS):
@@ -65,21 +60,6 @@ def clip_message(message: Message, chars: int, *, at_paragraphs: bool = False) -
     ]
     clipped = "\n".join(lines)
     return (mark_text(clipped, mark),) if len(clipped) <= (1 - _LEAST_MESSAGE_SHARE) * len(text) else message.parts
-
-
-def _clip_report(message: Message, text: str, chars: int, images: Sequence[str]) -> tuple[Part, ...]:
-    """A report shortened at paragraphs. The pointer names its length before it was ever shortened."""
-    before = _REPORT_NOTICE.search(text)
-    body = _REPORT_NOTICE.sub("", text).rstrip()
-    size = int(before[1].replace(",", "")) if before else len(text)
-    shown = shorten_prose(body, chars)
-    length = len(shown.replace(GAP_MARK, ""))
-    closing = _close_tags(shown, body)
-    pointer = f"[{length:,} of {size:,} characters; recall {message.id} has all of it]"
-    clipped = "\n".join([shown, *closing, pointer, *images])
-    if len(clipped) > (1 - _LEAST_MESSAGE_SHARE) * len(text):
-        return message.parts
-    return (mark_text(clipped, common_mark(message.parts)),)
 
 
 def _close_tags(head: str, rest: str) -> list[str]:

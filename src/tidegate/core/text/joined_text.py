@@ -34,7 +34,7 @@ _BREAK = re.compile(
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 _CONCATENATION = re.compile(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
-_CONTINUED_LINE = re.compile(rf"\\\r?\n|[{_INVISIBLE}]")
+_CONTINUED_LINE = re.compile(rf"\\\r?\n|\\{{3}}(?:r\\)?n|[{_INVISIBLE}]")  # the second as JSON writes it
 
 
 _PENDING = re.compile(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")

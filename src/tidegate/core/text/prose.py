@@ -15,25 +15,19 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _TABLE: Final = re.compile(r"\s*\|")
 _CONCLUDES: Final = re.compile(
     r"\b(?:root cause|conclusion|conclude|verdict|decision|decided|plan|phase|recommend|instead|because|remaining"
-    r"|not (?:done|yet|in scope)|non-goals?|next|open|blocked|fail(?:s|ed|ing|ures?)?"
-    r"|should|shall|want me to)\b|\?\s*$|^\W*(?:option )?[A-E1-9][).:]",
+    r"|not (?:done|yet|in scope)|non-goals?|next|open|blocked|fail(?:s|ed|ing|ures?)?|must|should|shall|want me"
+    r" to)\b|\?\s*$|^\W*(?:option )?[A-E1-9][).:]",
     re.I,
 )
-_FIRST, _LAST, _DEMAND, _CONCLUSION, _LIST_ITEM, _PARAGRAPH, _ROWS, _CODE = 8, 7, 6, 5, 4, 3, 2, 1
+_FIRST, _LAST, _CONCLUSION, _LIST_ITEM, _PARAGRAPH, _ROWS, _CODE = 7, 6, 5, 4, 3, 2, 1
 """The order in which blocks stay. To see what another order leaves: `tidegate view` of a session with long answers."""
 
-_DEMANDS: Final = re.compile(
-    r"\b(?:must|never|may not|cannot|do not|required|recommend\w*|decided|root cause|verdict|instead)\b", re.I
-)
-_MUCH_TEXT: Final = 400  # characters: longer blocks come later than others of their rank
 _OUTLINE_SHARE: Final = 0.3  # of the characters: the most that headings without their text take
-_LEAST_PART: Final = 120  # characters: the least that is shown of a block that does not fit
-_LEAST_WITH_OUTLINE: Final = 800  # characters: in less, headings without their text take the room of what concludes
 
 
 class _Block(NamedTuple):
     text: str
-    rank: int  # 0: a heading; -1: the mark of an earlier gap
+    rank: int  # 0: a heading
     level: int = 0
 
 
@@ -42,20 +36,16 @@ def shorten_prose(text: str, chars: int) -> str:
     if len(text) <= chars:
         return text
     blocks = list(_split_blocks(text))
-    bodies = [number for number, block in enumerate(blocks) if block.rank > 0]
+    bodies = [number for number, block in enumerate(blocks) if block.rank]
     ranks = {number: blocks[number].rank for number in bodies}
     if bodies:
         ranks[bodies[-1]] = _LAST
         ranks[bodies[0]] = _FIRST
     taken: set[int] = set()
-    is_clipped = False
     left = chars
-    outline = [number for number, block in enumerate(blocks) if block.rank == 0]
-    has_outline = (
-        chars >= _LEAST_WITH_OUTLINE
-        and sum(len(blocks[number].text) + 3 for number in outline) <= chars * _OUTLINE_SHARE
-    )
-    for number in sorted(bodies, key=lambda each: (-ranks[each], len(blocks[each].text) // _MUCH_TEXT, each)):
+    outline = [number for number, block in enumerate(blocks) if not block.rank]
+    has_outline = sum(len(blocks[number].text) + 3 for number in outline) <= chars * _OUTLINE_SHARE
+    for number in sorted(bodies, key=lambda each: (-ranks[each], each)):
         if has_outline and ranks[number] < _LAST:
             left -= sum(len(blocks[each].text) + 3 for each in outline if each not in taken)
             taken.update(outline)
@@ -68,17 +58,6 @@ def shorten_prose(text: str, chars: int) -> str:
             blocks[number] = _Block(_clip_sentence(blocks[number].text, chars), _FIRST)
             taken.add(number)
             left -= len(blocks[number].text)
-        elif left >= _LEAST_PART and ranks[number] >= _CONCLUSION and not is_clipped:
-            is_clipped = True
-            rest = left - sum(len(blocks[each].text) + 3 for each in new[1:]) - 3
-            if rest >= _LEAST_PART:
-                blocks[number] = _Block(f"{_clip_sentence(blocks[number].text, rest)} {GAP}", ranks[number])
-                taken.update(new)
-                left = 0
-    return _join_blocks(blocks, taken)
-
-
-def _join_blocks(blocks: list[_Block], taken: set[int]) -> str:
     lines: list[str] = []
     last = -1
     for number in sorted(taken):
@@ -109,50 +88,52 @@ def _headings_of(blocks: list[_Block], number: int) -> Iterator[int]:
     level = 99
     for at in range(number - 1, -1, -1):
         block = blocks[at]
-        if block.rank == 0 and block.level < level:
+        if not block.rank and block.level < level:
             level = block.level
             yield at
         if level <= 1:
             return
 
 
-def _make_block(lines: list[str], rank: int) -> Iterator[_Block]:
-    """The block of these lines, which are taken from the list."""
-    if not lines:
-        return
-    body = "\n".join(lines)
-    lines.clear()
-    if rank in (_PARAGRAPH, _LIST_ITEM):
-        rank = _DEMAND if _DEMANDS.search(body) else _CONCLUSION if _CONCLUDES.search(body) else rank
-    yield _Block(body, rank)
-
-
 def _split_blocks(text: str) -> Iterator[_Block]:
     lines: list[str] = []
     rank = _PARAGRAPH
+
+    def end() -> Iterator[_Block]:
+        if lines:
+            body = "\n".join(lines)
+            concludes = rank in (_PARAGRAPH, _LIST_ITEM) and _CONCLUDES.search(body)
+            yield _Block(body, _CONCLUSION if concludes else rank)
+            lines.clear()
+
     in_fence = False
     for line in text.split("\n"):
-        bare = line.strip()
-        if in_fence or _FENCE.match(line):
+        if _FENCE.match(line):
             if not in_fence:
-                yield from _make_block(lines, rank)
+                yield from end()
+                rank = _CODE
             lines.append(line)
-            if in_fence and _FENCE.match(line):
-                yield from _make_block(lines, _CODE)
-                in_fence, rank = False, _PARAGRAPH
-            else:
-                in_fence, rank = True, _CODE
-        elif bare in ("", GAP) or _HEADING.match(line):
-            yield from _make_block(lines, rank)
+            if in_fence:
+                yield from end()
+                rank = _PARAGRAPH
+            in_fence = not in_fence
+        elif in_fence:
+            lines.append(line)
+        elif not line.strip():
+            yield from end()
             rank = _PARAGRAPH
-            if bare == GAP:
-                yield _Block(GAP, -1)
-            elif bare:
-                yield _Block(line, 0, len(bare) - len(bare.lstrip("#")) or 7)
-        else:
-            kind = _LIST_ITEM if _ITEM.match(line) else _ROWS if _TABLE.match(line) and rank != _ROWS else 0
-            if kind:
-                yield from _make_block(lines, rank)
-                rank = kind
+        elif _HEADING.match(line):
+            yield from end()
+            marks = len(line.lstrip()) - len(line.lstrip().lstrip("#"))
+            yield _Block(line, 0, marks or 7)
+        elif _ITEM.match(line):
+            yield from end()
+            rank = _LIST_ITEM
             lines.append(line)
-    yield from _make_block(lines, rank)
+        elif _TABLE.match(line) and rank != _ROWS:
+            yield from end()
+            rank = _ROWS
+            lines.append(line)
+        else:
+            lines.append(line)
+    yield from end()

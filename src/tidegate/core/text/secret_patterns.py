@@ -223,14 +223,13 @@ def mask_assigned(text: str, learn: Callable[[str], None]) -> str:
 def find_assigned(text: str) -> Iterator[tuple[int, int]]:
     """Where such values begin and end, in order."""
     lower = text.lower()
-    pattern = _assignment()
     if len(lower) != len(text):  # letters that grow when lowered: the places would not be the same
-        places: Iterator[int] = (match.start() for match in pattern.finditer(text))
+        places: Iterator[int] = (match.start() for match in _assignment().finditer(text))
     else:
         places = iter(_name_places(lower))
     at = 0
     for place in places:
-        match = pattern.match(text, place) if place >= at else None
+        match = _assignment().match(text, place) if place >= at else None
         if match is None:
             continue
         value = match["double"] or match["single"] or match["bare"]

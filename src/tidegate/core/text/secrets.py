@@ -420,26 +420,36 @@ class _SplitToken(NamedTuple):
 
 def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _SplitToken:
     """The token that begins here. A line that looks like words does not belong to it, unless the token would be too
-    short without it.
+    short without it. Where it is certain that parts are one text, short ones of the same length belong to it, too.
     """
     breaks = joined.find_breaks(at, min(word_end, at + LONGEST_SPLIT), MOST_PIECES)
     start, body = joined.find_start(at), at + len(shape.literal)
-    before = joined.original[max(0, start - 8) : start]
-    if not shape.begins(before + joined.text[at:body], len(before)):
+    left = joined.original[max(0, start - 8) : start]
+    if not shape.begins(left + joined.text[at:body], len(left)):
         return _SplitToken()
     end, seen = 0, joined.text[body : body + 2 * SHORTEST_TOKEN]
     is_plausible = looks_random(seen) or any(map(str.isdigit, seen))
+    width = breaks[0].at - at if breaks else 0
     for number, each in enumerate(breaks, 1):
         piece_end = breaks[number].at if number < len(breaks) else min(word_end, each.at + LONGEST_SPLIT)
         piece = joined.text[each.at : piece_end]
-        belongs = each.is_string or (looks_random(piece) and "=" not in piece.rstrip("="))
+        before, width = width, len(piece) + _count_after_wrap(joined.original[each.start : each.end])
+        is_alike = each.is_certain and width == before
+        belongs = each.is_string or is_alike or (looks_random(piece) and "=" not in piece.rstrip("="))
         if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text[at : each.at])):
             return _SplitToken(end)
         found = shape.pattern.match(joined.text[at:piece_end])  # without the word before, which a break may separate
         end = at + found.end() if found is not None and at + found.end() > each.at else end
-        if not each.is_string and each.at > body and len(piece) < SHORTEST_TOKEN:
+        is_part = each.is_string or is_alike or (each.is_certain and not end)
+        if not is_part and each.at > body and len(piece) < SHORTEST_TOKEN:
             return _SplitToken(end)  # lines are not wrapped as short as that: it was the last
     return _SplitToken(end, is_open=True)
+
+
+def _count_after_wrap(broken: str) -> int:
+    """The characters of a break that look like a line's number: they may be the beginning of the next piece."""
+    wrap = _WRAP.search(broken)
+    return len(broken) - wrap.end() if wrap is not None else 0
 
 
 # --- base64 ---------------------------------------------------------------------------------------------------------

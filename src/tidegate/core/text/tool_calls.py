@@ -60,7 +60,6 @@ class CallTarget(NamedTuple):
 
     `files` are names without folders, because the same file is named by many paths. `whole_file`: all of the file was
     read or written. `shows_file`: it is a command that only prints a file or a part of it (`sed -n`, `cat`).
-    `reads_file`: it is a tool that does.
     """
 
     files: frozenset[str]
@@ -69,7 +68,6 @@ class CallTarget(NamedTuple):
     runs_command: bool
     texts: tuple[ContentArgument, ...]
     shows_file: bool = False
-    reads_file: bool = False
 
 
 def is_content_argument(value: str) -> bool:
@@ -127,7 +125,7 @@ def classify_call(call: Call) -> ToolAccess:
 
 
 def _classify(tool_name: str, arguments: Iterable[str]) -> ToolAccess:
-    if _WRITES.search(tool_name) or any(map(is_patch, arguments)):
+    if _WRITES.search(tool_name) or any(map(_is_patch, arguments)):
         return "write"
     return "read" if _READS.search(tool_name) else "other"
 
@@ -137,8 +135,7 @@ def classify_tool(name: str) -> ToolAccess:
     return _classify(name, ())
 
 
-def is_patch(value: str) -> bool:
-    """Whether a text is a patch, perhaps with the command that applies it before it."""
+def _is_patch(value: str) -> bool:
     return "*** " in value[:40] and is_content_argument(value)
 
 
@@ -168,15 +165,14 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
     keys = arguments.keys() if isinstance(arguments, dict) else ()
     writes = _classify(name, (text.text for text in texts)) == "write"
     if writes:
-        is_edit = any(text.is_replaced_text or is_patch(text.text) for text in texts)
+        is_edit = any(text.is_replaced_text or _is_patch(text.text) for text in texts)
         whole = bool(texts) and not is_edit and _WRITES_WHOLE_FILE.search(name) is not None
     else:
         whole = _READS_WHOLE_FILE.search(name) is not None
-    reads = whole and not writes
     whole = whole and not any(key in keys for key in _PARTIAL_READ_KEYS)
     commands = [arguments[key] for key in COMMAND_KEYS if key in keys]
     shows = bool(files) and any(_SHOWS_FILE.match(each) for each in commands if isinstance(each, str))
-    return CallTarget(frozenset(files), writes, whole, bool(commands), tuple(texts), shows, reads)
+    return CallTarget(frozenset(files), writes, whole, bool(commands), tuple(texts), shows)
 
 
 def changed_paths_of(call: Call) -> list[str]:
@@ -187,7 +183,7 @@ def changed_paths_of(call: Call) -> list[str]:
 def file_changes_of(call: Call, printed: str = "") -> list[PathChange]:
     """The files that a call changes, each with its state afterwards. `printed`: the result, which may name it."""
     command = find_command(call)
-    if command and not is_patch(command):
+    if command and not _is_patch(command):
         return list(effect_of(command).changes)
     if classify_call(call) != "write":
         return []

@@ -14,7 +14,6 @@ import msgspec
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
-from tidegate.core.stages.bring_back import ids_brought_back
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
@@ -86,7 +85,7 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
             if message.parts == edit.parts
             else Replace(edit.id, message.parts, _count_upper_bound(message), edit.kind)
         )
-    if isinstance(edit, Insert) and (edit.message.id in ids or ids_brought_back(edit.message) & ids):
+    if isinstance(edit, Insert) and edit.message.id in ids:
         message = _blank_message(edit.message)
         return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
     if isinstance(edit, Insert) and edit.message.kind == STATE_NOTE:

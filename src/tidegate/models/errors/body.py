@@ -40,6 +40,8 @@ _ECHO_KEYS: Final = frozenset("args body candidates choices data metadata name t
 _COUNT_KEYS: Final = ("n_ctx", "n_prompt_tokens")
 _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 
+_ANY_BAD_REQUEST: Final = "INVALID_ARGUMENT"
+"""Google's name for every status 400, whatever is wrong: it does not mean a parameter."""
 _TAGS: Final = re.compile(
     r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
@@ -74,7 +76,7 @@ class ErrorBody(msgspec.Struct):
     @property
     def lines_as_words(self) -> list[str]:
         """`MessageTooBig` as "Message Too Big", and in a code `message_too_big` too: in a sentence it is a setting."""
-        codes = (_WORD_BREAK.sub(" ", code) for code in self.codes)
+        codes = (_WORD_BREAK.sub(" ", code) for code in self.codes if code != _ANY_BAD_REQUEST)
         return [*(_CAPITAL.sub(" ", sentence) for sentence in self.sentences), *codes]
 
 

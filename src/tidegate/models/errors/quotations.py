@@ -9,7 +9,7 @@ not be classified. It cannot be recognized by its wording, so it is compared wit
 
 Only texts that name a size are removed: names of parameters and models stay, because the table needs them. A
 conversation may contain an earlier error of the same provider. A new one is still believed if it has a number of its
-own, such as the size of the request. If not, the gateway finds out with a smaller request (`gateway/refusals.py`).
+own, such as the size of the request. If not, a smaller request shows it (`session/smaller_try.py`).
 """
 
 import html

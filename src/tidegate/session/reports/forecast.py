@@ -16,7 +16,7 @@ from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import hide_ledger
 from tidegate.core.outcome import Spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, RunEffect, run_moment
+from tidegate.core.plan import AskSummary, Decision, PlanContext, RunEffect, run_moment
 from tidegate.core.policy.external_stage import StageFailed
 from tidegate.core.policy.policy import (
     COMPARISONS,
@@ -116,9 +116,7 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
                 summarized += len(step.request.messages)
             elif isinstance(step, RunEffect):
                 saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
-            elif (
-                isinstance(step, CommitEdits) and step.edited.rule == rule.name
-            ):  # other edits are repairs, which belong to no rule
+            elif step.edited.rule == rule.name:  # other edits are repairs, which belong to no rule
                 edited = step.edited
     except StopIteration as done:
         decisions = done.value

@@ -1,12 +1,13 @@
 """The page of the gateway under `/ui`: HTML, data for its scripts, a stream of updates, and undo.
 
 Everything but the login form is for visitors only (`login.py`). Every answer forbids other origins, frames and caches.
-Work that reads the log runs in a thread, so requests of clients go on meanwhile.
+Work that uses the store runs in threads of the page with a deadline, so requests of clients go on meanwhile.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from html import escape
 from typing import Final, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from tidegate.gateway.page import PageRequest, SessionActivity
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.request import ModelNote
+from tidegate.store.errors import StoreUnreachable
 from tidegate.web.document import make_content_policy, render_document
 from tidegate.web.live.login import (
     Logins,
@@ -37,6 +39,8 @@ from tidegate.web.live.session_data import SessionLooks
 _UPDATE_SECONDS: Final = 0.5
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _MAX_STREAMS: Final = 32
+_THREADS: Final = 4
+"""Threads of the page. If they all wait for the store, those in which the event loop looks up addresses are free."""
 _SHARED_SCRIPTS: Final = ("kit.js", "chart.js", "diff.js")
 _LIST_SCRIPTS: Final = (*_SHARED_SCRIPTS, "live.js", "live_list.js")
 _SESSION_SCRIPTS: Final = (
@@ -102,6 +106,7 @@ class GatewayPage:
         self._logins = Logins(settings, data.state_folder, clock)
         self._catalog = SessionCatalog(data, self._find_window, prices)
         self._looks = SessionLooks(data, self._catalog)
+        self._threads = ThreadPoolExecutor(_THREADS, "tidegate-page")
         self._is_ending = False
         self._streams = 0
 
@@ -123,7 +128,17 @@ class GatewayPage:
         except TidegateError as failure:
             if answer.status:
                 raise
-            await self._send_json(answer, {"error": str(failure)}, 500)
+            await self._send_json(
+                answer, {"error": str(failure)}, 503 if isinstance(failure, StoreUnreachable) else 500
+            )
+
+    async def _in_thread(self, act: Callable[[], _T]) -> _T:
+        """Run a function that uses the store. StoreUnreachable if it does not end in time; it then ends alone."""
+        timeout = self._settings.store_timeout
+        try:
+            return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(self._threads, act), timeout)
+        except TimeoutError:
+            raise StoreUnreachable(f"The store did not answer within {timeout:g} seconds.", "See /readyz.") from None
 
     async def _answer(self, request: PageRequest, answer: ClientAnswer) -> None:
         path, method = request.path, request.method
@@ -155,7 +170,7 @@ class GatewayPage:
 
     async def _let_in(self, request: PageRequest, code: str, answer: ClientAnswer) -> None:
         """Exchange the code of a link for a cookie, or say how to log in."""
-        cookie = await _in_thread(lambda: self._logins.use_code(code)) if code else None
+        cookie = await self._in_thread(lambda: self._logins.use_code(code)) if code else None
         if cookie is not None:
             await _redirect(answer, [(b"set-cookie", self._logins.make_cookie(cookie, request.scheme).encode())])
         elif request.path in ("/ui", "/ui/", "/ui/session", "/ui/login") and request.method in ("GET", "HEAD"):
@@ -183,7 +198,7 @@ class GatewayPage:
         await self._send_html(answer, html, 200, scripts)
         if name and name.startswith(visitor.scope):
             with suppress(TidegateError):  # the page asks for the same and shows what is wrong
-                await _in_thread(lambda: self._looks.read_ahead(visitor.scope, name))
+                await self._in_thread(lambda: self._looks.read_ahead(visitor.scope, name))
 
     async def _send_data(self, question: Question, answer: ClientAnswer) -> None:
         scope, name = question.visitor.scope, question.values.get("name", "")
@@ -191,10 +206,10 @@ class GatewayPage:
         running = self._activity.list_running()
         if what == "sessions":
             page, words = question.number("page"), question.values.get("words", "")
-            found = await _in_thread(lambda: self._catalog.list_page(scope, page, running, words))
+            found = await self._in_thread(lambda: self._catalog.list_page(scope, page, running, words))
             await self._send_json(answer, found)
             return
-        if not name.startswith(scope) or not await _in_thread(lambda: self._store.head(name)):
+        if not name.startswith(scope) or not await self._in_thread(lambda: self._store.head(name)):
             raise PageRefusal(404, "There is no such session.")
         looks = self._looks
         actions: dict[str, Callable[[], bytes]] = {
@@ -208,7 +223,7 @@ class GatewayPage:
         }
         if what not in actions:
             raise PageRefusal(404, "There is no such data.")
-        body = await _in_thread(actions[what])
+        body = await self._in_thread(actions[what])
         await answer.send_whole(200, [_JSON, *page_headers()], body)
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -229,9 +244,9 @@ class GatewayPage:
             asked = msgspec.json.decode(request.body, type=UndoRequest)
         except msgspec.MsgspecError:
             raise PageRefusal(400, "Send JSON with name, seq and redo.") from None
-        if not asked.name.startswith(visitor.scope) or not await _in_thread(lambda: self._store.head(asked.name)):
+        if not asked.name.startswith(visitor.scope) or not await self._in_thread(lambda: self._store.head(asked.name)):
             raise PageRefusal(404, "There is no such session.")
-        done = await _in_thread(lambda: self._looks.toggle_change(asked.name, asked.seq, redo=asked.redo))
+        done = await self._in_thread(lambda: self._looks.toggle_change(asked.name, asked.seq, redo=asked.redo))
         self._activity.note_change(asked.name)
         if not done:
             raise PageRefusal(409, "Another compaction is the newest by now. Look at the list again.")
@@ -263,7 +278,8 @@ class GatewayPage:
         self._streams += 1
         try:
             await answer.start(200, [(b"content-type", b"text/event-stream"), *page_headers()])
-            await self._send_updates(scope, name, answer)
+            with suppress(StoreUnreachable):  # the browser connects again by itself
+                await self._send_updates(scope, name, answer)
             await answer.finish()
         finally:
             self._streams -= 1
@@ -287,7 +303,7 @@ class GatewayPage:
         if not name:
             running = sum(each.startswith(scope) for each in self._activity.list_running())
             return self._activity.version_of_scope(scope), running, False
-        head = await _in_thread(lambda: self._store.head(name))
+        head = await self._in_thread(lambda: self._store.head(name))
         return self._activity.version_of(name), head, name in self._activity.list_running()
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -323,10 +339,6 @@ def page_headers(policy: str = "default-src 'none'") -> RawHeaders:
 
 async def _redirect(answer: ClientAnswer, headers: RawHeaders) -> None:
     await answer.send_whole(303, [(b"location", b"/ui"), *headers, *page_headers()], b"")
-
-
-async def _in_thread(act: Callable[[], _T]) -> _T:
-    return await asyncio.to_thread(act)
 
 
 def _parse_refs(text: str) -> Sequence[int]:
