@@ -175,7 +175,7 @@ def test_a_policy_that_uses_nothing_a_model_writes_is_named(tmp_path: Path) -> N
     policy.write_text(
         'name: plain\nmoments:\n  before_call:\n    - {stage: clear_results, keep: 3, when: {fill: "> 0.8"}}\n'
     )
-    found = asyncio.run(Machine(tmp_path).wrap("claude", "--state-notes", "--policy", policy, "--", "say"))
+    found = asyncio.run(Machine(tmp_path).wrap("claude", "--state-notes", "--policy", str(policy), "--", "say"))
     assert f"warning: State notes have no effect under the policy {policy}" in found.errors
 
 

@@ -165,6 +165,35 @@ def test_a_failure_is_noted_when_the_session_is_at_work() -> None:
     running(test)
 
 
+@pytest.mark.parametrize(("failure", "notes"), [(ValueError("no"), ["ValueError"]), (None, [])])
+def test_a_compaction_that_waited_in_vain_does_not_wait_again(failure: Exception | None, notes: list[str]) -> None:
+    """The same question would fail as slowly a second time. The digest takes the place of the summary."""
+
+    async def test() -> None:
+        session, slow = opened(window=8_000), Slow(failure, "asked again")
+        ahead = BackgroundSummarizer(session, slow)
+        number = below_its_mark(session)
+        ahead.start_if_due()
+        beyond_its_mark(session, number)
+        needed = asyncio.Event()
+
+        async def ask(request: SummaryRequest) -> str | None:
+            needed.set()
+            return await ahead(request)
+
+        preparing = asyncio.create_task(session.prepare_async(ask))
+        await needed.wait()
+        await settled()
+        slow.go.set()
+        await preparing
+        assert slow.happened == ["asked", "written"]
+        assert "ask-1" in summary(session)
+        assert noted(session, "ahead_failed") == notes
+        await ahead.close()
+
+    running(test)
+
+
 def test_a_rejected_answer_is_not_held() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(None)

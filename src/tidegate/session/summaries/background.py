@@ -160,13 +160,13 @@ class BackgroundSummarizer:
 
     async def __call__(self, request: SummaryRequest) -> str | None:
         """Return the prepared text for this request, or have the summarizer write one now."""
+        waited = await self._settle_task(request)
         for failure in self.failures:
             self._session.history.add_note(_FAILED_TOPIC, failure)
         self.failures = []
-        await self._settle_task(request)
         fit = self._find_match(request)
         if fit is None:
-            return await self._ask(request)
+            return None if waited else await self._ask(request)
         self.prepared = [each for each in self.prepared if each.text != fit.text]
         if fit.rest and not self._is_small(fit.rest, request):
             more = msgspec.structs.replace(request, messages=fit.rest, previous=fit.text)
@@ -183,18 +183,20 @@ class BackgroundSummarizer:
             self._session.history.add_note(REJECTED_TOPIC, str(no))
             return None
 
-    async def _settle_task(self, request: SummaryRequest) -> None:
+    async def _settle_task(self, request: SummaryRequest) -> bool:
         """Wait for the running task if it writes this request's summary: it started earlier than a new question would.
 
-        Cancel any other running task: its messages are about to leave the view.
+        Cancel any other running task: its messages are about to leave the view. Return whether it was waited for: if
+        it failed, the same question would probably fail again, after as long a wait.
         """
         fit = self._find_match(request)
         if self._task is None or self._task.done() or (fit is not None and self._is_small(fit.rest, request)):
-            return
+            return False
         if self._in_progress is None or self._match(self._in_progress, request) is None:
             self._task.cancel()
-        else:
-            await asyncio.wait([self._task])
+            return False
+        await asyncio.wait([self._task])
+        return True
 
     def _find_match(self, request: SummaryRequest) -> _Match | None:
         fits = (self._match(held, request) for held in reversed(self.prepared))
