@@ -170,9 +170,13 @@ def test_the_summary_says_what_state_notes_took(tmp_path: Path) -> None:
     assert "--state-notes" not in found.errors, "it is on"
 
 
-def test_a_policy_that_shows_no_state_notes_is_named(tmp_path: Path) -> None:
-    found = asyncio.run(Machine(tmp_path).wrap("claude", "--state-notes", "--policy", "cowagent", "--", "say"))
-    assert "warning: State notes have no effect under the policy cowagent" in found.errors
+def test_a_policy_that_uses_nothing_a_model_writes_is_named(tmp_path: Path) -> None:
+    policy = tmp_path / "plain.yaml"
+    policy.write_text(
+        'name: plain\nmoments:\n  before_call:\n    - {stage: clear_results, keep: 3, when: {fill: "> 0.8"}}\n'
+    )
+    found = asyncio.run(Machine(tmp_path).wrap("claude", "--state-notes", "--policy", str(policy), "--", "say"))
+    assert f"warning: State notes have no effect under the policy {policy}" in found.errors
 
 
 CLAUDE_SETTINGS = {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue"}}

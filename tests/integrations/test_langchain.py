@@ -383,6 +383,30 @@ def test_without_a_thread_id_a_run_has_one_session(tmp_path: Path) -> None:
     middleware.threads.close()
 
 
+@pytest.mark.parametrize("way", ["batch", "abatch", "streams in turn"])
+def test_runs_with_equal_input_at_the_same_time_have_a_session_each(way: str, tmp_path: Path) -> None:
+    middleware = TidegateMiddleware(tmp_path, window=WINDOW)
+
+    def script(body: dict[str, Any]) -> Any:
+        results = sum(message["role"] == "tool" for message in body["messages"])
+        return LongTask(1, start=results)(body) if results < 3 else FINAL_ANSWER
+
+    with run_provider("openai_chat", script, WINDOW) as fake:
+        agent = create_agent(make_model(fake), [read], middleware=[middleware])
+        inputs = [ask("Read all pages.") for _ in range(3)]
+        if way == "batch":
+            agent.batch(inputs)
+        elif way == "abatch":
+            asyncio.run(agent.abatch(inputs))
+        else:
+            streams = [agent.stream(each) for each in inputs]
+            while streams:
+                streams = [each for each in streams if next(each, None) is not None]
+        assert fake.refused == []
+    assert [len(usage_reports(middleware, name)) for name in names_of(middleware)] == [4, 4, 4]
+    middleware.threads.close()
+
+
 @pytest.mark.parametrize("thread", ["", "main"])
 def test_an_agent_that_is_a_node_has_one_session_for_its_place(thread: str, tmp_path: Path) -> None:
     middleware = TidegateMiddleware(tmp_path, window=WINDOW)

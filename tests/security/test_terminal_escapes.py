@@ -116,6 +116,7 @@ def place(imported: Path, tmp_path: Path) -> Path:
 CALLS: dict[str, list[tuple[object, ...]]] = {
     "sessions": [(), ("--json",)],
     "show": [(NAME,), (NAME, "--at", 4), (HOSTILE,)],
+    "misses": [(NAME,), (NAME, "--all"), (HOSTILE,)],
     "trace": [(NAME,), (NAME, "--usage")],
     "recall": [(NAME, "m3..m5"), (NAME, "answer"), (NAME, HOSTILE)],
     "memory": [

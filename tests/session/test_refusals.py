@@ -173,7 +173,7 @@ def test_if_a_smaller_request_is_refused_too_the_view_is_restored() -> None:
 
 @pytest.mark.parametrize("reported", [10_000, 0])
 def test_only_a_large_request_is_tried_again(reported: int) -> None:
-    """It is large above 60% of the window, or if no larger one was accepted, also if the provider reports no sizes."""
+    """It is large above 60% of the window, or if no larger one was accepted, also without reports of sizes."""
     host = Host()
     host.memory.take_accepted(host.following, host.prepare(), KEY, reported)
     small = Host(host.memory, messages=3)
