@@ -156,6 +156,14 @@ def test_a_configuration_is_taken_over(
     assert "tidegate.yaml already" in again.stderr
 
 
+@pytest.mark.seed("COW-16")
+@pytest.mark.parametrize("key", ["ToolCallCutoff", "toolCallCutoff", "tool_call_cutoff"])
+def test_settings_of_ai_are_recognized_without_a_section(folder: Path, key: str) -> None:
+    _, config = import_file(folder, "config.json", {key: 8})
+    assert config.policy_name == "ai"
+    assert load_configured_policy(config).settings["tool_call_cutoff"] == 8
+
+
 def test_other_values_are_taken_over(folder: Path) -> None:
     _, config = import_file(folder, "config.json", COWAGENT)
     assert (config.agent.system_prompt, config.agent.brain.temperature) == ("Be kind.", 0.7)

@@ -259,7 +259,10 @@ FOREIGN_FORMATS: Final = (
     ForeignFormat(
         "ai agent",
         "tool_call_cutoff",
-        (("compactor",), ("toolOutput",), ("KeepRecentTokens",), ("keepRecentTokens",), ("keep_recent_tokens",)),
+        (
+            *(("compactor",), ("toolOutput",), ("KeepRecentTokens",), ("keepRecentTokens",), ("keep_recent_tokens",)),
+            *(("ToolCallCutoff",), ("toolCallCutoff",), ("tool_call_cutoff",)),
+        ),
         _list_ai_entries,
     ),
     ForeignFormat(
