@@ -41,11 +41,13 @@ def test_a_managed_client_gets_the_refusal_and_keeps_its_conversation(tmp_path: 
         return fake
 
     fake = asyncio.run(run())
-    assert [seen.body["messages"][-1]["content"] for seen in fake.seen] == [PAGE, PAGE]
+    first, smaller, later = [seen.body["messages"][-1]["content"] for seen in fake.seen]
+    assert first == later == PAGE, "the window is not believed, so the next request is whole again"
+    assert len(smaller) < len(PAGE), "one smaller request is tried, in case that the length was the reason"
 
 
 def test_a_managed_client_does_not_believe_a_window_above_its_own_count(tmp_path: Path) -> None:
-    """The words are the provider's, but the request is far smaller: nothing would be gained by shortening it."""
+    """The words are the provider's, but the request is far smaller. One smaller request is tried, and no more."""
 
     def refuse_all(body: Json) -> Played:
         return refusal("openai_chat", 400, "This model's maximum context length is 900000 tokens.")
@@ -63,7 +65,7 @@ def test_a_managed_client_does_not_believe_a_window_above_its_own_count(tmp_path
             await asyncio.to_thread(talk, fake.url)
         return fake
 
-    assert len(asyncio.run(run()).seen) == 1
+    assert len(asyncio.run(run()).seen) == 2
 
 
 def test_a_provider_of_the_agent_reports_no_overflow() -> None:
