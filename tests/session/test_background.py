@@ -13,7 +13,8 @@ from tidegate.core.policy.policy import Policy
 from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.presets import load
 from tidegate.session.session import Session
-from tidegate.session.summaries.background import MAX_NEW_SHARE, BackgroundSummarizer, lower_triggers
+from tidegate.session.summaries.background import BackgroundSummarizer, lower_triggers
+from tidegate.session.summaries.prepared import MAX_NEW_SHARE
 from tidegate.session.summaries.summarizer import create_summarizer
 
 

@@ -8,6 +8,7 @@ from tests.session.figures import said, step
 from tidegate import Session
 from tidegate.core.events import CACHE_MISS_REASON
 from tidegate.core.messages import user_message
+from tidegate.models.catalog import ModelInfo
 from tidegate.session.reports.cache_misses import CachedRequest, CacheReader
 from tidegate.store.log import Log, MemoryLog
 
@@ -46,8 +47,8 @@ class CachedConversation:
             }
         )
 
-    def read(self) -> tuple[CacheReader, list[CachedRequest]]:
-        reader = CacheReader()
+    def read(self, lifetime: float | None = None) -> tuple[CacheReader, list[CachedRequest]]:
+        reader = CacheReader({"claude-sonnet-5": ModelInfo(cache_lifetime=lifetime)})
         return reader, [found for event in self.session.log.read() if (found := reader.feed(event)) is not None]
 
     def find_last_miss(self) -> tuple[str, str, str]:
@@ -105,6 +106,8 @@ def test_a_pause_beyond_the_lifetime_of_the_cache() -> None:
     talk.ask()
     talk.ask(read=0, pause=1_200)
     assert talk.find_last_miss() == ("lifetime", "a pause of 20 minutes", "")
+    _, requests = talk.read(lifetime=1_800)
+    assert _list_origins(requests) == ["", "provider"], "by the user's own value the cache should have been there"
 
 
 def test_without_a_change_and_without_a_pause_it_is_the_provider() -> None:

@@ -75,3 +75,5 @@ def test_the_command_writes_it_with_secrets_masked(tmp_path: Path) -> None:
     assert SECRET not in text
     again = called("export", "slow-build", path, "--handoff", "--data", tmp_path / "data")
     assert again.returncode != 0, "a file is not overwritten without --force"
+    alone = called("export", "slow-build", tmp_path / "other", "--window", 9_000, "--data", tmp_path / "data")
+    assert "--window is the size of a handoff" in alone.stderr

@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
         path = Path(options.file or f"{session_file_key(options.session)}.{'md' if options.handoff else 'tidegate'}")
         if path.exists() and not options.force:
             raise BadInput(f"{path} exists already.", "Name another file, or add --force to overwrite it.")
+        if options.window and not options.handoff:
+            raise BadInput("--window is the size of a handoff.", "Add --handoff, or leave --window out.")
         if options.handoff:
             _write_handoff(data, log, options, path)
             return EXIT_OK

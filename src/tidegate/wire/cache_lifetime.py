@@ -17,8 +17,8 @@ def parse_duration(value: object) -> float:
 def read_marked_lifetime(body: Mapping[str, object]) -> float:
     """Return the longest lifetime that `cache_control` marks ask for, in seconds; 0 without a `ttl`.
 
-    Longer lifetimes stand before shorter ones in a request, so the marks before the messages and those of the first
-    and the last message tell: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+    In a request, longer lifetimes come before shorter ones. So it is enough to look at the marks before the messages,
+    and at those of the first and the last message: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
     messages = body.get("messages")
     ends = [messages[0], messages[-1]] if isinstance(messages, list) and messages else []

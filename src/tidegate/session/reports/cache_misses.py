@@ -32,7 +32,7 @@ from tidegate.core.sweep.cost_model import ASSUMED_PRICES
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.session.reports.costs import usage_or_estimate
 from tidegate.wire.usage import Usage
 
@@ -121,28 +121,19 @@ class _Difference(NamedTuple):
     label: str
 
 
-class _Pause(NamedTuple):
-    """A miss because of a pause below an hour: its number, and the sums so far if the cache had lasted an hour."""
-
-    number: int
-    saved: float
-    extra: float
-
-
 class CacheReader:
-    """Reads events in the order of the log. `lifetime`: the seconds for which the provider's cache is believed to last.
+    """Reads events in the order of the log.
 
-    `prices` override the catalog. `sums` are the misses by origin. `reports_cache`: some report named tokens of the
-    cache. Without that nothing is a miss: the provider has no cache, does not report it, or is not asked for it.
+    `overrides` are the user's own values for models: their prices, and how long the provider's cache lasts. `sums` are
+    the misses by origin. `reports_cache`: some report named tokens of the cache. Without that nothing is a miss: the
+    provider has no cache, does not report it, or is not asked for it.
     """
 
-    def __init__(
-        self, prices: Mapping[str, ModelInfo] | None = None, lifetime: float = ASSUMED_PRICES.lifetime
-    ) -> None:
+    def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
         self.calls = self.input_tokens = self.cached_tokens = 0
         self.sums: dict[MissOrigin, MissSums] = {}
         self.reports_cache = False
-        self._prices, self._lifetime = prices, lifetime
+        self._overrides = overrides
         self._last: UsageReported | None = None
         self._last_time = self._sent_time = 0.0
         self._last_place = self._sent_place = 0  # of the last message, now and when the last request was sent
@@ -153,7 +144,7 @@ class CacheReader:
         self._reported = ""
         self._saved = self._extra = 0.0
         self._pauses = 0
-        self._paid_from: _Pause | None = None
+        self._paid_from = 0  # the number of the pause
 
     def feed(self, event: Event) -> CachedRequest | None:
         """Read an event. Return the request if it is a usage report."""
@@ -172,9 +163,9 @@ class CacheReader:
 
     def describe_hour(self) -> str:
         """A sentence on whether writes that last an hour would have cost less; empty if not, or if it is not known."""
-        if self._paid_from is None or self._saved <= self._extra:
+        number = self._paid_from
+        if not number or self._saved <= self._extra:
             return ""
-        number = self._paid_from.number
         return (
             f"Cache writes that last an hour would have saved about ${self._saved - self._extra:,.2f}: they pay from"
             f" the {_ORDINALS.get(number, f'{number}th')} pause on."
@@ -264,7 +255,7 @@ class CacheReader:
     def _find_difference(self, used: UsageReported, last: UsageReported, pause: float, *, is_full: bool) -> _Difference:
         if used.model != last.model:
             return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {used.model}", "")
-        lifetime = max(self._lifetime, _HOUR if isinstance(last, HourWriteReported) else 0.0)
+        lifetime = self._find_lifetime(last)
         expired = _Difference(0, "lifetime", f"a pause of {_format_pause(pause)}", "")
         if is_full and pause > lifetime:
             return expired
@@ -272,24 +263,30 @@ class CacheReader:
             return min(self._differences)
         return expired if pause > lifetime else _Difference(0, "provider", "nothing changed", "")
 
+    def _find_lifetime(self, last: UsageReported) -> float:
+        known = find_model(last.model, self._overrides)
+        if known is not None and known.cache_lifetime is not None:
+            return known.cache_lifetime
+        return _HOUR if isinstance(last, HourWriteReported) else ASSUMED_PRICES.lifetime
+
     def _compute_loss(self, model: str, usage: Usage, missed: int) -> float | None:
         """The dollars that a request would have cost less if it had read the missed tokens from the cache."""
-        paid = compute_model_cost(usage, model, self._prices)
+        paid = compute_model_cost(usage, model, self._overrides)
         written = max(0, usage.cache_write - missed)
         ideal = usage._replace(
             cache_read=usage.cache_read + missed,
             cache_write=written,
             cache_write_1h=min(usage.cache_write_1h, written),
         )
-        best = compute_model_cost(ideal, model, self._prices)
+        best = compute_model_cost(ideal, model, self._overrides)
         return paid.total - best.total if paid is not None and best is not None else None
 
     def _add_hour_sums(self, model: str, usage: Usage, miss: CacheMiss | None, pause: float) -> None:
         """Add up what writes that last an hour would have cost more, and what they would have saved."""
         if not usage.cache_write or usage.cache_write_1h:
             return
-        paid = compute_model_cost(usage, model, self._prices)
-        dear = compute_model_cost(usage._replace(cache_write_1h=usage.cache_write), model, self._prices)
+        paid = compute_model_cost(usage, model, self._overrides)
+        dear = compute_model_cost(usage._replace(cache_write_1h=usage.cache_write), model, self._overrides)
         if paid is None or dear is None:
             return
         if miss is None or miss.origin != "lifetime" or pause > _HOUR:
@@ -297,8 +294,8 @@ class CacheReader:
             return
         self._pauses += 1
         self._saved += miss.dollars or 0.0
-        if self._paid_from is None and self._saved > self._extra:
-            self._paid_from = _Pause(self._pauses, self._saved, self._extra)
+        if not self._paid_from and self._saved > self._extra:
+            self._paid_from = self._pauses
 
 
 _ORDINALS: Final = {1: "first", 2: "second", 3: "third"}

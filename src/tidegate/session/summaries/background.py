@@ -18,9 +18,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.digest.writer import write_digest
-from tidegate.core.edits import Insert
-from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import Message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import AskSummary, CommitEdits, PlanContext, PlanStep, run_moment
@@ -43,18 +40,21 @@ from tidegate.session.summaries.answer_check import (
     check_written_summary,
 )
 from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.summaries.prepared import (
+    MAX_NEW_SHARE,
+    PREPARED_SHARE,
+    change_triggers,
+    fold_edits,
+    join_digest,
+)
 
 _FAILED_TOPIC: Final = "ahead_failed"
 _DEFAULT_MARGIN: Final = 0.1
-MAX_NEW_SHARE: Final = 0.35
-"""Largest share of the requested messages that may be newer than the prepared text; the digest summarizes these."""
-
 _SIZE_METRICS: Final = frozenset({"tokens", "history", "pressure", "window_share", "history_share"})
 _MAX_PREPARED: Final = 4  # summaries of one run of the plan
-_PREPARED_SHARE: Final = 3, 4  # of the limit is for the prepared text; the rest is for newer messages
 
 
-class PreparedSummary(NamedTuple):
+class HeldSummary(NamedTuple):
     """A text, the request it answers, and the view it was written for."""
 
     request: SummaryRequest
@@ -93,8 +93,8 @@ class BackgroundSummarizer:
         self._policy = lower_triggers(session.policy, mark, margin, self._moments)
         self._task: asyncio.Task[None] | None = None
         self._looked_seq = -1
-        self._in_progress: PreparedSummary | None = None
-        self.prepared: list[PreparedSummary] = []
+        self._in_progress: HeldSummary | None = None
+        self.prepared: list[HeldSummary] = []
         self.failures: list[str] = []
         session.call_on_close(self.cancel)
         session._runner.is_summary_running = lambda: self.is_busy
@@ -129,7 +129,7 @@ class BackgroundSummarizer:
                         asks += 1
                         answer = await self._write_summary(step.request, view)
                     elif isinstance(step, CommitEdits):
-                        _fold_edits(at, step.edited)
+                        fold_edits(at, step.edited)
                     try:
                         step = plan.send(answer)
                     except StopIteration:
@@ -142,18 +142,18 @@ class BackgroundSummarizer:
         fit = self._find_match(request)
         if fit is not None and self._is_small(fit.rest, request):
             return fit.text
-        part, whole = _PREPARED_SHARE
+        part, whole = PREPARED_SHARE
         asked = msgspec.structs.replace(request, max_tokens=max(1, request.max_tokens * part // whole))
         if fit is not None:
             asked = msgspec.structs.replace(asked, messages=fit.rest, previous=fit.text)
-        self._in_progress = PreparedSummary(request, "", view)
+        self._in_progress = HeldSummary(request, "", view)
         try:
             text = await self._ask(asked)
         finally:
             self._in_progress = None
         if text is not None:
             rest = [each for each in self.prepared if each.view is view and not _is_same_task(each.request, request)]
-            self.prepared = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
+            self.prepared = [*rest, HeldSummary(request, text, view)][-_MAX_PREPARED:]
         return text
 
     # --- the compaction itself ------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class BackgroundSummarizer:
         fits = (self._match(held, request) for held in reversed(self.prepared))
         return next((fit for fit in fits if fit is not None), None)
 
-    def _match(self, held: PreparedSummary, request: SummaryRequest) -> _Match | None:
+    def _match(self, held: HeldSummary, request: SummaryRequest) -> _Match | None:
         """Return a match if the text covers only messages of this request and nothing was undone or forgotten since."""
         told = {message.id for message in held.request.messages}
         asked = {message.id for message in request.messages}
@@ -217,11 +217,7 @@ class BackgroundSummarizer:
     def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:
         if not fit.rest:
             return fit.text
-        part, whole = _PREPARED_SHARE
-        counter = self._session.counter
-        left = request.max_tokens - counter.count_text(fit.text) - 2
-        room = max(left, request.max_tokens * (whole - part) // whole)
-        return f"{fit.text}\n{write_digest(fit.rest, max_tokens=room, counter=counter)}"
+        return join_digest(fit.text, fit.rest, request.max_tokens, self._session.counter)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -240,15 +236,7 @@ class BackgroundSummarizer:
 
 def lower_triggers(policy: Policy, mark: float | None, margin: float, moments: Sequence[Moment]) -> Policy:
     """Return the policy with lower thresholds for the rules of these moments."""
-    rules = {
-        moment: tuple(_lower_rule(rule, mark, margin) for rule in policy.moments.get(moment, ())) for moment in moments
-    }
-    return msgspec.structs.replace(policy, moments=rules)
-
-
-def _lower_rule(rule: Rule, mark: float | None, margin: float) -> Rule:
-    when = tuple(tuple(_lower_trigger(trigger, mark, margin) for trigger in condition) for condition in rule.when)
-    return msgspec.structs.replace(rule, when=when)
+    return change_triggers(policy, moments, lambda trigger: _lower_trigger(trigger, mark, margin))
 
 
 def _lower_trigger(trigger: Trigger, mark: float | None, margin: float) -> Trigger:
@@ -273,15 +261,3 @@ def _is_same_task(one: SummaryRequest, other: SummaryRequest) -> bool:
         other.previous,
         other.max_chars,
     )
-
-
-def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
-    """Apply an edit to the copy, with the ids that the session would give."""
-    seq = at.view.head + 1
-    edits = tuple(
-        msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
-        if isinstance(edit, Insert)
-        else edit
-        for place, edit in enumerate(edited.edits)
-    )
-    at.view.fold(Event(seq, at.now, msgspec.structs.replace(edited, edits=edits)))

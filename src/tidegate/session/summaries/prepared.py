@@ -3,10 +3,10 @@
 A preset has its own prompt for a summary, and its own place for it. When its threshold is near, the same plan runs on a
 copy of the view with a lower threshold, and says which summary it will ask for. The model of the conversation writes it
 beside the next calls; the text is an event of the log, with the ids of the messages that it covers. The compaction uses
-it when it comes. Nothing waits: without a text that fits, the compaction is a sweep without one.
+it when it comes. Nothing waits: without a text that fits, the summary is made without a model.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -43,7 +43,8 @@ _MOMENTS: Final[tuple[Moment, ...]] = ("turn_end", "turn_start", "before_call")
 _SIZE_METRICS: Final = frozenset(
     {"tokens", "history", "pressure", "window_share", "history_share", "fill", "messages", "turns", "unlimited"}
 )
-_PREPARED_SHARE: Final = 3, 4  # of the limit is for the prepared text; the rest is for newer messages
+PREPARED_SHARE: Final = 3, 4
+"""The share of the limit that is for the prepared text; the rest is for newer messages."""
 
 
 class SummaryTask(NamedTuple):
@@ -87,7 +88,7 @@ def choose_coming_rules(at: PlanContext) -> Policy:
 
     A copy of a view does not have the provider's reports, so its size cannot be compared with a threshold again.
     """
-    policy = lower_thresholds(at.policy)
+    policy = change_triggers(at.policy, _MOMENTS, _lower_trigger)
     occasion = TriggerContext(at.view, at.budget, policy, measure_for_triggers(policy, at.view, at.budget))
 
     def choose(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -106,14 +107,15 @@ def _asks(rule: Rule) -> bool:
     return rule.stage == "summarise" or bool(rule.settings.get("flush"))
 
 
-def lower_thresholds(policy: Policy) -> Policy:
-    moments = {moment: tuple(map(_lower_rule, rules)) for moment, rules in policy.moments.items()}
-    return msgspec.structs.replace(policy, moments=moments)
+def change_triggers(policy: Policy, moments: Iterable[Moment], change: Callable[[Trigger], Trigger]) -> Policy:
+    """Return the policy with the rules of these moments only, with other triggers."""
 
+    def change_rule(rule: Rule) -> Rule:
+        when = tuple(tuple(map(change, condition)) for condition in rule.when)
+        return msgspec.structs.replace(rule, when=when)
 
-def _lower_rule(rule: Rule) -> Rule:
-    when = tuple(tuple(map(_lower_trigger, condition)) for condition in rule.when)
-    return msgspec.structs.replace(rule, when=when)
+    rules = {moment: tuple(map(change_rule, policy.moments.get(moment, ()))) for moment in moments}
+    return msgspec.structs.replace(policy, moments=rules)
 
 
 def _lower_trigger(trigger: Trigger) -> Trigger:
@@ -136,7 +138,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
             if isinstance(step, AskSummary) and not step.request.fallback:
                 return step.request
             if isinstance(step, CommitEdits):
-                _fold_edits(at, step.edited)
+                fold_edits(at, step.edited)
             try:
                 step = plan.send(None)
             except StopIteration:
@@ -144,7 +146,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
     return None
 
 
-def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
+def fold_edits(at: PlanContext, edited: ViewEdited) -> None:
     """Apply an edit to the copy, with the ids that the session would give."""
     seq = at.view.head + 1
     edits = tuple(
@@ -158,7 +160,7 @@ def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
 
 def make_summary_task(request: SummaryRequest, horizon: str, head: int, *, is_ahead: bool) -> SummaryTask:
     """The task of writing this summary. What is written ahead leaves room for lines about newer messages."""
-    part, whole = _PREPARED_SHARE
+    part, whole = PREPARED_SHARE
     tokens = max(1, request.max_tokens * part // whole) if is_ahead else request.max_tokens
     return SummaryTask(write_closing_question(request, tokens), horizon, request, tokens, head)
 
@@ -175,8 +177,8 @@ def check_prepared(task: SummaryTask, answer: str, counter: TokenCounter) -> Pre
 
 def _hash_task(request: SummaryRequest) -> str:
     """Equal for requests of the same kind of text that continue the same summary. A focus makes no difference."""
-    told = [request.kind, strip_focus_line(request.instructions), request.previous, str(request.max_chars)]
-    return blake2b("\x00".join(told).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    parts = [request.kind, strip_focus_line(request.instructions), request.previous, str(request.max_chars)]
+    return blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def encode_prepared(made: PreparedSummary) -> str:
@@ -212,7 +214,7 @@ def find_prepared(log: LogReader, request: SummaryRequest, counter: TokenCounter
     rest = [message for message in request.messages if message.id not in covered]
     if _count(rest, counter) > MAX_NEW_SHARE * _count(request.messages, counter):
         return None
-    return _join_lines(found.text, rest, request.max_tokens, counter)
+    return join_digest(found.text, rest, request.max_tokens, counter)
 
 
 _UNDOING: Final = ("undo", "redo", "clear", "forgotten")
@@ -227,9 +229,10 @@ def _count(messages: Sequence[Message], counter: TokenCounter) -> int:
     return sum(counter.count_text(entry.text) for entry in make_record_entries(messages))
 
 
-def _join_lines(text: str, rest: Sequence[Message], max_tokens: int, counter: TokenCounter) -> str:
+def join_digest(text: str, rest: Sequence[Message], max_tokens: int, counter: TokenCounter) -> str:
+    """Return a prepared text with lines about the messages that came after it."""
     if not rest:
         return text
-    part, whole = _PREPARED_SHARE
+    part, whole = PREPARED_SHARE
     left = max(max_tokens - counter.count_text(text) - 2, max_tokens * (whole - part) // whole)
     return f"{text}\n{write_digest(rest, max_tokens=left, counter=counter)}"

@@ -322,7 +322,7 @@ function requestPart(name, texts, boot) {
         ['model', row.model || '–'],
         [row.reported ? 'tokens, reported' : 'tokens, measured', whole(row.total)],
         ['from the cache', row.input ? `${whole(row.read)} (${percent(share(row))})` : '–'],
-        ...(row.missed ? [['missed in the cache', `${whole(row.missed)}: ${row.miss}`]] : []),
+        ...(row.missed ? [['cache miss', `${whole(row.missed)}: ${row.miss}`]] : []),
         ['output', row.reported ? whole(row.output) : '–'],
         ['cost', cost(row)],
       ]),
