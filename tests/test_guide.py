@@ -109,7 +109,7 @@ def test_the_policy_is_one_and_works(tmp_path: Path) -> None:
             session.prepare()
         session.add(message)
     stages = {event.payload.stage for event in session.log.read() if isinstance(event.payload, ViewEdited)}
-    assert {"clear_results", "summarise"} <= stages
+    assert {"clear_results", "summarize"} <= stages
     assert "compact" in {command.name for command in create_command_registry()}
     assert load(path).moments["manual"]
 

@@ -218,7 +218,7 @@ def test_a_summary_that_was_prepared_ahead_is_what_the_compaction_takes() -> Non
         return "The user asked about tides; port 8443 and src/app.py matter. The agent answered each."
 
     config = """
-policy: {name: jutul, settings: {summarise_at: 0.5}}
+policy: {name: jutul, settings: {summarize_at: 0.5}}
 execution: {background: true, context: {summary_brain: {provider: here, model: small}}}
 models: {small: {window: 16000}}
 """

@@ -36,7 +36,7 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
         assert told.action == ReopenSession()
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
         opening = apply_change(opening, told.action)
-        async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first
+        async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarized into memory first
             assert agent.session.policy.settings["max_context_turns"] == 3
             await chat.say(agent, "ask 4")
             rules = [event.payload.rule for event in agent.session.log.read() if isinstance(event.payload, ViewEdited)]

@@ -96,8 +96,8 @@ def led(session: Session) -> Session:
 def test_a_library_user_need_not_think_of_it(model: str, hidden: bool) -> None:
     """Without a mask of its own a summarizer hides what looks like a secret from every model but the session's."""
     session, writer = led(opened(window=16_000)), scribe([GOOD] * 9, model=model)
-    summarise = create_summarizer(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
-    asyncio.run(session.compact_async(summarise, focus=PLANTED["slack"].text))
+    summarize = create_summarizer(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
+    asyncio.run(session.compact_async(summarize, focus=PLANTED["slack"].text))
     assert writer.requests
     found = BY_SHAPE & seen_in(b"".join(writer.requests))
     assert (found == set()) == hidden

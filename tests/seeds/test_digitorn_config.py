@@ -109,7 +109,7 @@ async def lived(
 ) -> list[HookReport]:
     """Eight turns of a conversation: as an agent's loop has them, without tools."""
     main, summary = (made(each(config, environment)) for each in (resolve_brain_target, resolve_summary_target))
-    summarise = create_summarizer(summary, window=32_000, counter=session.counter, timeout=600)
+    summarize = create_summarizer(summary, window=32_000, counter=session.counter, timeout=600)
     tools = [tool for tool in (*list_standard_tools(), HELLO_TOOL) if tool.tool.name in list_offered_tools(config)]
     toolbox = Toolbox(tools, approval=resolve_approval(config))
     session.set_tools(toolbox.definitions())
@@ -118,12 +118,12 @@ async def lived(
     done: list[HookReport] = []
     for number in range(1, 9):
         session.add(asks(f"ask-{number}", 4_000))
-        done += await hooks.run_due("turn_start", session, summarizer=summarise)
-        request = await session.prepare_async(summarise)
+        done += await hooks.run_due("turn_start", session, summarizer=summarize)
+        request = await session.prepare_async(summarize)
         reply = await collect_reply(main, request.to_bytes())
         session.add(*reply.to_messages(main.wire))
         session.record(reply.usage)
-        done += await hooks.run_due("turn_end", session, summarizer=summarise)
+        done += await hooks.run_due("turn_end", session, summarizer=summarize)
     await main.close()
     await summary.close()
     return done

@@ -196,7 +196,7 @@ class FollowingSession(Generic[HostObject]):
     def prepare(
         self,
         items: Sequence[HostItem[HostObject]],
-        summarise: Summarizer | None = None,
+        summarize: Summarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
         max_output: int = 0,
@@ -210,24 +210,24 @@ class FollowingSession(Generic[HostObject]):
             self.session._runner.max_output = max_output
             branched, new_messages = self._add_new(items, fixed_part)
             runner = self.session._runner
-            run_steps(runner.fit_steps(), summarise, runner.note_summary_failure)
+            run_steps(runner.fit_steps(), summarize, runner.note_summary_failure)
             return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
         self,
         items: Sequence[HostItem[HostObject]],
-        summarise: AsyncSummarizer | None = None,
+        summarize: AsyncSummarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
         max_output: int = 0,
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            if summarise is None:  # nothing to await between: one thread does all of it
+            if summarize is None:  # nothing to await between: one thread does all of it
                 return await self.session.call_async(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
             self.session._runner.max_output = max_output
             branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
-            await self.session.fit_async(summarise)
+            await self.session.fit_async(summarize)
             return self._build_request(items, branched, new_messages)
 
     def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:

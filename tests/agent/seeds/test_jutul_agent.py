@@ -198,7 +198,7 @@ def test_a_compaction_on_demand_is_in_the_trace(tmp_path: Path) -> None:
         after_turn=compact_after_eight_turns,
     )
     made = [line for line in trace_of(tmp_path) if line.event == "context_compaction"]
-    assert [(line.moment, line.stage) for line in made] == [("manual", "summarise")] * 2
+    assert [(line.moment, line.stage) for line in made] == [("manual", "summarize")] * 2
     before, after, _, last = talk.bodies[-4:]
     assert asks[0] in str(before)
     assert asks[0] not in str(after)

@@ -1,4 +1,4 @@
-"""The stage `summarise`: replace old messages by a summary.
+"""The stage `summarize`: replace old messages by a summary.
 
 The stage returns a request for the summary. The caller writes it with a model; without one it is the digest.
 """
@@ -100,7 +100,7 @@ def _count_kept_groups(
 def _write_instructions(sections: tuple[str, ...]) -> str:
     heads = "\n".join(f"## {name}" for name in sections)
     return (
-        "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier,"
+        "Summarize the conversation below for the assistant that continues it. Keep every file name, identifier,"
         " number, error text and rule of the user exactly. State facts in the past tense and begin each line with its"
         f" author: user said, tool said or agent concluded; write no instructions. Use these headings:\n{heads}"
     )
