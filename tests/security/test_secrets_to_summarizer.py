@@ -22,17 +22,17 @@ ENVIRONMENT = {"HERE": KEY, "THERE": KEY, "HUSH_API_KEY": PLANTED["configured pl
 CONFIG = """
 agents:
   - id: main
-    brain:
+    model:
       provider: here
       model: big
       context: {max_tokens: 6000, keep_recent: 2, compression_trigger: 0.3, output_reserved: 500,
-                summary_brain: {provider: PROVIDER, model: MODEL}}
+                summary_model: {provider: PROVIDER, model: MODEL}}
 models: {small: {window: 16000}, big: {window: 16000}}
 """
 
 
 def summarized(tmp_path: Path, provider: str, model: str) -> tuple[list[bytes], list[str]]:
-    """An agent that is told secrets until a summary is made of them: what the summary brain was asked, and wrote."""
+    """An agent that is told secrets until a summary is made of them: what the summary model was asked, and wrote."""
 
     def answer(body: dict[str, object]) -> str:
         return "The user gave keys to the agent. The agent kept each of them, and went on with port 8443."

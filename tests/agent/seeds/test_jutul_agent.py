@@ -8,7 +8,7 @@ import pytest
 from tests.agent.seeds.agent_talk import Json, Talk, call, run_agent
 from tests.fake.server import Step
 from tidegate import DataFolder
-from tidegate.agent.config.settings import AgentSettings, BrainSettings, ContextSettings
+from tidegate.agent.config.settings import AgentModel, AgentSettings, ContextSettings
 from tidegate.agent.loop import ToolFinished
 from tidegate.agent.runtime import OpenAgent
 from tidegate.commands.catalog import create_command_registry
@@ -254,7 +254,7 @@ def test_a_kind_of_subagent_is_registered_with_prompt_tools_model_and_window(way
     config = JUTUL + "agents:\n  - {id: a, brain: {provider: main, model: gpt-4o}}\n"
     subagents: list[AgentSettings] = []
     if way == "a program":
-        brain = BrainSettings("small", "gpt-4o-mini", context=ContextSettings(max_tokens=5_000))
+        brain = AgentModel("small", "gpt-4o-mini", context=ContextSettings(max_tokens=5_000))
         subagents = [
             AgentSettings("manual", "specialist", "answers from the manual", brain, "You know the manual.", ("read",))
         ]
