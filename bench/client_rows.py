@@ -109,7 +109,7 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
             metrics = running.gateway.metrics
             names = ("guarded_requests", "guarded_own_requests", "unmanaged_requests", "unlogged_requests", "defects")
             found = {name: metrics.read(name) for name in names if metrics.read(name)}
-            # Some clients ask for a title without tools, which is no part of their conversation.
+            # Some clients ask for a title without tools, which is not a part of their conversation.
             found["unmanaged_requests"] = max(0, found.get("unmanaged_requests", 0) - _count_sides(provider))
             faults = provider.list_new_faults(set(running.gateway.bodies))
             logs = [running.data.open_log(info.name).read() for info in running.data.store.sessions()]

@@ -153,7 +153,7 @@ class ToolLoop(GrowingConversation):
 class Connection:
     """A connection of a client, which sends one request after the other.
 
-    httpx is no client for this: with N connections its pool looks at each of them N times for every request. With 200
+    httpx is too slow for this: with N connections its pool looks at each of them N times for every request. With 200
     that takes more CPU time than the gateway does.
     """
 

@@ -869,7 +869,7 @@ MUTANTS = [
         "PIC-05 DIG-15",
     ),
     Mutant(
-        "an interruption is no error",
+        "an interruption is not an error",
         "core/stages/repair.py",
         "result = Result(call_id, (Text(_NO_RESULT_TEXT),), error=True)",
         "result = Result(call_id, (Text(_NO_RESULT_TEXT),), error=False)",

@@ -41,8 +41,8 @@ def test_a_picture_is_looked_at_before_it_is_taken(tmp_path: Path) -> None:
     taken = load_image(path)
     assert (taken.media, taken.width, taken.height) == ("image/png", 30, 20)
     for data, says in (
-        (b"not a picture", "is no PNG"),
-        (png()[:12], "is no PNG"),
+        (b"not a picture", "is not a PNG"),
+        (png()[:12], "is not a PNG"),
         (png(8001, 1), "8001 x 1 pixels"),
         (png(extra=MAX_ATTACHMENT_CHARS * 3 // 4), "bytes"),
     ):

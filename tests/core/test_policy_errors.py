@@ -48,11 +48,11 @@ settings: {a: [1]}
 settings: {a-b: 1}
 :1: setting "a-b" has a bad name. Use letters, digits and underscores.
 settings: {a: .nan}
-:1: NaN is no number to use here. Stay below 9,007,199,254,740,992.
+:1: NaN is not a number to use here. Stay below 9,007,199,254,740,992.
 settings: {a: -.inf}
-:1: -Infinity is no number to use here. Stay below 9,007,199,254,740,992.
+:1: -Infinity is not a number to use here. Stay below 9,007,199,254,740,992.
 settings: {a: 9007199254740993}
-:1: 9007199254740993 is no number to use here. Stay below 9,007,199,254,740,992.
+:1: 9007199254740993 is not a number to use here. Stay below 9,007,199,254,740,992.
 settings: {turns: 1}|aliases: {t: turn}
 :2: alias "t" names no setting: "turn". Did you mean "turns"?
 settings: {a: 1, b: 1}|aliases: {a: b}
@@ -261,8 +261,8 @@ NOT_WHOLE = "Give a whole number (0 or more) or null."
         ({"max_tokens": 2.5}, f'setting "max_tokens" is 2.5 (expected int | null, got float). {NOT_WHOLE}'),
         ({"strategy": None}, 'setting "strategy" is null (expected str, got null). Give text.'),
         ({"auto": 1}, 'setting "auto" is 1 (expected bool, got int). Give true or false.'),
-        ({"max_tokens": 10**400}, "a huge number is no number to use here. Stay below 9,007,199,254,740,992."),
-        ({"ratio": float("nan")}, "NaN is no number to use here. Stay below 9,007,199,254,740,992."),
+        ({"max_tokens": 10**400}, "a huge number is not a number to use here. Stay below 9,007,199,254,740,992."),
+        ({"ratio": float("nan")}, "NaN is not a number to use here. Stay below 9,007,199,254,740,992."),
         ({"strategy": "\udc00"}, '"\\udc00" holds half a character. Write the character itself.'),
         (
             {"max_context_turns": 5, "agent_max_context_turns": 6},

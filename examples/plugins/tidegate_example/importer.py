@@ -18,7 +18,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     conversation = ConversationBuilder()
     for _, line in source.read_values():
         if not isinstance(line, dict):
-            conversation.count_omitted("lines that are no objects")
+            conversation.count_omitted("lines that are not objects")
         elif line.get("speaker") == "interviewer":
             conversation.add_message("user", str(line.get("says", "")))
         else:

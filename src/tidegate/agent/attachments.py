@@ -42,7 +42,7 @@ def make_image(data: bytes, name: str = "The picture") -> Image:
     text = base64.b64encode(data).decode()
     size = read_image_size(text)
     if not kind or not (size.width and size.height):
-        raise BadInput(f"{name} is no PNG, JPEG, GIF or WebP.", "Save it as one of these.")
+        raise BadInput(f"{name} is not a PNG, JPEG, GIF or WebP.", "Save it as one of these.")
     if len(text) > MAX_ATTACHMENT_CHARS:
         raise BadInput(f"{name} has more than {MAX_ATTACHMENT_CHARS * 3 // 4:,} bytes.", "Make it smaller.")
     if max(size) > _MAX_EDGE:

@@ -76,7 +76,7 @@ def freeze_view(view: View, **replaced: Any) -> bytes:
 
 
 def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:
-    """The view that was frozen. BadInput if these bytes are no view, or one of another version."""
+    """The view that was frozen. BadInput if these bytes are not a view, or one of another version."""
     frozen = _decode(data)
     view = View(meter, frozenset(frozen.skip))
     for name in _SAME_FIELDS:

@@ -1,5 +1,4 @@
-"""Saves on disk what a policy wants saved before it leaves the view. The `carry` argument of a session in a data
-folder.
+"""Saves on disk what a policy wants saved before it leaves the view: the `effects` of a session in a data folder.
 
 A Spill becomes a plain file in the session's folder, under the path that the view mentions, where the agent's read tool
 opens it. A Flush becomes an entry of the day's note. Secrets are masked in both. If a write fails, this raises and the

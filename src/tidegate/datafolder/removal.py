@@ -102,7 +102,7 @@ def remove_session(
 ) -> RemovedSession:
     """Remove a whole session. BadInput while it is open anywhere; StaleHead if someone appends without opening it.
 
-    It is no error if the session is gone already: then what a crash left of it is removed.
+    It is not an error if the session is gone already: then what a crash left of it is removed.
     """
     with contents.locks.exclusive(name):
         info = next((each for each in contents.store.sessions() if each.name == name), None)

@@ -35,7 +35,7 @@ async def split_first_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
 class ClientStream:
     """Feed it the pieces of the provider's answers, one after the other. Without `merged` they pass unchanged.
 
-    Events that need no change keep their bytes. An answer that is no stream is held until `end`. After an event that is
+    Events that need no change keep their bytes. An answer in one piece is held until `end`. After an event that is
     too long, the rest of an answer passes unchanged.
     """
 

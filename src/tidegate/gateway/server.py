@@ -195,7 +195,7 @@ def run_gateway(gateway: Gateway, settings: GatewaySettings, listener: socket.so
     With `listener`, which several workers may share, connections are accepted there.
     """
     gc.collect()
-    gc.freeze()  # what was loaded so far is no garbage, and need not be looked through with every full collection
+    gc.freeze()  # what was loaded so far is not garbage, and need not be looked through with every full collection
     try:
         make_server(gateway, settings).run([listener] if listener else None)
     except SystemExit as failure:  # uvicorn ends the process if it cannot listen

@@ -166,7 +166,7 @@ def _name_status(status: int) -> str:
 
 
 def _decode_header(value: bytes) -> str:
-    """The text that is written with the same bytes. Those that are no UTF-8 change their encoding."""
+    """The text that is written with the same bytes. Those that are not UTF-8 change their encoding."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -51,7 +51,7 @@ class BlockFormat(ABC, Generic[HostObject]):
     def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> Any:
         """A block with the text of this result. `old` is the block in whose place it is sent, or None.
 
-        `media` are the blocks of the original result that are no texts and are still in the edited one.
+        `media` are the blocks of the original result that are not texts and are still in the edited one.
         """
 
     def list_result_blocks(self, old: Any) -> Iterable[Any]:

@@ -204,7 +204,7 @@ class _Exchange:
         return bool(is_stream)
 
     def take_whole(self, response: Any) -> Any:
-        """Record an answer that is no stream. The response for the caller; None: another request may be accepted.
+        """Record an answer that is not a stream. The response for the caller; None: another request may be accepted.
 
         If a much smaller request was refused, too, it is the first refusal.
         """

@@ -41,13 +41,13 @@ def pack_spans(spans: list[PassageSpan]) -> bytes:
 
 def unpack_text(data: object) -> str:
     if not isinstance(data, bytes):
-        raise DamagedBlock("a block is no block")
+        raise DamagedBlock("a block has another form")
     return zlib.decompress(data).decode()
 
 
 def unpack_spans(data: object) -> list[PassageSpan]:
     if not isinstance(data, bytes):
-        raise DamagedBlock("a block is no block")
+        raise DamagedBlock("a block has another form")
     return msgspec.msgpack.decode(data, type=list[PassageSpan])
 
 
@@ -58,5 +58,5 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
     """Check the types: SQLite stores any type in any column, so a flipped bit can turn a name into a number."""
     if not isinstance(name, str):
-        raise DamagedBlock("a passage is no passage")
+        raise DamagedBlock("a passage has another form")
     return Passage(kind, name, span.place, slice_passage(text, span))

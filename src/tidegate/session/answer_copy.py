@@ -86,7 +86,7 @@ class AnswerCopy:
         return before_end
 
     def end(self) -> None:
-        """The answer has ended: read it if it was no stream of events."""
+        """The answer has ended: read it if it was not a stream of events."""
         if self._reader is not None or self._is_broken:
             return
         try:

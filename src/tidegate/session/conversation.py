@@ -292,7 +292,7 @@ class LiveConversation:
     def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
 
-        None, which a provider returns if it counted nothing, is ignored. TypeError if it is no usage report.
+        None, which a provider returns if it counted nothing, is ignored. TypeError if it is not a usage report.
         """
         if usage is not None:
             plain = require_object(to_plain_json(usage), "The usage")

@@ -228,7 +228,7 @@ class ClientRequestReader:
         self._size = 0
 
     def read(self, dialect: str, text: bytes, model: str, conversation: str = "") -> ClientRequest | None:
-        """Read a request; None if it is no JSON object, which the upstream shall say.
+        """Read a request; None if it is not a JSON object, which the upstream shall say.
 
         `conversation` names the conversation, if that is known; else the first message identifies it.
         """
@@ -240,7 +240,7 @@ class ClientRequestReader:
         if model and not host.model:
             host = msgspec.structs.replace(host, model=model)
         if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
-            host = msgspec.structs.replace(host, reason="it has messages that are no objects")
+            host = msgspec.structs.replace(host, reason="it has messages that are not objects")
         self._size += len(text) - known.size
         source = (
             known.source.follow(decoded)
@@ -286,7 +286,7 @@ def _identify_conversation(body: JsonObject) -> str:
 
 
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
-    """Read a single request; None if it is no JSON object."""
+    """Read a single request; None if it is not a JSON object."""
     return ClientRequestReader().read(dialect, text, model)
 
 

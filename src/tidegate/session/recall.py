@@ -231,8 +231,8 @@ def _join_ids(ids: Sequence[str]) -> str:
 def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom, offset: int) -> Recalled | None:
     """Return the newest whole text of a file that the log has, and the ids of what read or changed it later.
 
-    Other messages that name it follow if there is room. None if the query is no path, or the log has no whole text of
-    the file.
+    Other messages that name it follow if there is room. None if the query is not a path, or the log has no whole text
+    of the file.
     """
     path = _LINE_NUMBER.sub("", wanted.strip("\"'`"))
     if not _PATH(path):

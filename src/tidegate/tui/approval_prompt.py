@@ -108,7 +108,7 @@ class ApprovalPrompt(Widget, can_focus=True):
             self.verdict = verdict
 
     class OtherKeyTyped(Message):
-        """A letter that is no answer."""
+        """A letter that is not an answer."""
 
         def __init__(self, text: str) -> None:
             super().__init__()

@@ -103,7 +103,7 @@ class TurnState:
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if problem else "note", text))
 
     def add_command_answer(self, line: str, text: str, *, error: bool = False) -> str:
-        """Add the answer of a command and return the key of its block. It is no part of the conversation."""
+        """Add the answer of a command and return the key of its block. It is not part of the conversation."""
         self._count += 1
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
         return self.pending_remarks[-1].key

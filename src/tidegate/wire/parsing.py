@@ -58,7 +58,7 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_plain_json(value: object) -> object:
-    """Return the value with plain types only. Values that are no JSON are returned as they are."""
+    """Return the value with plain types only. Values that are not JSON are returned as they are."""
     return value if _is_plain_json(value) else _copy_plain_json(value)
 
 

@@ -223,7 +223,7 @@ def _check_change(options: LaunchOptions, file: Path, text: str, change: _Settin
         raise BadPolicy(re.sub(rf"^{re.escape(str(file))}:\d+: ", "", error.args[0]), error.remedy) from None
     if change.name in after.hidden_paths and "{{" not in str(change.value):
         raise BadInput(
-            f"{change.name} is a secret, and a file is no place for one.",
+            f"{change.name} is a secret, and a file is not the place for one.",
             f'Put it into the environment and name it: /config {change.name} "{{{{env.NAME}}}}".',
         )
     if not after.sources.get(change.name, after.sources.get(".".join(change.path), "")).startswith(f"{file}:"):

@@ -266,7 +266,7 @@ def _expand_policy(top: YamlNode) -> YamlNode:
 
 
 def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings:
-    """Return the agent of this id, else the first that is no specialist, else one with default settings."""
+    """Return the agent of this id, else the first that is not a specialist, else one with default settings."""
     if wanted:
         for each in agents:
             if each.id == wanted:

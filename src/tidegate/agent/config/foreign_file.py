@@ -19,7 +19,7 @@ _MODEL_KEY: Final = "model"
 
 
 def adapt_foreign_file(top: YamlNode) -> YamlNode:
-    """Return the file as a `tidegate.yaml` would say it; one that is no file of another system is returned as it is."""
+    """Return the file of another system as a `tidegate.yaml` would say it; any other file is returned as it is."""
     found = _recognize(top)
     if found is None:
         return top

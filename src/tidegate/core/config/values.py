@@ -130,7 +130,7 @@ def parse_plain_scalar(text: str, place: SourcePosition) -> Scalar:
 def check_scalar(value: Scalar, place: SourcePosition) -> Scalar:
     """The value, if it is not too large and has no lone surrogates; else BadPolicy."""
     if isinstance(value, Number) and not abs(value) <= MAX_NUMBER:
-        raise place.make_error(f"{quote_value(value)} is no number to use here.", f"Stay below {MAX_NUMBER:,}.")
+        raise place.make_error(f"{quote_value(value)} is not a number to use here.", f"Stay below {MAX_NUMBER:,}.")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise place.make_error(f"{quote_value(value)} holds half a character.", "Write the character itself.")
     return value
@@ -220,7 +220,7 @@ def _compute(node: ast.expr) -> Number:
 
 
 def convert_value(value: object, hint: Any, what: str, place: SourcePosition) -> Any:
-    """The value as the annotated type, without coercion: `"5"` is no number and 1 is not true."""
+    """The value as the annotated type, without coercion: `"5"` is not a number and 1 is not true."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     try:

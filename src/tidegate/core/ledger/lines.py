@@ -96,7 +96,7 @@ def make_left_line(first: int, last: int) -> LedgerLine:
 
 
 def parse_ledger(text: str) -> list[LedgerLine]:
-    """The lines of a ledger. Text that is no ledger line is ignored."""
+    """The lines of a ledger. Text that is not a ledger line is ignored."""
     found: list[LedgerLine] = []
     for line in text.split("\n"):
         if line.startswith(_LEFT):

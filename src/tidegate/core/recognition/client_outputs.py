@@ -30,6 +30,6 @@ WRAPPED_COMMAND: Final = re.compile(r'exec_command\(\{\s*"?cmd"?:\s*"((?:[^"\\]|
 ERROR_TAG: Final = re.compile(r"</?tool_use_error>")
 """The tag around the error of a tool (Claude Code)."""
 CHATTER_LINE: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed with no output\))", re.I)
-"""A line that is no outcome (git; the last one is of Claude Code)."""
+"""A line that is not an outcome (git; the last one is of Claude Code)."""
 REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 """What comes before the words of a user who refused a call (Claude Code)."""

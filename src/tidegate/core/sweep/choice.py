@@ -65,7 +65,7 @@ _LONGEST_REGION: Final = 60
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """Lines of a result (`ident`), by their place; an offer that `opens` a group comes with the calls."""
+    """Lines of results that may stay together. An offer that `opens` a group also keeps the calls of the group."""
 
     density: float
     group: int

@@ -61,7 +61,7 @@ def mark_added_texts(message: Message) -> Message:
 def mark_client_texts(message: Message, *, after_result: bool = False) -> Message:
     """The same for a message of a client's list. Of several unknown texts none counts: one may be an attached file.
 
-    After the result of a tool, a message that has nothing but added texts is no request of the user.
+    After the result of a tool, a message that has nothing but added texts is not a request of the user.
     """
     marked = mark_added_texts(message)
     if after_result and _is_all_added(marked):

@@ -179,7 +179,7 @@ def _context(before: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _label(run: str) -> str:
-    """A run as a label for the value after it; empty if it is no word."""
+    """A run as a label for the value after it; empty if it is not a word."""
     word = run.strip(".,:;=-?!")
     return word if 1 < len(word) <= 24 and word.replace("_", "").isalpha() else ""
 

@@ -34,7 +34,7 @@ class _Caps(NamedTuple):
 
 
 def shrink_json(arguments: str, max_chars: int) -> str:
-    """A JSON object in at most `max_chars` (at least 2) characters. Text that is no object is put into one."""
+    """A JSON object in at most `max_chars` (at least 2) characters. Text that is not an object is put into one."""
     limit = max(max_chars, 2)
     value = _object(arguments)
     if value is not None and len(arguments) <= limit and _strict(arguments):

@@ -106,7 +106,7 @@ def _token(row: str) -> Shape:
     prefix, body = row.split()
     word = "[A-Za-z0-9_-]" if prefix.startswith("sk-") else "[A-Za-z0-9_]"
     p = re.escape(prefix)
-    # Not inside a word; but an escaped line end, a color code and a quoted sign before it are no part of a word.
+    # Not inside a word; but an escaped line end, a color code and a quoted sign before it are not part of a word.
     begins = rf"(?:(?<!{word}{p})|(?<=\\[nrt]{p})|(?<=[0-9\[]m{p})|(?<=%[0-9A-Fa-f]{{2}}{p}))"
     return Shape(prefix, p + begins, body)
 

@@ -1,8 +1,9 @@
 """Secrets in text: found by value and by shape, also where they are encoded, wrapped or cut.
 
-A `Mask` is applied to everything that is written beside the log (traces, notes, offloaded files, the search index), to
-everything that leaves the data folder (exports, pages, questions to another provider) and to what is shown. The log and
-the session's own requests are not masked: a message is kept as it was sent, and no byte of a signed block may change.
+A `SecretMask` is applied to everything that is written beside the log (traces, notes, offloaded files, the search
+index), to everything that leaves the data folder (exports, pages, questions to another provider) and to what is shown.
+The log and the session's own requests are not masked: a message is kept as it was sent, and no byte of a signed block
+may change.
 """
 
 import base64

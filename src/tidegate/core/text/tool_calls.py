@@ -97,7 +97,7 @@ def _find_file_names(text: str) -> frozenset[str]:
 
 
 def parse_call_arguments(call: Call) -> Any:
-    """The arguments as JSON values, or their text if they are no JSON. Do not change them: the value is shared."""
+    """The arguments as JSON values, or their text if they are not JSON. Do not change them: the value is shared."""
     if len(call.arguments) > _MAX_PARSED_CHARS:
         return call.arguments
     parse = _parse_cached if len(call.arguments) <= _MAX_CACHED_CHARS else _parse

@@ -96,7 +96,7 @@ _JAPANESE: Final = (
     r"|ようにして|べき",
 )
 _CASED: Final = (*_ENGLISH, *_GERMAN, *_FRENCH, *_SPANISH, *_PORTUGUESE, *_ITALIAN, *_OTHERS)
-# Sorted by where they can begin, and in small letters as the sentences are then: most sentences are no rules, and are
+# Sorted by where they can begin, and in small letters as the sentences are then: most sentences are not rules, and are
 # passed over several times faster so.
 _AT_START: Final = re.compile("|".join(each for each in _CASED if each.startswith("^")).lower())
 _AT_WORD: Final = re.compile(

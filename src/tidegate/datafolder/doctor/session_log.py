@@ -113,7 +113,7 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
 
 
 def _looks_like_event(seq: int, content: bytes) -> bool:
-    """Return whether this could be an event of a newer version, which is no damage."""
+    """Return whether this could be an event of a newer version, which is not damage."""
     try:
         value = msgspec.msgpack.decode(content)
     except (msgspec.DecodeError, UnicodeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegate.core.errors import BadInput
 
 _SUBAGENT_PREFIX = "agent-"
-"""How Claude Code names the files of subagents, which are no sessions of the user."""
+"""How Claude Code names the files of subagents, which are not sessions of the user."""
 
 
 def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None) -> list[Path]:

@@ -102,7 +102,7 @@ MEASURES: Final = (
         "share",
         "more",
         "The same for rules after the first 2,000 characters of any user message.",
-        "Long messages are mostly pasted; many of these sentences are no orders of the user.",
+        "Long messages are mostly pasted; many of these sentences are not orders of the user.",
         paired=True,
     ),
     Measure(

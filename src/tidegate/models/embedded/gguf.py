@@ -54,7 +54,7 @@ def _read_fields(path: Path, lists: Container[str] = ()) -> dict[str, _Value]:
     except OSError as failure:
         raise BadInput(f"{path} cannot be read: {failure.strerror}.", "Look at its rights.") from None
     except (ValueError, struct.error):
-        raise BadInput(f"{path} is no GGUF file, or only the beginning of one.", "Fetch it again.") from None
+        raise BadInput(f"{path} is not a GGUF file, or only the beginning of one.", "Fetch it again.") from None
 
 
 def _fields(data: mmap.mmap, lists: Container[str]) -> dict[str, _Value]:

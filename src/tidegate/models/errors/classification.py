@@ -228,7 +228,7 @@ def _match(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers
     row = match_error(said.lines, status)
     if row is None:
         named = match_error(said.lines_as_words, status)  # names as programs write them
-        # Names of settings in a sentence are no evidence of a size.
+        # Names of settings in a sentence are not evidence of a size.
         row = None if named is not None and said.sentences and named.kind in SIZE_KINDS else named
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
@@ -291,7 +291,7 @@ def _cut_between_words(text: str) -> str:
 
 
 def _read_error_frame(frame: Mapping[str, object]) -> ErrorBody | None:
-    """Return the error in a frame. A field `error` that is null or empty is no error."""
+    """Return the error in a frame. A field `error` that is null or empty is not an error."""
     response = frame.get("response")
     kind = frame.get("type")
     if isinstance(response, Mapping) and (response.get("error") or kind == "response.failed"):

@@ -37,7 +37,7 @@ _ERROR_FIELD: Final = re.compile(r"""["'](?:message|msg|detail|code|type|error)[
 
 
 def remove_quotations(said: ErrorBody, request: bytes) -> ErrorBody:
-    """The error without the text that repeats the request. `request` is its body; if it is no JSON, none is found."""
+    """The error without the text that repeats the request. `request` is its body; if it is not JSON, none is found."""
     try:
         value = msgspec.json.decode(request)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

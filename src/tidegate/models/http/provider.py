@@ -352,5 +352,5 @@ def _check_url(url: str) -> str:
     try:
         httpx.URL(url)
     except httpx.InvalidURL as bad:
-        raise BadInput(f"The base URL is no address: {bad}.", "Give one like http://localhost:8080/v1.") from None
+        raise BadInput(f"The base URL is not an address: {bad}.", "Give one like http://localhost:8080/v1.") from None
     return url

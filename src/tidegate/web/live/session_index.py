@@ -75,7 +75,7 @@ class ReferenceLists:
 class Measured(msgspec.Struct, frozen=True, gc=False):
     """What was in the view when a request was made: from record `first`, which changed it, to record `last`.
 
-    There is one for each request: like `RequestRecord`, it is no work for the garbage collector.
+    There is one for each request: like `RequestRecord`, it is not work for the garbage collector.
     """
 
     first: int

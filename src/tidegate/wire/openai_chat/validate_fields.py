@@ -76,7 +76,7 @@ def check_id_length(key: str, limit: int, rule: str, where: str) -> Iterator[Req
 
 
 def check_call_arguments(arguments: object, rule: str, where: str, *, no_object: str = "") -> Iterator[RequestFault]:
-    """Check the arguments of a call. `no_object` is the fault text for a text that is no JSON object; empty: any
+    """Check the arguments of a call. `no_object` is the fault text for a text that is not a JSON object; empty: any
     text is allowed.
     """
     if not isinstance(arguments, str):

@@ -114,7 +114,7 @@ def list_raw_calls(dialect: str, messages: Sequence[JsonObject], name: str) -> l
 
 
 def bound_arguments(dialect: str, messages: Sequence[JsonObject], name: str, most: int) -> list[JsonObject]:
-    """An answer that can be sent back: calls of this tool have no arguments if theirs are no object, or too long."""
+    """An answer that can be sent back: calls of this tool lose arguments that are not an object or are too long."""
     key = {"gemini": "parts", "openai_chat": "tool_calls"}.get(dialect, "content")
     if dialect == "openai_responses":
         return [_bound_call(message, name, most) for message in messages]

@@ -126,7 +126,7 @@ class RequestText:
 
 
 def find_items(text: bytes, key: str) -> ItemSpans:
-    """Where the items of the list under this key are in the text; nowhere if it is no list."""
+    """Where the items of the list under this key are in the text; nowhere if it is not a list."""
     member = find_members(text).get(key)
     listed = text[member.value : member.end] if member else b""
     found = _find_spans(listed) if listed[:1] == b"[" else _NO_ITEMS
@@ -139,7 +139,7 @@ def _find_spans(listed: bytes) -> ItemSpans:
 
 
 def decode_request(text: bytes, key: str, last: RequestText | None = None) -> RequestText | None:
-    """Decode a request with the help of the last one; None if it is no JSON object."""
+    """Decode a request with the help of the last one; None if it is not a JSON object."""
     found = _decode_rest(text, last) if last is not None and last.key == key else None
     if found is not None:
         return found

@@ -41,7 +41,7 @@ class ShownUnit(NamedTuple):
     """One item of a view. `unit` is None for a message of the engine; `message` is None if the unit is kept as it is.
 
     Without `signed`, what the provider signed is left out where it would be refused. `kept_place` is the place of the
-    client's item that is sent as it is; -1 if the unit is no item, or is edited. `show_unit` finds it.
+    client's item that is sent as it is; -1 if the unit is not an item, or is edited. `show_unit` finds it.
     """
 
     unit: HostUnit | None

@@ -35,7 +35,7 @@ class Reply(msgspec.Struct, frozen=True):
     """A whole answer. `messages` are in the dialect's own form; only Responses has more than one.
 
     `usage` is as the provider reported it, {} if it did not; `provider_stop` is its own stop reason. `broken_call_ids`
-    are the calls whose arguments are no JSON object: some servers call an answer complete that was cut by the limit.
+    are the calls whose arguments are not a JSON object: some servers call an answer complete that was cut by the limit.
     """
 
     messages: list[JsonObject]
@@ -145,6 +145,6 @@ def normalize_stop(stop: StopReason, calls: bool) -> StopReason:
 
 
 def find_broken_calls(ids: list[str], arguments: list[str]) -> tuple[str, ...]:
-    """Return the ids of calls whose arguments are no JSON object."""
+    """Return the ids of calls whose arguments are not a JSON object."""
     pairs = zip(ids, arguments, strict=True)
     return tuple(ident for ident, text in pairs if text.strip() and not is_object_text(text))

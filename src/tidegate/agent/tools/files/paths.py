@@ -71,7 +71,7 @@ def resolve_write_path(context: ToolContext, name: str) -> ConfinedPath:
     if place is None or name.startswith(SESSION_PATH_PREFIX):
         raise ToolFailed(f"{name[:200]!r} is outside the workspace; nothing was written. Give a path inside it.")
     if not place.parts:
-        raise ToolFailed("The workspace itself is no file; nothing was written. Give the path of a file.")
+        raise ToolFailed("The workspace itself is not a file; nothing was written. Give the path of a file.")
     for folder in map(os.path.realpath, context.protected_folders):
         if _relative_path(folder, place.root) is not None and _relative_path(place.path, folder) is not None:
             raise ToolFailed(
@@ -150,7 +150,7 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
         if stat.S_ISDIR(mode):
             raise ToolFailed(f"{place.display_name} is a folder. Use list.")
         if not stat.S_ISREG(mode):
-            raise ToolFailed(f"{place.display_name} is no plain file (a pipe, socket or device). It was not read.")
+            raise ToolFailed(f"{place.display_name} is not a plain file (a pipe, socket or device). It was not read.")
         yield file
     finally:
         os.close(file)
@@ -203,7 +203,7 @@ def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp
     name = place.parts[-1]
     old = _stat_entry(name, folder)
     if old is not None and not stat.S_ISREG(old.st_mode):
-        raise ToolFailed(f"{place.display_name} is no plain file; nothing was written. Choose another name.")
+        raise ToolFailed(f"{place.display_name} is not a plain file; nothing was written. Choose another name.")
     if seen is not None and (old is None or FileStamp(old.st_ino, old.st_size, old.st_mtime_ns) != seen):
         raise ToolFailed(
             f"{place.display_name} was changed by someone else just now; nothing was written. Read it again."

@@ -110,7 +110,7 @@ def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPat
     if not shown:
         lines = f"{number:,} lines, none at {arguments.offset:,}" if number else "empty"
         return f"[{place.display_name}: {lines}]"
-    return "\n".join(shown) + ("\n[bytes that are no UTF-8 are shown as \ufffd]" if odd else "")
+    return "\n".join(shown) + ("\n[bytes that are not UTF-8 are shown as \ufffd]" if odd else "")
 
 
 def _format_line(number: int, line: _Line) -> str:

@@ -96,7 +96,7 @@ class PydanticTiered:
             self.run.append(self.request(self.known.keep(parts[0], message)))
 
     def request(self, *parts: Any) -> ModelRequest:
-        """With the agent's instructions on it, as a run's requests have them: they count, and are no message."""
+        """With the agent's instructions on it, as a run's requests have them: they count, and are not a message."""
         return ModelRequest(parts=list(parts), instructions="\n\n".join(map(read_chat_text, self.head)) or None)
 
     def to_chat(self, message: ModelMessage) -> list[Chat]:

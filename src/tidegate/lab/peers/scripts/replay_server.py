@@ -32,7 +32,7 @@ _Json = dict[str, Any]
 def _serve() -> None:
     script, overrides = sys.argv[1], json.loads(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # so that output of a library is no answer
+    os.dup2(2, 1)  # so that output of a library is not an answer
     sys.stdout = io.TextIOWrapper(os.fdopen(os.dup(2), "wb"), line_buffering=True)
     _disable_tracing()
     adapter = importlib.import_module(script)
