@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,27 @@ from tidegate import BadInput, Session
 from tidegate.core.errors import NotKept
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.memory import MemoryStore
 from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rows import PACK_BYTES
+from tidegate.store.store import Store, list_page
+
+
+@pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
+def test_the_pages_of_the_sessions_are_the_list(make: Callable[..., Store], tmp_path: Path) -> None:
+    now = 0.0
+    store = make(*([tmp_path] if make is SqliteStore else []), clock=lambda: now)
+    for number, now in enumerate([5.0, 3.0, 3.0, 9.0, 1.0, 3.0, 7.0]):  # noqa: B007 - the clock shows it
+        store.append(f"s{number}", 0, [b"x"] * (number + 1))
+    whole = store.sessions()
+    assert [info.name for info in whole] == ["s3", "s6", "s0", "s5", "s2", "s1", "s4"]
+    pages = [list_page(store, first, 3) for first in (0, 3, 6, 9)]
+    assert [page.sessions for page in pages] == [whole[:3], whole[3:6], whole[6:], []]
+    assert {page.total for page in pages} == {7}
+    store.close()
+
 
 # --- the file -----------------------------------------------------------------------------------------------------
 

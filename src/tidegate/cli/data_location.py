@@ -1,7 +1,6 @@
 """The data folder that a command works on, and the logs in it."""
 
 import argparse
-import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +58,8 @@ def open_existing_log(data: "DataFolder", name: str) -> KeptLog:
 
 def _make_not_found(data: "DataFolder", name: str) -> SessionNotFound:
     """The error for an unknown session, with the most similar name if there is one."""
+    import difflib
+
     error = session_not_found(name)
     similar = difflib.get_close_matches(name[:80], [info.name for info in data.store.sessions()], n=1)
     if similar:

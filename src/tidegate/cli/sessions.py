@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.datafolder.session_logs import SessionLogs
     from tidegate.datafolder.session_names import read_session_title
     from tidegate.datafolder.time_format import UNKNOWN_TIME, format_time
+    from tidegate.store.store import list_page
     from tidegate.terminal.formats import format_byte_size
     from tidegate.terminal.output import format_visible_name, print_error, print_json
 
@@ -78,9 +79,12 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_OK
     check_data_folder(folder)
     with SessionLogs(folder, store=store) as logs:
-        found = logs.store.sessions()
         first = (options.page - 1) * _PAGE
-        shown = found if options.json and options.page == 1 else found[first : first + _PAGE]
+        if options.json and options.page == 1:
+            shown = logs.store.sessions()
+            total = len(shown)
+        else:
+            shown, total = list_page(logs.store, first, _PAGE)
         used = {info.name: logs.locks.is_in_use(info.name) for info in shown}
         titles = {info.name: read_session_title(logs, info.name) for info in shown}
     if options.json:
@@ -88,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(msgspec.json.encode(rows))
         return EXIT_OK
     if not shown:
-        last = -(-len(found) // _PAGE)
-        print(f"There is no page {options.page}; the last one is {last}." if found else "No sessions are stored yet.")
+        last = -(-total // _PAGE)
+        print(f"There is no page {options.page}; the last one is {last}." if total else "No sessions are stored yet.")
         return EXIT_OK
     names = [format_visible_name(info.name) for info in shown]
     cells = [
@@ -98,9 +102,9 @@ def run(options: argparse.Namespace) -> int:
     ]
     marks = ["  (open)" if used[info.name] else "" for info in shown]
     _print_table(cells, [titles[info.name] for info in shown], marks)
-    if len(found) > len(shown):
-        more = f" More: tidegate sessions --page {options.page + 1}" if first + len(shown) < len(found) else ""
-        print(f"{first + 1:,} to {first + len(shown):,} of {format_count(len(found), 'session')}.{more}")
+    if total > len(shown):
+        more = f" More: tidegate sessions --page {options.page + 1}" if first + len(shown) < total else ""
+        print(f"{first + 1:,} to {first + len(shown):,} of {format_count(total, 'session')}.{more}")
     if any(format_time(each) == UNKNOWN_TIME or not each for info in shown for each in (info.used, info.created)):
         print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")
     return EXIT_OK

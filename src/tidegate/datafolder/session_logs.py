@@ -70,5 +70,5 @@ class LogSource(Protocol):
     """What the title of a session is read from: `SessionLogs`, or the contents of a data folder."""
 
     mask: SecretMask
-
-    def open_log(self, name: str) -> KeptLog: ...
+    store: Store
+    blobs: Blobs | None

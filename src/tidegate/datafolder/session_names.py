@@ -11,6 +11,8 @@ from tidegate.core.events import MessageAdded
 from tidegate.core.messages import is_user_request, text_of
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.session_logs import LogSource
+from tidegate.store.errors import SessionNotFound
+from tidegate.store.session_log import read_stored_events
 
 _SUFFIX: Final = re.compile(r"-\d{8}-\d{6}(-\w+)?$")
 _LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
@@ -36,13 +38,15 @@ def read_session_title(logs: LogSource, name: str) -> str:
     its error."""
     first = ""
     try:
-        for event in islice(logs.open_log(name).read(), _MAX_SCANNED_EVENTS):
+        for event in islice(read_stored_events(logs.store, name, logs.blobs), _MAX_SCANNED_EVENTS):
             if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
                 text = text_of(event.payload.message)[:_MAX_BLOCK_CHARS]
                 blocks = _CLIENT_BLOCKS.match(text)
                 if own := text[blocks.end() :].strip() if blocks else text:
                     return _make_title(logs, own)
                 first = first or _make_title(logs, text)
+    except SessionNotFound:  # it was removed meanwhile
+        return ""
     except TidegateError as bad:
         return str(bad)
     return first

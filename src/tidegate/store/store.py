@@ -9,7 +9,7 @@ Every backend passes `tidegate.store.conformance`.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -75,6 +75,21 @@ class NamedStore(Protocol):
         """The names of the sessions that begin with `prefix`, the last used first."""
 
 
+class SessionPage(NamedTuple):
+    """Some of the sessions, the last used first. `total`: how many there are."""
+
+    sessions: list[SessionInfo]
+    total: int
+
+
+@runtime_checkable
+class PagedStore(Protocol):
+    """A store that lists some sessions without reading the others."""
+
+    def list_page(self, first: int, count: int) -> SessionPage:
+        """`count` sessions from the number `first` on, counted from 0."""
+
+
 @runtime_checkable
 class SharedCleanUpStore(Protocol):
     """A store that rewrites its file after a deletion, and can do so once for several deletions."""
@@ -123,3 +138,11 @@ def list_names(store: Store, prefix: str) -> list[str]:
     if isinstance(store, NamedStore):
         return store.list_names(prefix)
     return [info.name for info in store.sessions() if info.name.startswith(prefix)]
+
+
+def list_page(store: Store, first: int, count: int) -> SessionPage:
+    """`count` sessions from the number `first` on, counted from 0, the last used first."""
+    if isinstance(store, PagedStore):
+        return store.list_page(first, count)
+    found = store.sessions()
+    return SessionPage(found[first : first + count], len(found))

@@ -8,6 +8,7 @@ can be anywhere. A secret that was split in such a way is found in the joined te
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -21,8 +22,7 @@ _ODD_LINE_END = r"\f\v\x85\u2028\u2029"
 _LINE_END = r"(?:\\?\r?\n|(?:\\++r)?\\++n)"
 _PLUS = r"""(?:[+&]|(?<=[ \t])[.]|[.](?=["']))?"""
 _STRING_END = rf"""[ \t]*+{_PLUS}(?:\ _)?[ \t]*+(?:{_LINE_END}{_LINE_START})?{_PLUS}[ \t]*+[fFrRbBuU]?\\*+["'`]"""
-_BREAK = re.compile(
-    rf"""
+_BREAK: Final = rf"""
     ["'`\\\r\n{_INVISIBLE}{_ODD_LINE_END}](?<={KEY_CHARS}.)  # one set first: most of a text is then skipped quickly
     (?:(?<=["'`]){_STRING_END}
       |(?<=\\)(?:\\*+["'`]{_STRING_END}|\r?\n{_LINE_START}|\\*+(?:r\\++)?n{_LINE_START})
@@ -30,13 +30,9 @@ _BREAK = re.compile(
       |(?<=\r)\n{_LINE_START}
       |(?<=[{_INVISIBLE}])[{_INVISIBLE}]*+
       |(?<=[{_ODD_LINE_END}]){_LINE_START}
-    )(?={KEY_CHARS})""",
-    re.VERBOSE | re.ASCII | re.DOTALL,
-)
+    )(?={KEY_CHARS})"""
 _CONCATENATION = re.compile(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
 _CONTINUED_LINE = re.compile(rf"\\\r?\n|\\{{3}}(?:r\\)?n|[{_INVISIBLE}]")  # the second as JSON writes it
-
-
 _PENDING = re.compile(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")
 _LONGEST_BREAK: Final = 200
 _LINE = re.compile(r"\\?\r?\n|(?:\\++r)?\\++n")
@@ -106,13 +102,19 @@ class JoinedText:
         return JoinedText(self.original, breaks)
 
 
+@cache
+def _compile_break() -> re.Pattern[str]:
+    """The pattern of a break. Compiling it takes longer than most commands need it for: they mask little."""
+    return re.compile(_BREAK, re.VERBOSE | re.ASCII | re.DOTALL)
+
+
 def join_text(text: str) -> JoinedText:
     return JoinedText(text, [*_find_breaks(text)])
 
 
 def _find_breaks(text: str) -> Iterator[Break]:
     removed = 0
-    for found in _BREAK.finditer(text):
+    for found in _compile_break().finditer(text):
         start, end = found.span()
         is_string = _CONCATENATION.match(found[0]) is not None
         is_certain = is_string or _CONTINUED_LINE.match(found[0]) is not None

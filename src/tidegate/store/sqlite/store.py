@@ -28,11 +28,16 @@ from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
 from tidegate.store.sqlite.rows import SessionRow
 from tidegate.store.sqlite.tables import READ_ROWS, Tables
-from tidegate.store.store import SessionInfo
+from tidegate.store.store import SessionInfo, SessionPage
 
+_ALL = "the list of sessions"
 _CHECK_SECONDS = 0.3
 READERS_WAIT = 1.0
 """Seconds to wait for readers after the file was vacuumed."""
+
+
+def _make_info(session: SessionRow) -> SessionInfo:
+    return SessionInfo(session.name, session.head, session.created, session.used, session.size)
 
 
 def _is_occupied(folder: Path) -> bool:
@@ -225,13 +230,17 @@ class SqliteStore:
             return found.head if found else 0
 
     def sessions(self) -> list[SessionInfo]:
-        with self._locked("the list of sessions"), read_transaction(self._db):
-            found = self._tables.list_sessions()
-        return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
+        with self._locked(_ALL), read_transaction(self._db):
+            return list(map(_make_info, self._tables.list_sessions()))
+
+    def list_page(self, first: int, count: int) -> SessionPage:
+        with self._locked(_ALL), read_transaction(self._db):
+            found = self._tables.list_page(first, count)
+            return SessionPage(list(map(_make_info, found)), self._tables.count_sessions())
 
     def list_names(self, prefix: str) -> list[str]:
         ask = "SELECT name FROM sessions WHERE name >= ? AND name < ? ORDER BY used DESC, id DESC"
-        with self._locked("the list of sessions"), read_transaction(self._db):
+        with self._locked(_ALL), read_transaction(self._db):
             return [name for (name,) in self._db.execute(ask, (prefix, prefix + chr(0x10FFFF)))]
 
     def release(self, session: str) -> None:

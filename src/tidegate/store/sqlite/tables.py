@@ -59,6 +59,14 @@ class Tables:
         sessions = map(self._check_session, self._db.execute(SELECT_SESSION).fetchall())
         return sorted(sessions, key=lambda session: (session.used, session.id), reverse=True)
 
+    def list_page(self, first: int, count: int) -> list[SessionRow]:
+        """Return some sessions, the last used first. The time of use of a damaged one is taken as it is."""
+        ask = f"{SELECT_SESSION} ORDER BY used DESC, id DESC LIMIT ? OFFSET ?"
+        return list(map(self._check_session, self._db.execute(ask, (count, first)).fetchall()))
+
+    def count_sessions(self) -> int:
+        return int(self._db.execute("SELECT count(*) FROM sessions").fetchone()[0])
+
     def create(self, name: str, now: float) -> SessionRow:
         made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, '', 0, ?, ?, 0)", (name, now, now))
         self._db.step("session created")
