@@ -1,4 +1,7 @@
-"""`tidegate wrap --session` with another client: what is refused, what is said before, what is sent."""
+"""`tidegate wrap --session` with another client: what is refused, what is said before, what is sent.
+
+These are the commands of README.md and docs/shared-sessions.md.
+"""
 
 import asyncio
 import json

@@ -156,6 +156,8 @@ class SharedTimeline:
             self._handoffs.append((seq, decode_handoff_note(noted).source))
         elif noted.topic == IMPORTED_TOPIC:
             self._other = _name_origin(noted)
+        elif noted.topic == "foreign":  # everything before it was imported
+            self._other = OWN_AGENT
         elif noted.topic == CLIENT_SPEAKING:
             note = decode_client_note(noted)
             if note.client == OWN_AGENT:
