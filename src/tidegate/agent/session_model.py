@@ -8,7 +8,7 @@ from tidegate.agent.provider_connection import check_key
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.workspaces import find_session_use
+from tidegate.datafolder.session_use import find_session_use
 
 
 def format_agent_model(agent_model: AgentModel) -> str:

@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.datafolder.location import STORE_VARIABLE
     from tidegate.datafolder.session_logs import SessionLogs
     from tidegate.datafolder.session_names import read_session_title
+    from tidegate.datafolder.session_use import find_session_use
     from tidegate.datafolder.time_format import UNKNOWN_TIME, format_time
     from tidegate.store.store import list_page
     from tidegate.terminal.formats import format_byte_size
@@ -87,8 +88,17 @@ def run(options: argparse.Namespace) -> int:
             shown, total = list_page(logs.store, first, _PAGE)
         used = {info.name: logs.locks.is_in_use(info.name) for info in shown}
         titles = {info.name: read_session_title(logs, info.name) for info in shown}
+        clients = {info.name: find_session_use(logs, info.name).clients for info in shown}
     if options.json:
-        rows = [{**msgspec.to_builtins(info), "in_use": used[info.name], "title": titles[info.name]} for info in shown]
+        rows = [
+            {
+                **msgspec.to_builtins(info),
+                "in_use": used[info.name],
+                "title": titles[info.name],
+                "clients": clients[info.name],
+            }
+            for info in shown
+        ]
         print_json(msgspec.json.encode(rows))
         return EXIT_OK
     if not shown:
@@ -100,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
         (name, f"{info.head:,}", format_byte_size(info.size), format_time(info.used), format_time(info.created))
         for info, name in zip(shown, names, strict=True)
     ]
-    marks = ["  (open)" if used[info.name] else "" for info in shown]
+    several = {name: f"  ({', '.join(each)})" if len(each) > 1 else "" for name, each in clients.items()}
+    marks = [several[info.name] + ("  (open)" if used[info.name] else "") for info in shown]
     _print_table(cells, [titles[info.name] for info in shown], marks)
     if total > len(shown):
         more = f" More: tidegate sessions --page {options.page + 1}" if first + len(shown) < total else ""

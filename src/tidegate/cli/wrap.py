@@ -20,10 +20,12 @@ from tidegate.cli.wrapped_clients import (
 )
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.terminal.exit_codes import EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
     from asyncio.subprocess import Process
 
+    from tidegate.agent.config.resolved_config import ResolvedConfig
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.metrics import ForwardedRequest, Metrics
@@ -40,8 +42,9 @@ clients: {", ".join(CLIENTS)}
 Everything after -- is passed to the client. Requests go where the client would send them without tidegate: to the
 address in its environment (such as ANTHROPIC_BASE_URL), else to the provider; --upstream sets another one.
 
-With --session or --last, a client with sessions of its own (claude, codex, opencode) continues the one that it had, if
-you give it no arguments; else name it to the client yourself, as in -- --resume ID.
+With --session or --last, another client continues the session: its first request gets the work so far in front of your
+message. --dry-run says how much that is, and what it costs. A client with sessions of its own (claude, codex, opencode)
+continues the one that it had, if you give it no arguments; else name it to the client yourself, as in -- --resume ID.
 
 status: the client's own; 128 + N if signal N ended it; 2 wrong usage, or the client is not installed
 
@@ -49,6 +52,7 @@ examples:
   tidegate wrap claude
   tidegate wrap claude --window 32000 -- -p "fix the failing test"
   tidegate wrap codex --last
+  tidegate wrap codex --session pump --dry-run
   tidegate wrap aider --upstream openai=http://127.0.0.1:8080/v1 -- --model openai/qwen3
 """
 _SHUTDOWN_TIMEOUT: Final = 2.0
@@ -95,6 +99,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--session", default="", metavar="NAME", help="use this session (default: one per conversation)"
     )
     parser.add_argument("--last", action="store_true", help="use the session that was last used in this folder")
+    parser.add_argument(
+        "--from", dest="origin", default="", metavar="FOLDER", help="continue a session of the project in FOLDER here"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with a session: say what would be sent of it, and send nothing"
+    )
     parser.add_argument("--log", default="", metavar="FILE", help="append the gateway's lines to this file")
     parser.add_argument("--quiet", action="store_true", help="no address of the page and no summary at the end")
     add_gateway_options(parser)
@@ -121,27 +131,32 @@ def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Names
 def run(options: argparse.Namespace) -> int:
     require_packages("aiohttp", "uvicorn", "httptools", "zstandard")
 
-    import asyncio
-    import secrets
     import shutil
 
-    import msgspec
-
-    from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
-    from tidegate.cli.continued_session import find_continued_session
-    from tidegate.cli.data_location import open_data_folder
-    from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
-    from tidegate.core.text.secrets import keys_of
-    from tidegate.datafolder.workspaces import find_last_session
-    from tidegate.gateway.app import Gateway
-    from tidegate.web.live.pages import GatewayPage
+    from tidegate.cli.serve import load_gateway_config
 
     client = CLIENTS[options.client]
     program = shutil.which(client.program) or _refuse_missing(client)
     config = load_gateway_config(options)
     situation = ClientSituation(os.environ, Path.cwd(), options.arguments)
     own_variables = read_settings_variables(client.program, situation)
+    settings = _make_settings(options, config, client, own_variables)
+    bypasses = find_bypasses(client.program, situation)
+    for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
+        sys.stderr.write(f"tidegate: warning: {warning}\n")
+    return _run_with_gateway(options, config, client, program, settings, own_variables)
+
+
+def _make_settings(
+    options: argparse.Namespace, config: "ResolvedConfig", client: WrappedClient, own_variables: Mapping[str, str]
+) -> "GatewaySettings":
+    import secrets
+
+    import msgspec
+
+    from tidegate.cli.serve import check_policies, make_gateway_settings
+
     upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
@@ -150,17 +165,52 @@ def run(options: argparse.Namespace) -> int:
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
     check_policies(settings)
-    bypasses = find_bypasses(client.program, situation)
-    for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
-        sys.stderr.write(f"tidegate: warning: {warning}\n")
+    return settings
+
+
+def _run_with_gateway(
+    options: argparse.Namespace,
+    config: "ResolvedConfig",
+    client: WrappedClient,
+    program: str,
+    settings: "GatewaySettings",
+    own_variables: Mapping[str, str],
+) -> int:
+    import asyncio
+
+    import msgspec
+
+    from tidegate.agent.provider_connection import build_model_overrides
+    from tidegate.cli.continued_session import (
+        describe_dry_run,
+        find_continued_session,
+        find_own_session,
+        note_repository,
+    )
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.errors import BadInput
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.datafolder.workspaces import find_last_session
+    from tidegate.gateway.app import Gateway
+    from tidegate.web.live.pages import GatewayPage
+
     keys = [*keys_of(os.environ), settings.client_token, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=keys) as data:
         session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")
-        arguments = options.arguments or make_resume_arguments(client, session)
+        if options.dry_run and not session:
+            raise BadInput(
+                "There is no session to continue.", "Name it with --session; `tidegate sessions` lists them."
+            )
+        own_id = ""
         if session:
-            continued = find_continued_session(data, client, session)
+            continued = find_continued_session(data, client, session, Path.cwd(), options.origin)
             settings = msgspec.structs.replace(settings, continued=continued)
-        watch = _RunWatch(data, Path.cwd())
+            own_id = find_own_session(data, client, session)
+        if options.dry_run and settings.continued is not None:
+            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window))
+            return EXIT_OK
+        arguments = options.arguments or make_resume_arguments(client, session, own_id)
+        watch = _RunWatch(data, Path.cwd(), client.title)
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)
             gateway.page = GatewayPage(settings, data, gateway.activity, prices=build_model_overrides(config))
@@ -168,6 +218,7 @@ def run(options: argparse.Namespace) -> int:
                 gateway, settings, client, [program, *arguments], session, data.root, options.quiet, own_variables
             )
             status = asyncio.run(run_client)
+        note_repository(data, watch.list_sessions(), Path.cwd())
         if not options.quiet:
             sys.stderr.write(watch.describe(client, gateway.metrics, gateway.notices))
     return status
@@ -306,22 +357,27 @@ class _SessionSum:
 class _RunWatch:
     """What the client did in this run, for the summary at its end."""
 
-    def __init__(self, data: "DataFolder", workspace: Path) -> None:
+    def __init__(self, data: "DataFolder", workspace: Path, title: str) -> None:
         self._data = data
         self._workspace = workspace
+        self._title = title
         self._sums: dict[str, _SessionSum] = {}
 
     def add(self, sent: "ForwardedRequest") -> None:
         from tidegate.datafolder.workspaces import note_workspace
 
         if sent.session not in self._sums and not sent.parent:
-            note_workspace(self._data, sent.session, self._workspace)
+            note_workspace(self._data, sent.session, self._workspace, client=self._title)
         found = self._sums.setdefault(sent.session, _SessionSum(sent.parent))
         found.requests += 1
         found.tokens += sent.tokens
         whole = sent.tokens + sent.saved_tokens
         found.whole_tokens += whole
         found.fitting_tokens += max(sent.tokens, min(whole, sent.window or whole))
+
+    def list_sessions(self) -> list[str]:
+        """The sessions of the run, without those of sub-agents."""
+        return [name for name, found in self._sums.items() if not found.parent]
 
     def describe(self, client: WrappedClient, metrics: "Metrics", notices: Sequence[str]) -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]

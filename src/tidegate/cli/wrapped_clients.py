@@ -255,8 +255,11 @@ def _merge(one: Any, other: Any) -> Any:
     return other
 
 
-def make_resume_arguments(client: WrappedClient, session: str) -> list[str]:
-    """The arguments with which the client continues this session; none if it is not one of the client's own."""
-    if not client.session_prefix or not session.startswith(client.session_prefix):
-        return []
-    return [each.replace("{id}", session.removeprefix(client.session_prefix)) for each in client.resume]
+def make_resume_arguments(client: WrappedClient, session: str, own_id: str = "") -> list[str]:
+    """The arguments with which the client continues this session; none if it had no conversation in it.
+
+    `own_id` is the client's own name of its conversation, if the session has another name.
+    """
+    is_own = client.session_prefix and session.startswith(client.session_prefix)
+    ident = own_id or (session.removeprefix(client.session_prefix) if is_own else "")
+    return [each.replace("{id}", ident) for each in client.resume] if ident else []

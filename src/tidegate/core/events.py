@@ -84,9 +84,9 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
     - `prepared_summary`: text is JSON, a summary that the policy will ask for (`session/summaries/prepared.py`)
-    - `client`: text is JSON: which client speaks from here on (`session/shared_timeline.py`)
-    - `handoff`: text is JSON: the next message is the record of what other clients did, up to an event of this log
-    - `repository`: text is JSON: the state of the folder's git repository when a client stopped
+    - `client_speaking`: text is JSON: which client speaks from here on (`session/shared_timeline.py`)
+    - `work_record`: text is JSON: the next message is the record of what other clients did, up to an event of this log
+    - `repository_state`: text is JSON: the state of the folder's git repository when a client stopped
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
 
     The gateway records with these, for people, what became of a request on its way; the text says why:
@@ -116,11 +116,14 @@ STATE_NOTE_FAILED: Final = "state_note_failed"
 """The topic of the events that say why there is no new state note, or no prepared summary."""
 PREPARED_SUMMARY: Final = "prepared_summary"
 """The topic of the events that hold a summary for a policy (`session/summaries/prepared.py`)."""
+CLIENT_SPEAKING: Final = "client_speaking"
+WORK_RECORD: Final = "work_record"
 LISTED_TOPICS: Final = frozenset(
     {
         *("undo", "redo", "clear", "forgotten", "overflow", "unsigned"),
         *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED),
         *(STATE_NOTE, STATE_NOTE_FAILED, PREPARED_SUMMARY),
+        *(CLIENT_SPEAKING, WORK_RECORD),
     }
 )
 """Notes that a list of what happened to a session has, beside its edits."""

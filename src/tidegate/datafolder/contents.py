@@ -54,7 +54,7 @@ class FolderContents:
         )
         self.snapshots = Snapshots(self.root / "views", self.mask)
         self.retention_folder = self._open_folder("retention", max_file=10_000)
-        self.workspaces = self._open_folder("workspaces", max_file=100_000)
+        self.workspaces = self._logs.workspaces
         self.unfinished_folder = self._open_folder("unfinished", max_file=_MAX_FILE_BYTES)
         self.spending_folder = self._open_folder("spend", max_file=10_000)
         self.state_folder = self._open_folder("", max_file=_MAX_STATE_BYTES)

@@ -22,11 +22,17 @@ _JSON_TOPICS = ("tools", "model")
 
 
 class MaskedLog:
-    """A log whose events are masked: a text must be masked before it is cut."""
+    """A log whose events are masked: a text must be masked before it is cut.
 
-    def __init__(self, log: LogReader, mask: Callable[[str], str]) -> None:
+    `is_known`: the events with these numbers are left as they are, because the reader has seen them.
+    """
+
+    def __init__(
+        self, log: LogReader, mask: Callable[[str], str], is_known: Callable[[int], bool] = lambda seq: False
+    ) -> None:
         self._log = log
         self._masker = EventMasker(mask)
+        self._is_known = is_known
 
     @property
     def head(self) -> int:
@@ -34,7 +40,8 @@ class MaskedLog:
 
     def read(self, start: int = 1) -> Iterator[Event]:
         """Yield the events from this seq on."""
-        return map(self._masker.mask_event, self._log.read(start))
+        for event in self._log.read(start):
+            yield event if self._is_known(event.seq) else self._masker.mask_event(event)
 
 
 class EventMasker:

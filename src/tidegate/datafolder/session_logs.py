@@ -9,11 +9,13 @@ from typing import Protocol, Self
 
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.datafolder.locks import SessionLocks
+from tidegate.disk.folder import Folder, TextFolder
 from tidegate.store.blobs import Blobs
 from tidegate.store.open import open_store
 from tidegate.store.session_log import KeptLog
 from tidegate.store.store import SharedStore, Store
 
+_MAX_WORKSPACE_BYTES = 100_000
 _MAX_SEARCHED_BYTES = 8 * 1024 * 1024
 """Bytes of a record that is searched for secrets before it is put into a blob."""
 
@@ -52,6 +54,14 @@ class SessionLogs:
     def open_log(self, name: str) -> KeptLog:
         """Return the log of a session, empty if there is none."""
         return KeptLog(self.store, name, self.blobs)
+
+    @property
+    def workspaces(self) -> TextFolder:
+        """Where each session was last used (`datafolder/workspaces.py`)."""
+        path = self.root / "workspaces"
+        if isinstance(self.store, SharedStore):
+            return self.store.open_folder("workspaces", path, max_file=_MAX_WORKSPACE_BYTES, ending="", is_cached=False)
+        return Folder(path, max_file=_MAX_WORKSPACE_BYTES, ending="")
 
     def close(self) -> None:
         """Close the store. Sessions that are still open can no longer be read."""

@@ -5,37 +5,23 @@ from pathlib import Path
 import msgspec
 
 from tidegate.datafolder.contents import FolderContents
+from tidegate.datafolder.session_use import SessionUse, find_session_use
 from tidegate.disk.folder import session_file_key
 
 
-class SessionUse(msgspec.Struct, frozen=True):
-    """The working folder, and the model as PROVIDER/MODEL.
-
-    "" if nobody chose the model: without a configuration, the embedded one answers. None if it is only in the log.
-    """
-
-    folder: str = ""
-    model: str | None = None
-
-
-def note_workspace(contents: FolderContents, session: str, workspace: Path, model: str | None = None) -> None:
-    """Note that the session is used in this folder with this model. Writes nothing if that is known."""
-    use = SessionUse(str(workspace.resolve()), model)
-    if find_session_use(contents, session) != use:
-        is_plain = model is None or not use.folder.isprintable()  # a name that is not UTF-8 cannot be in JSON
+def note_workspace(
+    contents: FolderContents, session: str, workspace: Path, model: str | None = None, client: str = ""
+) -> None:
+    """Note that the session is used in this folder with this model and client. Writes nothing if that is known."""
+    known = find_session_use(contents, session)
+    others = tuple(each for each in known.clients if each != client)
+    use = SessionUse(str(workspace.resolve()), model, (*others, client) if client else known.clients)
+    if known != use:
+        is_plain = (
+            model is None and not use.clients
+        ) or not use.folder.isprintable()  # a name that is not UTF-8 cannot be in JSON
         text = use.folder if is_plain else msgspec.json.encode(use).decode()
         contents.workspaces.update(session_file_key(session), lambda _: text)
-
-
-def find_session_use(contents: FolderContents, session: str) -> SessionUse:
-    """How the session was last used; empty if it is not known."""
-    text = contents.workspaces.read(session_file_key(session)) or ""
-    if text.startswith("{"):
-        try:
-            return msgspec.json.decode(text, type=SessionUse)
-        except msgspec.DecodeError:
-            return SessionUse()
-    return SessionUse(text)  # the folder alone, as `tidegate wrap` and earlier versions write it
 
 
 def find_last_session(contents: FolderContents, workspace: Path, *, other_than: str = "") -> str:

@@ -372,7 +372,7 @@ class Gateway:
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
                 await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
-                self._continuing.attach(conversation)
+                self._continuing.attach(conversation, request.client.own_id)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
                 if self._thinking.continues_changed(own):
                     followed = await self._discard_thinking(conversation.following, client)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from tidegate.datafolder.masking import MaskedLog
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.settings import ContinuedSession
 from tidegate.session.continuation import Continuation, ContinuedRun
 from tidegate.session.shared_timeline import ClientNote
+from tidegate.store.log import LogReader
 
 
 class SessionContinuation:
@@ -15,6 +17,7 @@ class SessionContinuation:
         self, continued: ContinuedSession | None, mask: Callable[[str], str], report: Callable[[str], None]
     ) -> None:
         self._session = continued.session if continued is not None else ""
+        self._mask = mask
         self._continuation: Continuation | None = None
         if continued is not None:
             client = ClientNote(continued.client, continued.title)
@@ -23,8 +26,17 @@ class SessionContinuation:
             )
             self._continuation = Continuation(run, report)
 
-    def attach(self, conversation: Conversation) -> None:
-        """Let the conversation begin with the work so far, if it is the one. Sub-agents have sessions of their own."""
+    def attach(self, conversation: Conversation, own_id: str) -> None:
+        """Let the conversation begin with the work so far, if it is the one. Sub-agents have sessions of their own.
+
+        `own_id` is how the client itself names the conversation of the request.
+        """
         if self._continuation is not None and conversation.name == self._session:
+            self._continuation.name_conversation(own_id)
             conversation.following.continuation = self._continuation
-            conversation.is_continued = True
+            conversation.mask_unseen = self._mask_unseen
+
+    def _mask_unseen(self, log: LogReader) -> LogReader:
+        continuation = self._continuation
+        assert continuation is not None
+        return MaskedLog(log, self._mask, lambda seq: continuation.is_own(log, seq))

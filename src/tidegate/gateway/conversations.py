@@ -35,7 +35,8 @@ class Conversation:
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
     does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
     time when the upstream named it. `is_found`: the session was found by its messages, and may have branches of other
-    conversations that begin alike. `is_continued`: it has the work of another client, too.
+    conversations that begin alike. `mask_unseen`, if it is set, masks what other clients said in a log: this client's
+    provider may not have seen it.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -46,7 +47,7 @@ class Conversation:
         self.hidden_messages: dict[str, Message] = {}
         self.own_limit: tuple[int, float] = (0, 0.0)
         self.is_found = False
-        self.is_continued = False
+        self.mask_unseen: Callable[[LogReader], LogReader] | None = None
         self.users = 0
         session = following.session
         self.opened_window = None if session.window_is_assumed else session.window
@@ -64,6 +65,8 @@ class Conversation:
     def open_recalled_log(self, last_id: str) -> LogReader:
         """What a model may recall whose request ends with this message of the log."""
         session = self.following.session
+        if self.mask_unseen is not None:
+            return self.mask_unseen(session.log)
         if not self.is_found:
             return session.log
         return ConversationLog(session.log, last_id, session.history.recall_index.read_branch_points())

@@ -106,7 +106,8 @@ class ClientId(NamedTuple):
     """How a request names its conversation. `parent` is the conversation of the agent that started this one.
 
     `is_explicit`: the user chose the name, so every request with it belongs to the conversation. `old_name`: what
-    earlier versions called it, if that was another name, which other conversations could also have.
+    earlier versions called it, if that was another name, which other conversations could also have. `own_id` is how the
+    client itself names its main conversation.
     """
 
     client: str = ""
@@ -114,6 +115,7 @@ class ClientId(NamedTuple):
     parent: str = ""
     is_explicit: bool = False
     old_name: str = ""
+    own_id: str = ""
 
 
 class _OwnIds(NamedTuple):
@@ -157,8 +159,9 @@ def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId,
         return ClientId("", chosen, "", bool(chosen))
     main = chosen or f"{own.client}-{own.main}"
     if not own.agent:
-        return ClientId(own.client, main)
-    return ClientId(own.client, f"{main}.{own.agent}", f"{main}.{own.above}" if own.above else main)
+        return ClientId(own.client, main, own_id=own.main)
+    parent = f"{main}.{own.above}" if own.above else main
+    return ClientId(own.client, f"{main}.{own.agent}", parent, own_id=own.main)
 
 
 def clean_id(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded
-from tidegate.core.messages import Message, calls_of, text_of
+from tidegate.core.messages import HANDOFF, Message, calls_of, text_of
 
 
 class LogLine(NamedTuple):
@@ -33,7 +33,8 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
     """
     for event in events:
         what = event.payload
-        text = extract_message_text(what.message) if isinstance(what, MessageAdded) else ""
+        said = what.message if isinstance(what, MessageAdded) and what.message.kind != HANDOFF else None
+        text = extract_message_text(said) if said is not None else ""
         yield LogLine(session, event.seq, text, isinstance(what, NoteAdded) and what.topic == "forgotten")
 
 

@@ -8,9 +8,12 @@ its own conversation gets only what the others did since.
 Nothing is added to later conversations of the same run: a list that begins anew is the client's `/clear`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tidegate.core.events import Event, EventPayload, MessageAdded
 from tidegate.core.ledger.recall_pointers import RecallRange
@@ -30,12 +33,14 @@ from tidegate.session.shared_timeline import (
     encode_note,
     select_events,
 )
+from tidegate.store.log import LogReader
 
 _ROOM_PART: Final = 3
 """A record takes at most one part of so many of the room: the rest is for the client's own work."""
 _MIN_TOKENS: Final = 600
 _ATTEMPTS: Final = 6
 _MIN_WINDOW: Final = 1_000
+_SPAN: Final = re.compile(r" messages?, m(\d{1,15})\.\.m(\d{1,15})\)")
 _MARK: Final = "{mark}"
 _RULES_HEADING: Final = "Rules that the user typed:"
 Mask = Callable[[str], str]
@@ -71,56 +76,59 @@ class Continuation:
         self._report = report
         self._is_open = False
         self._has_forked = False
+        self._timeline: SharedTimeline | None = None
+        self.client = run.client
 
-    @property
-    def client(self) -> ClientNote:
-        return self._run.client
+    def is_own(self, log: LogReader, seq: int) -> bool:
+        """Whether the client of this run added the message with this number, in this run or an earlier one."""
+        if self._timeline is None:
+            self._timeline = SharedTimeline(log.read(), self._run.session)
+        elif self._timeline.head < log.head:
+            self._timeline.feed(log.read(self._timeline.head + 1))
+        return self._timeline.client_of(seq) == self._run.client.title
 
-    def make_opening(
-        self,
-        read: Callable[[], Iterable[Event]],
-        speaker: ClientNote | None,
-        after: int,
-        room: int,
-        counter: TokenCounter,
-        *,
-        is_new: bool,
-        has_tools: bool,
+    def name_conversation(self, own_id: str) -> None:
+        """The client's own id of the conversation whose request comes next."""
+        self.client = msgspec.structs.replace(self._run.client, own_id=own_id)
+
+    def note_client(self, speaker: ClientNote | None) -> list[EventPayload]:
+        """The note that this client speaks, unless it was the `speaker` that spoke last."""
+        if speaker == self.client:
+            return []
+        is_other = speaker is not None and speaker.client != self.client.client
+        if self._is_open and speaker is not None and is_other and not self._has_forked:
+            self._has_forked = True
+            self._report(
+                f"{clean_line(speaker.title)} works in the session {clean_line(self._run.session)}, too: it is a fork"
+                " from here on, and neither sees what the other does"
+            )
+        return [encode_note(self.client)]
+
+    def wants_record(self, *, has_tools: bool) -> bool:
+        """Whether the request is the first of the client's conversation in this run."""
+        return not self._is_open and (has_tools or not self._run.needs_tools)
+
+    def make_record(
+        self, read: Callable[[], Iterable[Event]], after: int, room: int, counter: TokenCounter, *, is_return: bool
     ) -> list[EventPayload]:
-        """The payloads before the client's new messages, which follow the event `after`. `speaker` spoke last.
-
-        `is_new`: the client's list begins with no message of the log. `room` is for the whole history of the request.
-        """
-        opening: list[EventPayload] = []
-        if speaker != self._run.client:
-            opening.append(encode_note(self._run.client))
-            if self._is_open and speaker is not None and not self._has_forked:
-                self._has_forked = True
-                self._report(
-                    f"{clean_line(speaker.title)} works in the session {clean_line(self._run.session)}, too: it is a"
-                    " fork from here on, and neither sees what the other does"
-                )
-        if self._is_open or (self._run.needs_tools and not has_tools):
-            return opening
-        record = self._write_record(read, after, room, counter, is_new)
+        """The record for a client whose list goes on after the event `after`, and the note about it. Empty if it knows
+        everything. With `is_return`, it goes on with work of its own, which is not in the record."""
+        own = self._run.client.title if is_return else ""
+        record = write_record(read, self._run, after, choose_record_tokens(room), counter, without=own)
         if record is None:
-            return opening
-        tokens = count_message(record.message, counter)
-        return [*opening, encode_note(record.note), MessageAdded(record.message, tokens)]
+            return []
+        return [encode_note(record.note), MessageAdded(record.message, count_message(record.message, counter))]
 
-    def note_begun(self, opening: Sequence[EventPayload], *, has_tools: bool) -> None:
+    def note_begun(self, has_record: bool, *, has_tools: bool) -> None:
         """The client's messages are in the log."""
-        if has_tools or not self._run.needs_tools:
-            self._is_open = True
-        if any(isinstance(each, MessageAdded) for each in opening):
+        self._is_open = self._is_open or self.wants_record(has_tools=has_tools)
+        if has_record:
             self._report(f"the session {clean_line(self._run.session)} goes on in {self._run.client.title}")
 
-    def _write_record(
-        self, read: Callable[[], Iterable[Event]], after: int, room: int, counter: TokenCounter, is_new: bool
-    ) -> WorkRecord | None:
-        own = "" if is_new else self._run.client.title  # whoever returns knows what it did itself
-        size = min(HANDOFF_WINDOW, max(room // _ROOM_PART, _MIN_TOKENS))
-        return write_record(read, self._run, after, size, counter, without=own)
+
+def choose_record_tokens(room: int | None) -> int:
+    """The most tokens of a record where the history of a request has this room."""
+    return HANDOFF_WINDOW if room is None else min(HANDOFF_WINDOW, max(room // _ROOM_PART, _MIN_TOKENS))
 
 
 def write_record(
@@ -161,6 +169,13 @@ def write_record(
     whole = count_whole(session.view)
     note = HandoffNote(source, tuple(writer.clients), min(tokens, size), len(messages), whole, writer.masked)
     return WorkRecord(message, note)
+
+
+def find_recorded_span(message: Message) -> RecallRange | None:
+    """The first and the last message that a record of work may repeat; None for other messages."""
+    head = message.parts[0] if message.kind == HANDOFF and message.parts else None
+    found = _SPAN.search(head.text) if isinstance(head, MarkedText) else None
+    return RecallRange(int(found[1]), int(found[2])) if found else None
 
 
 class _RecordWriter:

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count, islice
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +43,8 @@ from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
 
 HostObject = TypeVar("HostObject")
+_PREFACE: Final = 2
+"""Messages that a client may say at every beginning: Gemini CLI's description of the folder, and an answer to it."""
 
 
 # --- the host's list and the fixed part ---------------------------------------------------------------------------
@@ -250,7 +252,7 @@ class FollowingSession(Generic[HostObject]):
             branch = self._find_branch(known)
             held = self.session._runner.list_held_notes() if branch is None else []
             added = self._new_events(items[len(known) :], fixed_part)
-            opening = self._make_opening(items, known, fixed_part, branch)
+            has_record = self._put_opening(added, items, known, fixed_part, branch)
             if not (is_fresh or added or branch):
                 self.session.history.refresh()
                 is_fresh = True
@@ -260,36 +262,53 @@ class FollowingSession(Generic[HostObject]):
                     self.session._append_all(self._append_here([branch]))
                     branched = True
                 if added:
-                    self.session._append_all(self._append_here([*held, *opening, *added]))
+                    self.session._append_all(self._append_here([*held, *added]))
             except _LogMoved:
                 is_fresh = True
                 continue
             if self.continuation is not None and added:
-                self.continuation.note_begun(opening, has_tools=bool(fixed_part and fixed_part.tools))
+                self.continuation.note_begun(has_record, has_tools=bool(fixed_part and fixed_part.tools))
             return branched, len(items) - len(known)
 
-    def _make_opening(
+    def _put_opening(
         self,
+        added: list[EventPayload],
         items: Sequence[HostItem[HostObject]],
         known: Sequence[str],
         fixed_part: FixedPart | None,
         branch: BranchStarted | None,
-    ) -> list[EventPayload]:
-        """What a client that continues a session gets before its first new messages."""
+    ) -> bool:
+        """Put into the new events what a client that continues a session gets. Return whether it got a record.
+
+        It comes before the client's first message that the log does not know.
+        """
         if self.continuation is None or len(known) == len(items):
-            return []
-        session, part = self.session, fixed_part or FixedPart()
-        fixed = count_system(part.system, session.counter) + count_tools(part.tools, session.counter)
-        new = sum(count_message(item.message, session.counter) for item in items[len(known) :])
-        return self.continuation.make_opening(
-            session.log.read,
-            self._tree.speaker,
-            branch.edit if branch is not None else session.log.head,
-            (session.window or MAX_WINDOW_TOKENS) - fixed - new,
-            session.counter,
-            is_new=not known,
-            has_tools=bool(part.tools),
-        )
+            return False
+        session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
+        place = len(added) - len(items) + len(known)
+        opening: list[EventPayload] = [*continuation.note_client(self._tree.speaker)]
+        record: list[EventPayload] = []
+        if continuation.wants_record(has_tools=has_tools):
+            told, ident = (len(known), known[-1]) if known else self._tree.find_rewritten([item.key for item in items])
+            place += told - len(known)
+            after = self._tree.resume_seq(ident) if ident else branch.edit if branch is not None else session.log.head
+            returns = self._is_return(items[:told], ident)
+            room = self._count_room(items, fixed_part or FixedPart())
+            record = continuation.make_record(session.log.read, after, room, session.counter, is_return=returns)
+        added[place:place] = [*opening, *record]
+        return bool(record)
+
+    def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:
+        """Whether a list goes on with work of its own: not if it has only what the client says at every beginning."""
+        is_end = bool(ident) and self._tree.is_last(ident)
+        return is_end or any(item.message.role == "assistant" for item in told[_PREFACE:])
+
+    def _count_room(self, items: Sequence[HostItem[HostObject]], part: FixedPart) -> int:
+        """What a request leaves of the window, in our tokens."""
+        counter = self.session.counter
+        fixed = count_system(part.system, counter) + count_tools(part.tools, counter)
+        new = sum(count_message(item.message, counter) for item in items)
+        return (self.session.window or MAX_WINDOW_TOKENS) - fixed - new
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
         """The payloads for the end of the log as it is now. If another process appended first, they are not appended

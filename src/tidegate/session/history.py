@@ -13,7 +13,7 @@ from tidegate.wire.parsing import repair_unicode
 
 _ENGINE_TOPICS = frozenset(
     "system tools undo redo clear turn overflow model forgotten tried unsigned birth weighed foreign key branch"
-    " hidden_calls state_note".split()
+    " hidden_calls state_note client_speaking work_record".split()
 )
 
 

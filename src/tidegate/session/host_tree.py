@@ -16,10 +16,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, Event, HostMessageAdded, HostNote, MessageAdded, NoteAdded
+from tidegate.core.events import (
+    CLIENT_SPEAKING,
+    BranchStarted,
+    Event,
+    HostMessageAdded,
+    HostNote,
+    MessageAdded,
+    NoteAdded,
+)
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
-from tidegate.session.shared_timeline import CLIENT_TOPIC, ClientNote, decode_client_note
+from tidegate.session.shared_timeline import ClientNote, decode_client_note
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
 
 ROOT: Final = ""
@@ -116,7 +124,7 @@ class HostTree:
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
-        elif isinstance(what, NoteAdded) and what.topic == CLIENT_TOPIC:
+        elif isinstance(what, NoteAdded) and what.topic == CLIENT_SPEAKING:
             self.speaker = decode_client_note(what)
         elif isinstance(what, NoteAdded) and what.topic == "tools":
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
@@ -194,6 +202,26 @@ class HostTree:
                 return True
         return False
 
+    def find_rewritten(self, keys: Sequence[str]) -> tuple[int, str]:
+        """How many messages of a list are known, whose beginning the host rewrote, and the last of them.
+
+        Two adjacent messages, the last that are anywhere in the log, say where the host is. (0, "") if there are none.
+        """
+        parents: dict[str, list[tuple[str, str]]] = {}
+        key_of: dict[str, str] = {}
+        for (parent, key), step in self._children.items():
+            parents.setdefault(key, []).append((parent, step.id))
+            key_of[step.id] = key
+        for place in range(len(keys) - 1, 0, -1):
+            for parent, ident in parents.get(keys[place], ()):
+                if key_of.get(parent) == keys[place - 1]:
+                    return place + 1, ident
+        return 0, ""
+
+    def is_last(self, ident: str) -> bool:
+        """Whether nothing that a host said follows a message, on any branch."""
+        return all(parent != ident for parent, _ in self._children)
+
     def is_newest_answer_after(self, ident: str) -> bool:
         """Whether the current branch ends with an answer that was added last and follows this message."""
         parent, newest = self._last or ("", None)
@@ -224,7 +252,7 @@ class HostTree:
 
     def resume_seq(self, ident: str) -> int:
         """The event after which a new branch continues that follows this message."""
-        return self._resume[ident]
+        return self._turns[-1] if ident == self.tip and ident not in self._resume else self._resume[ident]
 
 
 def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:

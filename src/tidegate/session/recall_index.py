@@ -18,7 +18,7 @@ import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.log_fold import BranchPoint
-from tidegate.core.messages import Call, Message, calls_of, result_of
+from tidegate.core.messages import HANDOFF, Call, Message, calls_of, result_of
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
     call_target_of,
@@ -273,7 +273,8 @@ class RecallIndex:
             self._unseen.add(event.seq)
         calls, result = calls_of(message), result_of(message)
         asked = self._open_calls.pop(result.call_id, None) if result is not None else None
-        if (asked and asked.is_search) or (calls and all(map(_is_search, calls))):
+        repeats = message.kind == HANDOFF or (asked is not None and asked.is_search)
+        if repeats or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
             text = self._mask(extract_message_text(_drop_search_calls(message) if calls else message))

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.events import (
+    CLIENT_SPEAKING,
+    WORK_RECORD,
     BranchStarted,
     Event,
     HostMessageAdded,
@@ -22,9 +24,8 @@ from tidegate.core.events import (
 )
 from tidegate.core.log_fold import BranchPoint, hidden_spans
 from tidegate.core.messages import HANDOFF
+from tidegate.core.text.plural import format_count
 
-CLIENT_TOPIC: Final = "client"
-HANDOFF_TOPIC: Final = "handoff"
 IMPORTED_TOPIC: Final = "imported"
 OWN_AGENT: Final = "tidegate"
 UNKNOWN_CLIENT: Final = "another client"
@@ -42,10 +43,11 @@ _TITLES: Final = (
 
 
 class ClientNote(msgspec.Struct, frozen=True):
-    """The client that speaks from here on: its command and its title."""
+    """The client that speaks from here on: its command, its title, and its own id of the conversation if it has one."""
 
     client: str
     title: str
+    own_id: str = ""
 
 
 class HandoffNote(msgspec.Struct, frozen=True):
@@ -69,7 +71,7 @@ class _Origin(msgspec.Struct):
 
 
 def encode_note(note: ClientNote | HandoffNote) -> NoteAdded:
-    topic = CLIENT_TOPIC if isinstance(note, ClientNote) else HANDOFF_TOPIC
+    topic = CLIENT_SPEAKING if isinstance(note, ClientNote) else WORK_RECORD
     return NoteAdded(topic, msgspec.json.encode(note).decode())
 
 
@@ -85,6 +87,18 @@ def decode_handoff_note(noted: NoteAdded) -> HandoffNote:
         return msgspec.json.decode(noted.text, type=HandoffNote)
     except msgspec.DecodeError:
         return HandoffNote(0, ())
+
+
+def describe_client_note(noted: NoteAdded) -> str:
+    """A sentence about a note of one of the two topics."""
+    if noted.topic == CLIENT_SPEAKING:
+        return f"{decode_client_note(noted).title} speaks from here on."
+    note = decode_handoff_note(noted)
+    masked = f", {format_count(note.masked, 'secret')} masked" if note.masked else ""
+    return (
+        f"The work of {', '.join(note.clients) or UNKNOWN_CLIENT} up to here goes before the next message:"
+        f" {note.whole:,} of {format_count(note.messages, 'message')} whole, about {note.tokens:,} tokens{masked}."
+    )
 
 
 def name_client(name: str) -> str:
@@ -119,24 +133,37 @@ class SharedTimeline:
         self._handoffs: list[tuple[int, int]] = []  # a handoff, and the event that it describes the work up to
         self._messages: list[int] = []  # those that a client or a user added
         self._spans: list[ClientSpan] = []
-        self._head = 0
-        host = name_client(name) or UNKNOWN_CLIENT
-        other = OWN_AGENT
+        self._host = name_client(name) or UNKNOWN_CLIENT
+        self._other = OWN_AGENT
+        self.head = 0
+        self.feed(events)
+
+    def feed(self, events: Iterable[Event]) -> None:
+        """Read the next events of the log."""
         for event in events:
-            what, self._head = event.payload, event.seq
+            what, self.head = event.payload, event.seq
             if isinstance(what, BranchStarted):
                 self._points.append(BranchPoint(event.seq, what.edit))
             elif isinstance(what, MessageAdded) and what.message.kind != HANDOFF:
                 if what.message.agent_visible and what.message.role in ("user", "assistant"):
                     self._messages.append(event.seq)
-                self._speak(event.seq, host if isinstance(what, HostMessageAdded) else other)
-            elif isinstance(what, NoteAdded) and what.topic == CLIENT_TOPIC:
-                note = decode_client_note(what)
-                host, other = (host, note.title) if note.client == OWN_AGENT else (note.title, other)
-            elif isinstance(what, NoteAdded) and what.topic == HANDOFF_TOPIC:
-                self._handoffs.append((event.seq, decode_handoff_note(what).source))
-            elif isinstance(what, NoteAdded) and what.topic == IMPORTED_TOPIC:
-                other = _name_origin(what)
+                self._speak(event.seq, self._host if isinstance(what, HostMessageAdded) else self._other)
+            elif isinstance(what, NoteAdded):
+                self._read_note(event.seq, what)
+
+    def _read_note(self, seq: int, noted: NoteAdded) -> None:
+        if noted.topic == WORK_RECORD:
+            self._handoffs.append((seq, decode_handoff_note(noted).source))
+        elif noted.topic == IMPORTED_TOPIC:
+            self._other = _name_origin(noted)
+        elif noted.topic == "foreign":  # everything before it was imported
+            self._other = OWN_AGENT
+        elif noted.topic == CLIENT_SPEAKING:
+            note = decode_client_note(noted)
+            if note.client == OWN_AGENT:
+                self._other = note.title
+            else:
+                self._host = note.title
 
     def _speak(self, seq: int, title: str) -> None:
         if not self._spans or self._spans[-1].title != title:
@@ -171,7 +198,7 @@ class SharedTimeline:
 
     def mark_timeline(self, at: int) -> bytearray:
         """The timeline at an event: for each number of an event, whether it is on it."""
-        found = bytearray(self._head + 1)
+        found = bytearray(self.head + 1)
         seen: set[int] = set()
         left = [at]
         while left:
@@ -187,7 +214,7 @@ class SharedTimeline:
 
     def _mark_branch(self, at: int) -> bytearray:
         """The events of the branch that was the current one at an event, up to it."""
-        visible = bytearray(self._head + 1)
+        visible = bytearray(self.head + 1)
         visible[1 : at + 1] = b"\x01" * at
         for span in hidden_spans([point for point in self._points if point.seq <= at]):
             visible[span.first : span.last + 1] = bytes(span.last + 1 - span.first)

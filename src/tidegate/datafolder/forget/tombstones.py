@@ -15,9 +15,11 @@ from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import resolve_visibility
+from tidegate.session.continuation import find_recorded_span
 from tidegate.session.summaries.prepared import decode_prepared
 
 TOMBSTONE = "[forgotten]"
@@ -110,7 +112,13 @@ def _blank_message(message: Message) -> Message:
 
 
 def find_derived_messages(event: Event, about: set[str]) -> list[str]:
-    """Return the messages with which this edit replaced some of these: they may repeat their content."""
+    """Return the messages that may repeat the content of some of these: with which this edit replaced them, or a record
+    of work that has them."""
+    if isinstance(event.payload, MessageAdded):
+        message = event.payload.message
+        span = find_recorded_span(message)
+        is_recorded = span is not None and any(span.first <= seq_of_id(ident) <= span.last for ident in about)
+        return [message.id] if is_recorded else []
     if not isinstance(event.payload, ViewEdited):
         return []
     gone = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}

@@ -4,10 +4,18 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Final
 
-from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
+from tidegate.core.events import (
+    CLIENT_SPEAKING,
+    PREPARED_SUMMARY,
+    STATE_NOTE,
+    STATE_NOTE_FAILED,
+    WORK_RECORD,
+    NoteAdded,
+)
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.state_note.note import NotePassage, StateNote, decode_state_note
 from tidegate.core.text.plural import format_count
+from tidegate.session.shared_timeline import describe_client_note
 from tidegate.session.summaries.prepared import decode_prepared
 from tidegate.store.log import LogReader
 
@@ -79,6 +87,8 @@ def describe_listed_note(noted: NoteAdded, previous: str = "") -> str:
 
     `previous` is the state note before, as it is stored: then the lines that changed are listed, too.
     """
+    if noted.topic in (CLIENT_SPEAKING, WORK_RECORD):
+        return describe_client_note(noted)
     if noted.topic == PREPARED_SUMMARY:
         prepared = decode_prepared(noted.text)
         covered = format_count(len(prepared.ids), "message") if prepared else "nothing any more"

@@ -16,7 +16,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import NoteAdded
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import read_session_title
-from tidegate.datafolder.workspaces import find_workspace
+from tidegate.datafolder.session_use import find_session_use
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.shared_timeline import name_client
@@ -194,12 +194,12 @@ class SessionCatalog:
         return found
 
     def _make_row(self, info: SessionInfo, depth: int, scope: str, running: set[str], budget: list[int]) -> SessionRow:
-        reader = self._read_figures(info, budget)
+        reader, use = self._read_figures(info, budget), find_session_use(self._data, info.name)
         return SessionRow(
             info.name,
             self._find_title(info),
-            find_workspace(self._data, info.name),
-            name_client(info.name[len(scope) :]),
+            use.folder,
+            ", ".join(use.clients) or name_client(info.name[len(scope) :]),
             depth,
             info.head,
             info.created,
