@@ -21,3 +21,5 @@ grant select, insert, update, delete on
     tidegate_sessions, tidegate_records, tidegate_files, tidegate_sources, tidegate_passages to tidegate_app;
 revoke all on function tidegate_tenant() from public;
 grant execute on function tidegate_tenant() to tidegate_app;
+revoke all on function tidegate_count_passages, tidegate_find_passages, tidegate_find_recent_passages from public;
+grant execute on function tidegate_count_passages, tidegate_find_passages, tidegate_find_recent_passages to tidegate_app;

@@ -125,6 +125,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
         ("search", "answer", "--json"),
         ("list",),
         ("show", HOSTILE),
+        ("index",),
     ],
     "undo": [(NAME,)],
     "redo": [(NAME,)],

@@ -13,6 +13,7 @@ from typing import Self
 
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.recall_files import RecallFile
+from tidegate.datafolder.search_feed import SearchFeed
 from tidegate.datafolder.session_logs import SessionLogs
 from tidegate.datafolder.shared_index import open_shared_index
 from tidegate.datafolder.snapshots import Snapshots
@@ -25,6 +26,7 @@ from tidegate.session.recall_index import RecallIndex
 from tidegate.store.errors import DamagedData
 from tidegate.store.session_log import KeptLog
 from tidegate.store.store import SharedStore, Store
+from tidegate.wire.parsing import repair_unicode
 
 _MAX_RECALL_INDICES = 4
 _MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -61,6 +63,8 @@ class FolderContents:
         """Single files: the removed sessions and the learned windows."""
         self.preferences = Folder(self.root / "preferences", max_file=1_000)
         self._search: Search | None = None
+        self._is_searched = False
+        self.search_feed = SearchFeed(self._index_session, self._may_have_index, self._has_index)
         self._recall_indices: dict[str, RecallIndex] = {}
 
     def _open_folder(self, name: str, *, max_file: int, ending: str = "", is_cached: bool = False) -> TextFolder:
@@ -123,27 +127,48 @@ class FolderContents:
 
     def open_existing_search(self) -> Search | None:
         """The search index, or None if there is none: it is not created only to remove something from it."""
-        is_there = isinstance(self.store, SharedStore) or os.path.exists(self.root / "search.db")
-        return self.open_search() if is_there else None
+        return self.open_search() if self._may_have_index() else None
+
+    def _may_have_index(self) -> bool:
+        return isinstance(self.store, SharedStore) or os.path.exists(self.root / "search.db")
+
+    def count_unindexed_events(self) -> int:
+        """How many events of all logs a search would have to index first."""
+        heads = self.open_search().indexed_heads()
+        return sum(max(0, info.head - heads.get(repair_unicode(info.name), 0)) for info in self.store.sessions())
+
+    def _has_index(self) -> bool:
+        search = None if self._is_searched else self.open_existing_search()
+        self._is_searched = self._is_searched or (search is not None and bool(search.indexed_heads()))
+        return self._is_searched
+
+    def _index_session(self, name: str) -> None:
+        self.open_search().index_session(
+            name, lambda known: self._read_session_lines(name, self.store.head(name), known)
+        )
 
     def _read_log_lines(self, read_to: Callable[[str], int]) -> Iterator[LogLine]:
         for info in self.store.sessions():
-            known = read_to(info.name)
-            if known > info.head:  # the session was removed, and another was made with its name
-                yield LogLine(info.name, 0, "", reindex=True)
-                known = 0
-            if known < info.head:
-                with suppress(DamagedData):  # the other sessions are still found; `doctor` reports this one
-                    yield from extract_log_lines(info.name, self.open_log(info.name).read(known + 1))
+            yield from self._read_session_lines(info.name, info.head, read_to(info.name))
+
+    def _read_session_lines(self, name: str, head: int, known: int) -> Iterator[LogLine]:
+        if known > head:  # the session was removed, and another was made with its name
+            yield LogLine(name, 0, "", reindex=True)
+            known = 0
+        if known < head:
+            with suppress(DamagedData):  # the other sessions are still found; `doctor` reports this one
+                yield from extract_log_lines(name, self.open_log(name).read(known + 1))
 
     def close_search(self) -> None:
         """Close the full-text index; `open_search` opens it again."""
+        self._is_searched = False
         if self._search is not None:
             self._search.close()
             self._search = None
 
     def close(self) -> None:
         """Close the store and the index. Sessions that are still open can no longer be read."""
+        self.search_feed.close()
         self.close_search()
         self._logs.close()
 

@@ -1,16 +1,19 @@
 """The full-text index in PostgreSQL, for all hosts of a shared store. It can be rebuilt from notes and logs.
 
 Texts are split by `memory/words.py`, as in the index file, so the same queries find the same passages. The words of a
-passage are a tsvector: the parts in text order, then the whole identifiers, after a gap that no phrase spans. Ranks are
-those of PostgreSQL (`ts_rank`), each word weighted by how rare it is.
+passage are a tsvector: the parts in text order, then the whole identifiers, after a gap that no phrase spans. The
+server gives candidates, by `ts_rank` with each word weighted by how rare it is; `memory/passage_ranking.py` ranks them.
+
+Under row-level security, PostgreSQL does not use an index for `@@`. So the words are looked up by functions of the
+owner, which return only rows of the caller's tenant (`search_with_index` in `store/postgres/migrations.py`).
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.memory.index import IndexedNote, RankedPassage, contains_all
+from tidegate.memory.passage_ranking import compute_rarity, rank_passages
 from tidegate.memory.passages import Passage, SourceKind
 from tidegate.memory.text_pieces import TextPiece, split_text
 from tidegate.memory.words import QueryUnit, extract_words, list_query_terms
@@ -22,6 +25,14 @@ if TYPE_CHECKING:  # psycopg is loaded by those who use it
 _GAP = 2
 _MAX_POSITION = 16_383
 _SCANNED_PASSAGES = 200
+_COMMON = 5_000
+"""A word that so many passages have is common: passages that have only common words are looked for among the newest."""
+_RECENT_PASSAGES = 2_000
+_REACHES = (20_000, 200_000)
+"""How many of the newest passages, of all tenants, are read for common words, before the index is asked for any."""
+_MAX_FOUND = 20_000
+_CANDIDATES = 200
+"""Passages that are ranked at least."""
 _UNKNOWN_CHANGE = "Search again: the index is brought up to date then."
 _MINE = "tenant = (select tidegate_tenant())"
 _SOURCE = f"select id, head from tidegate_sources where {_MINE} and kind = %(kind)s and name = %(name)b"
@@ -40,10 +51,28 @@ _PASSAGES = f"""
 from tidegate_passages p join tidegate_sources s on s.id = p.source
 where s.{_MINE} and (%(kind)s = '' or s.kind = %(kind)s) and (%(name)b = ''::bytea or s.name = %(name)b)
 """
-_COUNT = (
-    "select least(count(*), 10000) from (select from tidegate_passages where words @@ %s::tsquery limit 10000) found"
-)
+_HEADS = f"select name, head from tidegate_sources where {_MINE} and kind = 'session'"
+_COUNT = "select tidegate_count_passages(%s::text[]::tsquery[], %s)"
 _ESTIMATE = "select greatest(reltuples, 1)::bigint from pg_class where oid = 'tidegate_passages'::regclass"
+_CALL = "%(match)s::tsquery, %(queries)s::text[]::tsquery[], %(weights)s::float8[], %(kind)s"
+# The join makes row-level security check what the functions return once more.
+_FOUND = f"""
+select s.kind, s.name, found.place, found.body, found.score
+from {{function}} found join tidegate_sources s on s.id = found.source where s.{_MINE}
+order by found.score desc, found.id desc
+"""
+_FIND = _FOUND.format(function=f"tidegate_find_passages({_CALL}, {_MAX_FOUND}, %(most)s)")
+_FIND_RECENT = _FOUND.format(
+    function=f"tidegate_find_recent_passages({_CALL}, %(reach)s, {_RECENT_PASSAGES}, %(most)s)"
+)
+_FIND_IN_SOURCE = f"""
+select s.kind, s.name, p.place, p.body,
+    (select sum(ts_rank(p.words, query, 1) * weight)
+     from unnest(%(queries)s::text[]::tsquery[], %(weights)s::float8[]) as given (query, weight)) as score
+from tidegate_sources s join tidegate_passages p on p.source = s.id
+where s.{_MINE} and s.kind = %(kind)s and s.name = %(name)b and p.words @@ %(match)s::tsquery
+order by score desc, p.id desc limit %(most)s
+"""
 
 
 def open_shared_index(store: Store) -> "PostgresIndex | None":
@@ -69,17 +98,17 @@ class PostgresIndex:
             rows = link.execute(f"select name, hash, seen from tidegate_sources where {_MINE} and kind = 'note'")
             return {name.decode(): IndexedNote(digest, seen) for name, digest, seen in rows.fetchall()}
 
-    def indexed_sessions(self) -> list[str]:
-        with self._connect("Search again.") as link:
-            rows = link.execute(f"select name from tidegate_sources where {_MINE} and kind = 'session'").fetchall()
-        return sorted(name.decode() for (name,) in rows)
-
     def set_file_stamp(self, name: str, seen: str) -> None:
         with self._connect(_UNKNOWN_CHANGE) as link:
             link.execute(
                 f"update tidegate_sources set seen = %s where {_MINE} and kind = 'note' and name = %b",
                 (seen, name.encode()),
             )
+
+    def indexed_heads(self) -> dict[str, int]:
+        with self._connect("Search again.") as link:
+            rows = link.execute(_HEADS, binary=True).fetchall()
+        return {name.decode(): head for name, head in rows}
 
     def indexed_head(self, name: str) -> int:
         with self._connect("Search again.") as link:
@@ -117,23 +146,28 @@ class PostgresIndex:
     def find_passages(
         self, units: Sequence[QueryUnit], most: int, kind: str = "", name: str = "", *, prefix: bool, every: bool
     ) -> Iterator[RankedPassage]:
-        terms = list_query_terms(units, prefix=prefix, every=every)
-        queries = [_write_term(alternatives) for alternatives in terms]
-        whole = (" & " if every else " | ").join(queries)
+        """The work of a search is bounded: where all words are common, the newest passages are ranked."""
+        words = _write_words_of(units, prefix=prefix)
+        queries = list(words.values())
         with self._connect("Search again.") as link:
-            weights = _compute_rarities(link, queries) if len(queries) > 1 else [1.0]
-            values: dict[str, Any] = {"kind": kind, "name": name.encode(), "match": whole, "most": most}
-            for nth, (query, weight) in enumerate(zip(queries, weights, strict=True)):
-                values |= {f"q{nth}": query, f"w{nth}": weight}
-            score = " + ".join(
-                f"ts_rank(p.words, %(q{nth})s::tsquery, 1) * %(w{nth})s::float8" for nth in range(len(queries))
-            )
-            rows = link.execute(
-                f"select s.kind, s.name, p.place, p.body, {score} as score {_PASSAGES}"
-                " and p.words @@ %(match)s::tsquery order by score desc, p.id desc limit %(most)s",
-                values,
-            ).fetchall()
-        return (RankedPassage(_make_passage(*row[:4]), row[4]) for row in rows)
+            counts = [int(count) for (count,) in link.execute(_COUNT, (queries, _COMMON))]
+            row = link.execute(_ESTIMATE).fetchone()
+            total = max(*counts, row[0] if row else 1)
+            weights = [compute_rarity(count, total) for count in counts]
+            if every:
+                terms = list_query_terms(units, prefix=prefix, every=True)
+                match, is_common = " & ".join(map(_write_term, terms)), min(counts) >= _COMMON
+            else:
+                some = _choose_rare(queries, counts)
+                match, is_common = " | ".join(some), min(counts) >= _COMMON
+            values: dict[str, Any] = {"kind": kind, "name": name.encode(), "match": match, "queries": queries}
+            values |= {"weights": weights, "most": max(most, _CANDIDATES)}
+            rows = _find_rows(link, values, is_common=is_common)
+            if not every and len(rows) < most and len(queries) > 1 and not name:
+                others = {**values, "match": " | ".join(queries)}
+                rows += [row for row in _find_rows(link, others, is_common=True) if row not in rows]
+        found = [RankedPassage(_make_passage(*row[:4]), row[4]) for row in rows]
+        return iter(rank_passages(found, dict(zip(words, weights, strict=True)), prefix=prefix)[:most])
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         before = (1 << 63) - 1
@@ -193,16 +227,41 @@ def _write_term(alternatives: Sequence[Sequence[tuple[Sequence[str], bool]]]) ->
     )
 
 
+def _write_words_of(units: Sequence[QueryUnit], *, prefix: bool) -> dict[str, str]:
+    """The single words of a query, each with its tsquery."""
+    words = dict.fromkeys(word for unit in units for phrase in unit.phrases for word in phrase)
+    unit_of = {word: QueryUnit(word, ((word,),), "") for word in words}
+    return {
+        word: _write_term(list_query_terms([unit], prefix=prefix, every=False)[0]) for word, unit in unit_of.items()
+    }
+
+
 def _write_phrase(words: Sequence[str], is_prefix: bool) -> str:
     quoted = [f"'{word}'" for word in words]
     return "(" + " <-> ".join([*quoted[:-1], quoted[-1] + (":*" if is_prefix else "")]) + ")"
 
 
-def _compute_rarities(link: "Link", queries: Sequence[str]) -> list[float]:
-    """The weight of each word: the rarer it is, the more a passage with it matters."""
-    counts = [int((link.execute(_COUNT, (query,)).fetchone() or (0,))[0]) for query in queries]
-    total = max(int((link.execute(_ESTIMATE).fetchone() or (1,))[0]), *counts, 1)
-    return [math.log(1 + total / (count + 0.5)) for count in counts]
+def _choose_rare(words: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """The rarest words of a query, as many as may be read, and at least one. The others only count for the rank."""
+    chosen: list[str] = []
+    left = _COMMON
+    for count, word in sorted(zip(counts, words, strict=True)):
+        if chosen and count > left:
+            break
+        chosen.append(word)
+        left -= count
+    return chosen
+
+
+def _find_rows(link: "Link", values: dict[str, Any], *, is_common: bool) -> list[tuple[Any, ...]]:
+    if values["name"]:
+        return link.execute(_FIND_IN_SOURCE, values).fetchall()
+    if is_common:
+        for reach in _REACHES:
+            rows = link.execute(_FIND_RECENT, {**values, "reach": reach}).fetchall()
+            if len(rows) >= values["most"]:
+                return rows
+    return link.execute(_FIND, values).fetchall()
 
 
 def _make_passage(kind: str, name: bytes, place: int, body: bytes) -> Passage:

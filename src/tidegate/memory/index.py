@@ -103,9 +103,9 @@ class PassageIndex(Protocol):
 
     def indexed_notes(self) -> dict[str, IndexedNote]: ...
 
-    def indexed_sessions(self) -> list[str]: ...
-
     def set_file_stamp(self, name: str, seen: str) -> None: ...
+
+    def indexed_heads(self) -> dict[str, int]: ...
 
     def indexed_head(self, name: str) -> int: ...
 
@@ -177,13 +177,14 @@ class SearchIndex:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
         return {name: IndexedNote(digest, seen) for name, digest, seen in rows}
 
-    def indexed_sessions(self) -> list[str]:
-        return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
-
     def set_file_stamp(self, name: str, seen: str) -> None:
         """Record the stamp of a note's file whose text did not change."""
         with self._writing():
             self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
+
+    def indexed_heads(self) -> dict[str, int]:
+        """Return for each indexed session the last seq of its log that is indexed."""
+        return dict(self._db.execute("SELECT name, head FROM sources WHERE kind = 'session'"))
 
     def indexed_head(self, name: str) -> int:
         """Return the last seq of a session's log that is indexed."""

@@ -37,16 +37,16 @@ _MAX_CHAIN_CHARS: Final = 160
 _MAX_CACHED_CHAINS: Final = 65_536
 _PASSAGE_CHARS: Final = 1_000
 _MAX_QUERY_TERMS: Final = 64
-_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
+SATURATION, LENGTH_WEIGHT = 1.2, 0.75
 """The usual parameters k1 and b of BM25."""
 _LINKED_SHARE: Final = 0.5
-_NEIGHBOR_SHARE: Final = 0.2
+NEIGHBOR_SHARE: Final = 0.2
 """Shares of its score that a message gives to the messages beside it, by whether they belong to its exchange.
 
 Chosen with `bench/recall.py` on half 0 of recorded sessions, as is the share of passages.
 """
-_PASSAGE_SHARE: Final = 0.3
-_MAX_PASSAGES: Final = 8
+PASSAGE_SHARE: Final = 0.3
+MAX_PASSAGES: Final = 8
 """Passages beside the best that count for a message."""
 _MAX_COUNT: Final = 255
 MAX_RANKED: Final = 500
@@ -229,7 +229,7 @@ class MessageIndex:
         for number, score in scores.items():
             for neighbor, later in ((number - 1, number), (number + 1, number + 1)):
                 if 0 <= neighbor < count and (allowed is None or allowed[neighbor]):
-                    share = _LINKED_SHARE if linked[later] else _NEIGHBOR_SHARE
+                    share = _LINKED_SHARE if linked[later] else NEIGHBOR_SHARE
                     totals[neighbor] = totals.get(neighbor, 0.0) + share * score
         best = sorted(zip(totals.values(), totals, strict=True), reverse=True)[:MAX_RANKED]
         return [RankedMessage(self._seqs[number], score, offsets.get(number, 0)) for score, number in best]
@@ -291,9 +291,9 @@ class MessageIndex:
             if number not in scores:
                 scores[number] = score
                 offsets[number] = starts[passage]
-            elif counted[number] < _MAX_PASSAGES:
+            elif counted[number] < MAX_PASSAGES:
                 counted[number] += 1
-                scores[number] += _PASSAGE_SHARE * score
+                scores[number] += PASSAGE_SHARE * score
         return scores, offsets
 
     def _score_passages(self, terms: Iterable[str], allowed: Sequence[int] | None) -> dict[int, float]:
@@ -303,13 +303,13 @@ class MessageIndex:
         far once enough postings have been read: a query of many common words would read most of the index.
         """
         owners, lengths, total = self._owners, self._lengths, len(self._owners)
-        base = _SATURATION * (1 - _LENGTH_WEIGHT)
-        share = _SATURATION * _LENGTH_WEIGHT * total / max(1, self._term_count)
+        base = SATURATION * (1 - LENGTH_WEIGHT)
+        share = SATURATION * LENGTH_WEIGHT * total / max(1, self._term_count)
         scores: dict[int, float] = {}
         some = sorted((self._read_postings(term) for term in terms), key=len)
         left = _MAX_POSTINGS
         for postings in some:
-            weight = log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5)) * (_SATURATION + 1)
+            weight = log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5)) * (SATURATION + 1)
             if len(postings) > left and scores:
                 if left:
                     scores, left = dict(_choose_best(scores)), 0

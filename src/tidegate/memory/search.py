@@ -122,9 +122,25 @@ class Search:
 
     # --- taking in ------------------------------------------------------------------------------------------------
 
-    def refresh(self) -> IndexUpdate:
-        """Index all changes. A damaged index is deleted and rebuilt."""
-        return self._retry_after_rebuild(self._refresh)
+    def refresh(self, progress: Callable[[int], None] | None = None) -> IndexUpdate:
+        """Index all changes. A damaged index is deleted and rebuilt. `progress` is called with the number of events
+        that were read since its last call.
+        """
+        return self._retry_after_rebuild(lambda: self._refresh(progress))
+
+    def index_session(self, session: str, read_lines: Callable[[int], Iterable[LogLine]]) -> None:
+        """Index what is new in one session. `read_lines` is given its indexed head, and yields the later lines."""
+
+        def act() -> None:
+            name = repair_unicode(session)
+            known = self._use_index(lambda index: index.indexed_head(name))
+            rows = iter(read_lines(known))
+            while batch := list(islice(rows, _BATCH)):
+                if known and any(line.reindex for line in batch):
+                    return  # the next search erases what is no longer true
+                self._add(batch)
+
+        self._retry_after_rebuild(act)
 
     def forget_session(self, session: str) -> None:
         """Erase a session from the index, including the file's free pages. If its log still exists, it is indexed again
@@ -139,11 +155,15 @@ class Search:
 
     def indexed_sessions(self) -> list[str]:
         """Return all indexed sessions, including those whose log is gone; `forget_session` removes one."""
-        return self._retry_after_rebuild(lambda: self._use_index(lambda index: index.indexed_sessions()))
+        return sorted(self.indexed_heads())
 
-    def _refresh(self) -> IndexUpdate:
+    def indexed_heads(self) -> dict[str, int]:
+        """Return for each indexed session the last seq of its log that is indexed."""
+        return self._retry_after_rebuild(lambda: self._use_index(lambda index: index.indexed_heads()))
+
+    def _refresh(self, progress: Callable[[int], None] | None = None) -> IndexUpdate:
         notes = self._refresh_notes() if self._notes else IndexUpdate()
-        return msgspec.structs.replace(notes, line_count=self._refresh_logs() if self._logs else 0)
+        return msgspec.structs.replace(notes, line_count=self._refresh_logs(progress) if self._logs else 0)
 
     def _refresh_notes(self) -> IndexUpdate:
         assert self._notes is not None
@@ -183,23 +203,19 @@ class Search:
             self._use_index(lambda index: index.set_file_stamp(name, seen))
         return False
 
-    def _refresh_logs(self) -> int:
+    def _refresh_logs(self, progress: Callable[[int], None] | None = None) -> int:
         assert self._logs is not None
         lines = 0
-        heads: dict[str, int] = {}
+        heads = self._use_index(lambda index: index.indexed_heads())
         afresh: set[str] = set()
-
-        def head(session: str) -> int:
-            if session not in heads:
-                heads[session] = self._use_index(lambda index: index.indexed_head(repair_unicode(session)))
-            return heads[session]
-
-        rows = iter(self._logs(head))
+        rows = iter(self._logs(lambda session: heads.get(repair_unicode(session), 0)))
         # Read a batch before writing it, so that an error of the log is not taken for an error of the index.
         while batch := list(islice(rows, _BATCH)):
             # A session that was never indexed needs no erasing.
-            afresh |= {line.session for line in batch if line.reindex and heads.get(line.session)}
+            afresh |= {line.session for line in batch if line.reindex and heads.get(repair_unicode(line.session))}
             lines += self._add(line for line in batch if line.session not in afresh)
+            if progress is not None:
+                progress(len(batch))
         if afresh:
             for session in afresh:
                 self._remove_source("session", repair_unicode(session))
@@ -273,12 +289,13 @@ def _find_hits(index: PassageIndex, query: str, limit: int, kind: str, name: str
     units = parse_query(query, _MAX_QUERY_UNITS)
     seen: set[tuple[str, str, int]] = set()
     worded = [unit for unit in units if unit.phrases]
+    is_single = sum(len(phrase) for unit in worded for phrase in unit.phrases) == 1  # any word is then all words
     found: Iterator[RankedPassage]
     for step in (1, 2, 3, 4):
         if step == 3:
             scan = () if seen else index.scan_passages(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
             found = (RankedPassage(passage, 0.0) for passage in scan)
-        elif not worded:
+        elif not worded or (step == 4 and is_single):
             continue
         else:
             found = index.find_passages(worded, limit * 4, kind, name, prefix=step > 1, every=step < 4)

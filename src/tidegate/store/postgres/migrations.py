@@ -89,12 +89,83 @@ def create_search(link: Link) -> None:
     )
 
 
+def search_with_index(link: Link) -> None:
+    """Let roles under row-level security use the index of words.
+
+    A policy is checked before any condition that is not leakproof, and `@@` is not, so these roles read all rows. The
+    functions run with the rights of the owner instead, and return only rows of the tenant of the role that logged in.
+    """
+    # `set role` to the group of the workers must not lead out of the tenant. The session's role cannot be changed.
+    link.execute("alter policy own_role on tidegate_tenants using (role in (current_user, session_user))")
+    link.execute(
+        "create or replace function tidegate_tenant() returns text language sql stable begin atomic"
+        " select coalesce((select tenant from tidegate_tenants where role = current_user),"
+        f" {_LOGIN_TENANT}); end"
+    )
+    for function in (_COUNT_PASSAGES, _FIND_PASSAGES, _FIND_RECENT_PASSAGES):
+        link.execute(function)
+    readers = link.execute(_READERS_OF_PASSAGES).fetchall()
+    for name in ("tidegate_count_passages", "tidegate_find_passages", "tidegate_find_recent_passages"):
+        link.execute(f"revoke all on function {name} from public")
+        for (reader,) in readers:
+            link.execute(f"grant execute on function {name} to {reader}")
+
+
+_LOGIN_TENANT = "coalesce((select tenant from tidegate_tenants where role = session_user), '')"
+# `begin atomic` binds the tables, and the settings of the function are those of its call only: nothing that a caller
+# sets, such as its search path, changes what these functions read. With sequential scans, a limit could make the
+# planner read rows in their order until enough match.
+_AS_OWNER = "language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off"
+_OF_TENANT = f"from tidegate_passages p join tidegate_sources s on s.id = p.source where s.tenant = {_LOGIN_TENANT}"
+_COUNT_PASSAGES = f"""
+create function tidegate_count_passages(queries tsquery[], most integer) returns setof bigint {_AS_OWNER} begin atomic
+select (select count(*) from (select {_OF_TENANT} and p.words @@ query limit most) found)
+from unnest(queries) with ordinality as given (query, nth) order by nth;
+end
+"""
+_RANKED = """
+select found.id, found.source, found.place, found.body,
+    (select sum(ts_rank(found.words, query, 1) * weight)
+     from unnest(queries, weights) as given (query, weight)) as score
+from ({found}) found order by score desc, found.id desc limit most;
+end
+"""
+_FOUND_COLUMNS = "returns table (id bigint, source bigint, place bigint, body bytea, score float8)"
+_FIND_PASSAGES = f"""
+create function tidegate_find_passages(
+    match tsquery, queries tsquery[], weights float8[], wanted text, scanned integer, most integer)
+{_FOUND_COLUMNS} {_AS_OWNER} begin atomic
+""" + _RANKED.format(
+    found=f"select p.* {_OF_TENANT} and p.words @@ match and (wanted = '' or s.kind = wanted) limit scanned"
+)
+# `is true` keeps the planner from the index of words, which would first find every passage that has a common word.
+_FIND_RECENT_PASSAGES = f"""
+create function tidegate_find_recent_passages(
+    match tsquery, queries tsquery[], weights float8[], wanted text, reach bigint, scanned integer, most integer)
+{_FOUND_COLUMNS} {_AS_OWNER} begin atomic
+""" + _RANKED.format(
+    found=f"select p.* {_OF_TENANT} and (p.words @@ match) is true and (wanted = '' or s.kind = wanted)"
+    " and p.id > (select max(newest.id) from tidegate_passages newest) - reach order by p.id desc limit scanned"
+)
+_READERS_OF_PASSAGES = """
+select case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end
+from pg_class, aclexplode(relacl)
+where pg_class.oid = 'tidegate_passages'::regclass and privilege_type = 'SELECT' and grantee <> relowner
+"""
+
+
 def _separate_rows(link: Link, table: str) -> None:
     link.execute(f"alter table {table} enable row level security")
     link.execute(f"create policy own_tenant on {table} using (tenant = (select tidegate_tenant()))")
 
 
-MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables, separate_tenants, create_files, create_search)
+MIGRATIONS: tuple[Callable[[Link], None], ...] = (
+    create_tables,
+    separate_tenants,
+    create_files,
+    create_search,
+    search_with_index,
+)
 """The migrations in order. A released migration is never changed; a new one is added after it."""
 
 
