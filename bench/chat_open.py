@@ -176,7 +176,7 @@ def child(folder: Path) -> int:
     imported, began, cpu = time.time(), time.perf_counter(), time.process_time()
     figures: dict[str, Any] = {"imports_wall": imported, "imports_cpu": cpu}
     config = folder / "tidegate.yaml"
-    config.write_text("agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
+    config.write_text("agents: [{id: main, model: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
     data = DataFolder(folder / "data", secrets=[])
     opening = LaunchOptions(
         locate_config_files(folder, {}, explicit_file=str(config)), {"HOME": str(folder)}, session_name="long"

@@ -95,12 +95,12 @@ def an_agent(options: argparse.Namespace) -> Agent:
     session = Session(
         model.model, wire=model.wire, window=model.window, count=model.counter, system=system, policy=options.preset
     )
-    summarise = None
+    summarize = None
     if options.summaries:
-        summarise = create_summarizer(
+        summarize = create_summarizer(
             model, window=model.window, counter=model.counter, timeout=300.0, conversation=session
         )
-    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarise=summarise)
+    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarize=summarize)
 
 
 async def soak(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from tidegate.wire.usage import Usage
 
 SESSION = "cent-short"
 CONFIG = """\
-agents: [{id: main, brain: {provider: openai, model: scripted, max_output: 2000}}]
+agents: [{id: main, model: {provider: openai, model: scripted, max_output: 2000}}]
 execution: {state_notes: false}  # the scripted model answers in order
 window: 12000
 models: {scripted: {input: 2, output: 8, cache_read: 0.2}}

@@ -27,7 +27,7 @@ from tidegate.lab.comparison.runner import DEFAULT_MIN_WINDOWS
 from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 
 BENCH = Path(__file__).resolve().parent
-OTHER = str(BENCH / "clear_and_summarise.yaml")
+OTHER = str(BENCH / "clear_and_summarize.yaml")
 ONE = str(BENCH / "plan_one.py")
 
 
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 OURS = (Row("default", "default", {}), Row("default without a ledger", "default", {"ledger": 0.0}))
-OTHERS = (Row("clear and summarise", OTHER, {}), Row("the same with a ledger", OTHER, {"ledger": 0.12}))
+OTHERS = (Row("clear and summarize", OTHER, {}), Row("the same with a ledger", OTHER, {"ledger": 0.12}))
 
 
 @contextmanager

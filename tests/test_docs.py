@@ -106,7 +106,7 @@ def test_the_small_policy_is_a_policy(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("policies.md", "yaml") if block.startswith("name: mine")]
     path = tmp_path / "mine.yaml"
     path.write_text(example)
-    assert [rule.stage for rule in load(path).moments["before_call"]] == ["clear_results", "summarise"]
+    assert [rule.stage for rule in load(path).moments["before_call"]] == ["clear_results", "summarize"]
 
 
 def test_every_comparison_and_no_other() -> None:

@@ -94,7 +94,7 @@ def test_the_configuration_is_read(tmp_path: Path) -> None:
     files = locate_config_files(tmp_path, {"HOME": str(tmp_path)})
     trust_project_file(files)
     config = read_config(files, {})
-    assert (config.agent.brain.model, config.policy_name) == ("claude-sonnet-4-5", "default")
+    assert (config.agent.model.model, config.policy_name) == ("claude-sonnet-4-5", "default")
     assert [hook.id for hook in config.hooks] == ["room"]
     assert config.settings.spend.day.dollars == 5
 
@@ -109,7 +109,7 @@ def test_the_policy_is_one_and_works(tmp_path: Path) -> None:
             session.prepare()
         session.add(message)
     stages = {event.payload.stage for event in session.log.read() if isinstance(event.payload, ViewEdited)}
-    assert {"clear_results", "summarise"} <= stages
+    assert {"clear_results", "summarize"} <= stages
     assert "compact" in {command.name for command in create_command_registry()}
     assert load(path).moments["manual"]
 

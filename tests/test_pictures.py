@@ -89,7 +89,7 @@ def check_screens(found: dict[str, str]) -> None:
         assert line in found["chat"], line
     for line in ("system", "tools", "results: read", "summaries", "ledger", "next compaction: ", "stands for"):
         assert line in found["context"], line
-    for line in ("sweep", "summarise", "why: ", "cost: ", "saved: "):
+    for line in ("sweep", "summarize", "why: ", "cost: ", "saved: "):
         assert line in found["timeline"], line
 
 

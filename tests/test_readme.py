@@ -104,7 +104,7 @@ def test_the_same_for_async_code() -> None:
     model = Scripted()
     asked: list[SummaryRequest] = []
 
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         await asyncio.sleep(0)
         asked.append(request)
         return "The agent read build logs and found nothing slow yet."
@@ -113,7 +113,7 @@ def test_the_same_for_async_code() -> None:
         session = Session("gpt-4o", policy="picoclaw", window=16_000, system="You are careful.", tools=TOOLS)
         session.add({"role": "user", "content": f"Find out why the build is slow. {RULE}"})
         while True:
-            request = await session.prepare_async(summarise)
+            request = await session.prepare_async(summarize)
             reply = model(**request.body)
             session.add(reply["message"])
             session.record(reply["usage"])
@@ -123,6 +123,6 @@ def test_the_same_for_async_code() -> None:
 
     session = asyncio.run(loop())
     check_requests(model.asked)
-    assert asked, "the async summariser was awaited"
+    assert asked, "the async summarizer was awaited"
     assert "found nothing slow yet" in str(model.asked[-1]["messages"])
-    assert "summarise" in session.edit_counts
+    assert "summarize" in session.edit_counts

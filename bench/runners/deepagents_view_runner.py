@@ -1,4 +1,4 @@
-"""deepagents: its summarisation middleware's `wrap_model_call`, the state keeping every message.
+"""deepagents: its summarization middleware's `wrap_model_call`, the state keeping every message.
 
 New messages enter through the channel declared on `DeepAgentState`, as in a running agent; the middleware then projects
 the view from the last summary event, counts it with the approximate counter and decides. The summary is a fixed text.

@@ -1,4 +1,4 @@
-"""LangChain: `SummarizationMiddleware` as it is meant to run, deleting from the state what it has summarised.
+"""LangChain: `SummarizationMiddleware` as it is meant to run, deleting from the state what it has summarized.
 
 New messages enter the state through `add_messages`, the reducer of every LangChain agent, and its updates go back
 through it. The cost does not depend on how much was said before, because that is gone: nothing here holds N messages.

@@ -1,8 +1,8 @@
-"""LangChain: `SummarizationMiddleware.before_model` when it does summarise a history of N messages.
+"""LangChain: `SummarizationMiddleware.before_model` when it does summarize a history of N messages.
 
 The summary is a fixed text, given by the `summarizer` the middleware accepts, so no model's time is counted. Every call
 is handed the whole history, as it must be by whoever wants to keep one: the middleware's own way is to delete what it
-has summarised, and that is `langchain_rolling`.
+has summarized, and that is `langchain_rolling`.
 """
 
 from __future__ import annotations

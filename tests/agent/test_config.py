@@ -28,7 +28,7 @@ modules:
 agents:
   - id: main
     role: assistant
-    brain:
+    model:
       provider: deepseek
       model: deepseek-chat
       backend: openai_compat
@@ -39,12 +39,12 @@ agents:
         headers: {x-team: "{{ env.TEAM }}"}
       context:
         keep_recent: 4
-        summary_brain: {provider: ollama, model: "tiny:1b"}
+        summary_model: {provider: ollama, model: "tiny:1b"}
     system_prompt: |
       You know plants.
   - id: digger
     role: worker
-    brain: {provider: nowhere, config: {api_key: "{{env.DIGGER_KEY}}"}}
+    model: {provider: nowhere, config: {api_key: "{{env.DIGGER_KEY}}"}}
 execution:
   mode: conversation
   greeting: "Hello."
@@ -91,18 +91,24 @@ def refused(text: str, environment: dict[str, str] | None = None) -> str:
 
 def test_every_key_lands_where_it_is_used() -> None:
     config = whole()
-    settings, brain, run = config.settings, config.agent.brain, config.settings.execution
+    settings, agent_model, run = config.settings, config.agent.model, config.settings.execution
     assert (settings.app.app_id, settings.app.name, settings.window) == ("garden", "Garden helper", 64_000)
     assert config.agent.system_prompt == "You know plants.\n"
-    assert (brain.provider, brain.model, brain.backend, brain.temperature, brain.timeout) == (
+    assert (
+        agent_model.provider,
+        agent_model.model,
+        agent_model.backend,
+        agent_model.temperature,
+        agent_model.timeout,
+    ) == (
         "deepseek",
         "deepseek-chat",
         "openai_compat",
         0.5,
         30.0,
     )
-    assert brain.config.api_key == KEY
-    assert brain.config.headers == {"x-team": "blue-beetles"}
+    assert agent_model.config.api_key == KEY
+    assert agent_model.config.headers == {"x-team": "blue-beetles"}
     assert (run.mode, run.greeting, run.max_turns, run.timeout) == ("conversation", "Hello.", 12, 90.5)
     assert settings.spend.session.tokens == 1_000_000
     assert (settings.spend.day.dollars, settings.spend.day.tokens) == (10, None)
@@ -121,14 +127,14 @@ def test_a_hook_injects_as_the_system_unless_told_otherwise() -> None:
     assert parse_config(text, {}).hooks[0].action == InjectMessage("x", "system")
 
 
-def test_the_context_of_a_brain_goes_over_that_of_the_execution_key_by_key() -> None:
+def test_the_context_of_a_model_goes_over_that_of_the_execution_key_by_key() -> None:
     config = whole()
     assert (config.context.keep_recent, config.context.strategy) == (4, "truncate")
     assert config.context.compression_trigger == 0.5
-    assert config.summary_brain.model == "tiny:1b"
+    assert config.summary_model.model == "tiny:1b"
     other = parse_config(WHOLE, {**ENVIRONMENT, "DIGGER_KEY": "x"}, agent="digger")
     assert other.context.keep_recent == 8
-    assert other.summary_brain == other.agent.brain, "without one of its own, the main one writes summaries"
+    assert other.summary_model == other.agent.model, "without one of its own, the main one writes summaries"
 
 
 def test_an_agent_is_picked_by_its_id() -> None:
@@ -231,7 +237,7 @@ def test_a_key_in_the_wrong_place_is_not_repeated(config: str) -> None:
 
 
 def test_no_dump_of_a_config_shows_a_key() -> None:
-    for shown in (repr(whole()), str(whole()), repr(whole().agent.brain.config)):
+    for shown in (repr(whole()), str(whole()), repr(whole().agent.model.config)):
         assert KEY not in shown
         assert "[masked]" in shown
     assert set(collect_secret_values(whole(), ENVIRONMENT)) == {KEY, "blue-beetles"}
@@ -251,8 +257,8 @@ def test_every_value_is_shown_with_its_source() -> None:
     assert shown["context.keep_recent"][1:3] == ("4", "tidegate.yaml:24")
     assert shown["context.strategy"][1:3] == ("truncate", "tidegate.yaml:36")
     assert shown["context.summary_max_tokens"][1:3] == ("1024", "default")
-    assert shown["agents.main.brain.config.api_key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
-    assert shown["brain.key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
+    assert shown["agents.main.model.config.api_key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
+    assert shown["model.key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
     assert shown["execution.hooks.greet.condition.count"][1:3] == ("3", "tidegate.yaml:43")
     assert shown["policy.name"][1:3] == ("digitorn", "context")
     assert shown["summary.base_url"][1:3] == ("http://localhost:11434/v1", "default")
@@ -334,7 +340,7 @@ def test_no_file_and_a_file_of_comments_are_a_config(tmp_path: Path) -> None:
         if text is not None:
             written(path, text)
         config = read_config(ConfigFiles(path, tmp_path / "none.yaml"), {})
-        assert (config.policy_name, config.window, config.agent.brain.provider) == ("default", None, "")
+        assert (config.policy_name, config.window, config.agent.model.provider) == ("default", None, "")
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -346,3 +352,13 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(BadPolicy, match="cannot be read"):
         read_config(ConfigFiles(path, tmp_path / "none.yaml"), {})
+
+
+def test_earlier_names_of_keys_are_accepted() -> None:
+    agents = "agents: [{id: brain, MODEL: {provider: openai, model: m, context: {SUMMARY: {provider: x, model: s}}}}]\n"
+    text = agents + "execution: {context: {SUMMARY: {provider: y, model: t}}}\n"
+    now = text.replace("MODEL", "model").replace("SUMMARY", "summary_model")
+    earlier = text.replace("MODEL", "brain").replace("SUMMARY", "summary_brain")
+    assert parse_config(earlier, {}) == parse_config(now, {})
+    with pytest.raises(BadPolicy, match=r'tidegate\.yaml:1: "brain" and "model" are the same key\. Leave out brain\.'):
+        parse_config("agents: [{id: a, model: {}, brain: {}}]", {})

@@ -56,7 +56,7 @@ def test_turns_in_a_small_window(count: int) -> None:
     assert not [each for turn in turns for each in turn if isinstance(each, RequestRefused)]
     asked = [each for turn in turns for each in turn if isinstance(each, RequestSent)]
     acted = [decision.stage for each in asked for decision in each.decisions if decision.acted]
-    assert {"sweep", "summarise", "guard"} & set(acted), "more was said than fits: something had to give way"
+    assert {"sweep", "summarize", "guard"} & set(acted), "more was said than fits: something had to give way"
     replies = [each for turn in turns for each in turn if isinstance(each, Reply)]
     assert all(text_of(reply.to_messages("openai_chat")[0]).strip() for reply in replies)
     for each, reply in zip(asked, replies, strict=True):

@@ -120,7 +120,7 @@ def test_a_hook_rests_after_a_compaction_by_the_policy() -> None:
         session.add(asks(f"ask-{number}", 16_000), replies(f"reply-{number}"))
     session.add(asks("ask-5"))
     session.prepare()
-    assert session.edit_counts["summarise"] == 1
+    assert session.edit_counts["summarize"] == 1
     done = []
     for number in range(5, 9):
         session.add(replies(f"reply-{number}"))

@@ -100,10 +100,10 @@ def test_compact_context_truncates_by_the_sessions_own_machinery() -> None:
     assert session.view.tokens == before, "it is an edit like any other"
 
 
-def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> None:
+def test_compact_context_summarizes_and_leaves_open_what_the_context_says() -> None:
     asked: list[SummaryRequest] = []
 
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         asked.append(request)
         return "they spoke of valves"
 
@@ -112,7 +112,7 @@ def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> N
         [Hook("h", Always(), CompactContext(), "turn_start")],
         context=ContextSettings(keep_recent=5, summary_max_tokens=77),
     )
-    fired(hooks, session, summarizer=summarise)
+    fired(hooks, session, summarizer=summarize)
     assert text_of(session.view.items[0].message) == "[Summary: they spoke of valves]"
     assert [item.message.kind for item in session.view.items].count("") == 5
     assert [request.max_tokens for request in asked] == [77]
@@ -120,14 +120,14 @@ def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> N
 
 @pytest.mark.parametrize("strategy", ["summarize", "truncate"])
 def test_compact_context_does_what_the_policys_own_rule_does(strategy: Any) -> None:
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         return "they spoke of valves"
 
     settings = {"strategy": strategy, "keep_recent": 5, "summary_max_tokens": 77, "reminder_tokens": 200}
     by_hook, by_rule = crowded(settings=settings), crowded(settings=settings)
     action = CompactContext(strategy, 5, 77)
-    fired(HookRunner([Hook("h", Always(), action, "turn_start")]), by_hook, summarizer=summarise)
-    asyncio.run(by_rule.compact_async(summarise))
+    fired(HookRunner([Hook("h", Always(), action, "turn_start")]), by_hook, summarizer=summarize)
+    asyncio.run(by_rule.compact_async(summarize))
     assert by_hook.view.message_count < crowded().view.message_count
     assert [item.message for item in by_hook.view.items] == [item.message for item in by_rule.view.items]
 

@@ -265,12 +265,12 @@ def test_a_provider_that_pauses_for_ever_is_left(text: str) -> None:
 def test_results_that_refill_the_window_cost_a_bounded_number_of_summaries(wire: str) -> None:
     asked: list[int] = []
 
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         asked.append(len(asked))
         return "The files were read; each says what stands in it. Nothing else was found out so far."
 
     count = iter(range(10_000))
-    world = World(wire, lambda _: called((f"c{next(count)}", "same")), max_steps=16, lines=400, summarizer=summarise)
+    world = World(wire, lambda _: called((f"c{next(count)}", "same")), max_steps=16, lines=400, summarizer=summarize)
     (turn,) = world.turns("Read it for ever.")
     assert turn.why == "steps"
     assert turn.requests == 16

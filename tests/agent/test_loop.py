@@ -281,7 +281,7 @@ def test_output_that_is_refused_again_or_without_a_limit_is_told() -> None:
     with pytest.raises(ProviderError, match="More output was asked for"):
         run(twice)
     less = an_agent([classify_response(400, CAPS["openai_chat"])], output=1000)
-    with pytest.raises(ProviderError, match="max_output of the brain"):
+    with pytest.raises(ProviderError, match="max_output of the model"):
         run(less)
     unnamed = an_agent([classify_response(400, "max_completion_tokens is limited for this model")], output=9000)
     with pytest.raises(ProviderError):

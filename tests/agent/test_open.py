@@ -28,7 +28,7 @@ from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.wire.usage import Usage
 
-SCRIPTED = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwindow: 8000\n"
+SCRIPTED = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 8000\n"
 MODELS = {
     "openai_chat": "gpt-4o",
     "openai_responses": "gpt-4o",
@@ -74,7 +74,7 @@ def test_a_whole_turn_over_http(wire: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("The port is 8443.")
     backend = {"openai_chat": "openai", "gemini": "gemini"}.get(wire, wire)
     config = f"""
-agents: [{{id: main, brain: {{provider: here, model: {MODELS[wire]}, backend: {backend}, max_output: 1000}},
+agents: [{{id: main, model: {{provider: here, model: {MODELS[wire]}, backend: {backend}, max_output: 1000}},
            system_prompt: "You know ports."}}]
 window: 16000
 """
@@ -125,15 +125,15 @@ def test_a_subagent_is_kept_beside_its_asker(tmp_path: Path) -> None:
         assert names == {"build", *(f"build.task-{n}" for n in range(1, number + 1))}
 
 
-def test_a_specialist_has_its_own_brain() -> None:
+def test_a_specialist_has_its_own_model() -> None:
     config = """
 agents:
-  - {id: main, brain: {provider: openai, model: scripted}}
+  - {id: main, model: {provider: openai, model: scripted}}
   - id: reviewer
     role: specialist
     description: reads code
     system_prompt: You review.
-    brain: {provider: here, model: m}
+    model: {provider: here, model: m}
 """
 
     async def run() -> tuple[list[AgentEvent | UserNotice], Fake]:
@@ -212,7 +212,7 @@ def test_a_window_that_was_learned_is_known_the_next_time(tmp_path: Path) -> Non
     async def run() -> list[int | None]:
         windows: list[int | None] = []
         async with Fake("openai_chat", ["Done."], window=3000) as server:
-            whole = "agents: [{id: main, brain: {provider: here, model: nameless}}]\n"
+            whole = "agents: [{id: main, model: {provider: here, model: nameless}}]\n"
             parsed = parse_config(
                 f"{whole}providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}", {"HERE": KEY}
             )
@@ -235,7 +235,7 @@ def test_an_unknown_window_is_said() -> None:
     scripted = ScriptedProvider("openai_chat", ["Yes."], model="nameless")
 
     async def run() -> list[AgentEvent | UserNotice]:
-        parsed = parse_config("agents: [{id: main, brain: {provider: openai, model: nameless}}]", {})
+        parsed = parse_config("agents: [{id: main, model: {provider: openai, model: nameless}}]", {})
         async with open_agent(parsed, data=None, name="b", workspace=Path("."), provider=scripted) as agent:
             return await said(agent, "Hello.")
 
@@ -287,7 +287,7 @@ def test_the_background_of_a_policy_is_honoured() -> None:
 
 def test_a_missing_key_is_said_before_anything_is_sent() -> None:
     async def run() -> None:
-        parsed = parse_config("agents: [{id: main, brain: {provider: anthropic, model: claude-sonnet-4-5}}]", {})
+        parsed = parse_config("agents: [{id: main, model: {provider: anthropic, model: claude-sonnet-4-5}}]", {})
         async with open_agent(parsed, data=None, name="b", workspace=Path("."), environment={}):
             pass
 
@@ -305,15 +305,15 @@ def test_prices_of_ones_own() -> None:
         talk([], config="models: {scripted: {input: 1}}\n")
 
 
-def test_summaries_are_written_by_the_summary_brain_and_paid_for() -> None:
+def test_summaries_are_written_by_the_summary_model_and_paid_for() -> None:
     config = """
 agents:
   - id: main
-    brain:
+    model:
       provider: openai
       model: scripted
       context: {max_tokens: 4000, keep_recent: 2, compression_trigger: 0.3, output_reserved: 500,
-                summary_brain: {provider: here, model: small}}
+                summary_model: {provider: here, model: small}}
 models: {small: {window: 6000}}
 """
 

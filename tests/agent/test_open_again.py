@@ -100,7 +100,7 @@ class Talk:
         backend = {"openai_chat": "openai"}.get(wire, wire)
         async with Fake(wire, steps, window=window) as server:
             config = parse_config(
-                f"agents: [{{id: main, brain: {{provider: here, model: {MODELS[wire]}, backend: {backend}}}}}]\n"
+                f"agents: [{{id: main, model: {{provider: here, model: {MODELS[wire]}, backend: {backend}}}}}]\n"
                 f"window: {window}\nproviders: {{here: {{base_url: {server.url}, key_env: HERE}}}}",
                 {"HERE": KEY},
             )
@@ -218,8 +218,8 @@ def test_a_summary_that_was_prepared_ahead_is_what_the_compaction_takes() -> Non
         return "The user asked about tides; port 8443 and src/app.py matter. The agent answered each."
 
     config = """
-policy: {name: jutul, settings: {summarise_at: 0.5}}
-execution: {background: true, context: {summary_brain: {provider: here, model: small}}}
+policy: {name: jutul, settings: {summarize_at: 0.5}}
+execution: {background: true, context: {summary_model: {provider: here, model: small}}}
 models: {small: {window: 16000}}
 """
 
@@ -293,7 +293,7 @@ def test_a_learned_window_that_the_provider_outgrows_is_dropped_and_told(tmp_pat
 
     async def run() -> None:
         async with Fake("openai_chat", ["Yes.", "No."], usage=lambda used: used._replace(input_tokens=3001)) as server:
-            whole = "agents: [{id: main, brain: {provider: here, model: gpt-4o}}]\n"
+            whole = "agents: [{id: main, model: {provider: here, model: gpt-4o}}]\n"
             here = f"providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
             kept = tmp_path / WINDOWS_FILE
             kept.write_bytes(msgspec.json.encode([LearnedWindow(server.url, "gpt-4o", 3000)]))

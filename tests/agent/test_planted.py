@@ -88,31 +88,31 @@ def filler(turn: int) -> list[Message]:
 
 
 def forgetful(_: SummaryRequest) -> str:
-    """A summariser that keeps nothing: whatever survives, survives without it."""
+    """A summarizer that keeps nothing: whatever survives, survives without it."""
     return "We worked on several parts of the project, step by step, and found what was asked for."
 
 
-SUMMARISERS = {"digest": None, "forgetful": forgetful}
+SUMMARIZERS = {"digest": None, "forgetful": forgetful}
 
 
 @cache
-def played(summariser: str) -> Played:
+def played(summarizer: str) -> Played:
     policy = presets.load("default")
-    summarise = SUMMARISERS[summariser]
+    summarize = SUMMARIZERS[summarizer]
     session = Session(policy=policy, window=8_000, count="chars/4", system="You are careful.", clock=lambda: 0.0)
     todo, turn = planted(), 0
     done: list[ViewEdited] = []
     while len(done) < COMPACTIONS and turn < 400:
         for message in todo:
             if message.role == "assistant":
-                session.prepare(summarise)
+                session.prepare(summarize)
             session.add(message)
         turn += 1
         todo = filler(turn)
         edits = [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
-        done = [edit for edit in edits if edit.stage in ("sweep", "summarise", "guard")]
+        done = [edit for edit in edits if edit.stage in ("sweep", "summarize", "guard")]
     session.add(user_message("And now?"))
-    request = session.prepare(summarise)
+    request = session.prepare(summarize)
     assert request.tokens <= session.budget.capacity
     return Played(session, "\n".join(text_of(item.message) for item in session.view.items), done)
 
@@ -129,9 +129,9 @@ def recalled(session: Session, seen: str) -> str:
     return "\n".join(found)
 
 
-@pytest.mark.parametrize("summariser", SUMMARISERS)
-def test_twenty_compactions_were_made_and_each_was_checked(summariser: str) -> None:
-    done = played(summariser).compactions
+@pytest.mark.parametrize("summarizer", SUMMARIZERS)
+def test_twenty_compactions_were_made_and_each_was_checked(summarizer: str) -> None:
+    done = played(summarizer).compactions
     assert len(done) >= COMPACTIONS
     said = re.compile(r"of \d+ facts?, [^;]+|no facts to keep were found|\d+ messages? shortened")
     clauses = [said.search(edit.why) for edit in done]
@@ -141,15 +141,15 @@ def test_twenty_compactions_were_made_and_each_was_checked(summariser: str) -> N
     assert all(checked == sum(others) for checked, *others in tallies)
 
 
-@pytest.mark.parametrize("summariser", SUMMARISERS)
-def test_every_rule_is_in_the_view_word_for_word(summariser: str) -> None:
-    seen = played(summariser).seen
+@pytest.mark.parametrize("summarizer", SUMMARIZERS)
+def test_every_rule_is_in_the_view_word_for_word(summarizer: str) -> None:
+    seen = played(summarizer).seen
     assert [rule for rule in RULES if rule not in seen] == []
 
 
-@pytest.mark.parametrize("summariser", SUMMARISERS)
-def test_every_fact_is_present_or_recalled_by_a_printed_call(summariser: str) -> None:
-    session, seen, _ = played(summariser)
+@pytest.mark.parametrize("summarizer", SUMMARIZERS)
+def test_every_fact_is_present_or_recalled_by_a_printed_call(summarizer: str) -> None:
+    session, seen, _ = played(summarizer)
     back = recalled(session, seen)
     assert len(facts()) == 50
     assert [fact for fact in facts() if fact not in seen and fact not in back] == []
@@ -166,15 +166,15 @@ def test_a_summary_that_forgets_loses_facts_but_no_rules_without_the_ledger(ledg
     )
     for message in (*planted(), *filler(1), *filler(2)):
         session.add(message)
-    session.compact(SUMMARISERS["forgetful"])
+    session.compact(SUMMARIZERS["forgetful"])
     seen = "\n".join(text_of(item.message) for item in session.view.items)
     assert [rule for rule in RULES if rule not in seen] == []
     assert ledger or [fact for fact in facts() if fact not in seen]
 
 
-@pytest.mark.parametrize("summariser", SUMMARISERS)
-def test_the_ledger_keeps_to_its_share(summariser: str) -> None:
-    session, _, _ = played(summariser)
+@pytest.mark.parametrize("summarizer", SUMMARIZERS)
+def test_the_ledger_keeps_to_its_share(summarizer: str) -> None:
+    session, _, _ = played(summarizer)
     held = [item for item in session.view.items if item.message.kind == "ledger"]
     share = session.policy.settings["ledger"]
     assert isinstance(share, float)

@@ -13,10 +13,10 @@ from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarge
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     load_configured_policy,
-    resolve_brain_target,
+    resolve_model_target,
     resolve_summary_target,
 )
-from tidegate.agent.config.settings import BrainAccess, BrainSettings, ProviderSettings
+from tidegate.agent.config.settings import AgentModel, ModelAccess, ProviderSettings
 from tidegate.agent.config.tool_access import find_module_tool, list_offered_tools, resolve_approval
 from tidegate.agent.hooks.types import CompactContext, ContextPressure
 from tidegate.agent.tools.approval import decide_approval
@@ -128,27 +128,27 @@ def test_auto_compact_is_there_only_where_no_compaction_is_declared() -> None:
 
 def test_the_window_someone_set() -> None:
     models = "models: {m: {window: 5000}}\nwindow: 7000\n"
-    agents = "agents: [{id: a, brain: {model: m%s}}]\n"
+    agents = "agents: [{id: a, model: {model: m%s}}]\n"
     assert config(models + agents % "").window == 5_000
     assert config(models + agents % "2").window == 7_000
     assert config(models + agents % ", context: {max_tokens: 3000}").window == 3_000
-    assert config("agents: [{id: a, brain: {model: gpt-4o}}]").window is None, "the catalog is not a setting"
+    assert config("agents: [{id: a, model: {model: gpt-4o}}]").window is None, "the catalog is not a setting"
 
 
 # Where requests go.
 
 
 def target(text: str, **environment: str) -> ProviderTarget:
-    return resolve_brain_target(config(f"agents: [{{id: a, brain: {text}}}]", **environment), environment)
+    return resolve_model_target(config(f"agents: [{{id: a, model: {text}}}]", **environment), environment)
 
 
 def test_a_providers_name_can_be_sent_elsewhere() -> None:
     plain = "{provider: deepseek, model: deepseek-chat, backend: openai_compat}"
     assert target(plain, DEEPSEEK_API_KEY="k").base_url == ""
     assert target(plain, TIDEGATE_DEEPSEEK_BASE_URL="http://127.0.0.1:9/v1").base_url == "http://127.0.0.1:9/v1"
-    mapped = f"agents: [{{id: a, brain: {plain}}}]\nproviders: {{deepseek: {{base_url: 'http://map/v1'}}}}"
-    assert resolve_brain_target(config(mapped), {}).base_url == "http://map/v1"
-    own = BrainSettings(provider="deepseek", config=BrainAccess(base_url="http://own/v1"))
+    mapped = f"agents: [{{id: a, model: {plain}}}]\nproviders: {{deepseek: {{base_url: 'http://map/v1'}}}}"
+    assert resolve_model_target(config(mapped), {}).base_url == "http://map/v1"
+    own = AgentModel(provider="deepseek", config=ModelAccess(base_url="http://own/v1"))
     providers = {"deepseek": ProviderSettings("http://map/v1")}
     assert resolve_target(own, providers, {}).base_url == "http://own/v1"
     everything = resolve_target(own, providers, {base_url_variable("deepseek"): "http://env/v1"})
@@ -156,7 +156,7 @@ def test_a_providers_name_can_be_sent_elsewhere() -> None:
     assert base_url_variable("my-server.2") == "TIDEGATE_MY_SERVER_2_BASE_URL"
 
 
-def test_the_key_is_the_brains_or_the_providers_variable() -> None:
+def test_the_key_is_the_models_or_the_providers_variable() -> None:
     assert target("{provider: openai}", OPENAI_API_KEY="k1").api_key == "k1"
     assert (
         target("{provider: openai, config: {api_key: '{{env.MINE}}'}}", OPENAI_API_KEY="k1", MINE="k2").api_key == "k2"
@@ -164,14 +164,14 @@ def test_the_key_is_the_brains_or_the_providers_variable() -> None:
     assert target("{provider: ollama}", OPENAI_API_KEY="k1").api_key == ""
     providers = {"openai": ProviderSettings(key_env="OTHER")}
     assert (
-        resolve_target(BrainSettings(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).api_key
+        resolve_target(AgentModel(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).api_key
         == "k3"
     )
     assert "k1" not in repr(target("{provider: openai}", OPENAI_API_KEY="k1-secret"))
 
 
 @pytest.mark.parametrize(
-    ("brain", "wire"),
+    ("agent_model", "wire"),
     [
         ("{provider: deepseek, backend: openai_compat}", "deepseek"),
         ("{provider: anthropic}", "anthropic"),
@@ -182,8 +182,8 @@ def test_the_key_is_the_brains_or_the_providers_variable() -> None:
         ("{}", "openai_chat"),
     ],
 )
-def test_the_wire_follows_from_backend_and_provider(brain: str, wire: str) -> None:
-    assert target(brain).wire == wire
+def test_the_wire_follows_from_backend_and_provider(agent_model: str, wire: str) -> None:
+    assert target(agent_model).wire == wire
 
 
 def test_an_unknown_provider_asks_for_an_address() -> None:
@@ -197,7 +197,7 @@ def test_every_known_provider_makes_a_provider() -> None:
     async def make() -> None:
         for name, known in KNOWN_PROVIDERS.items():
             made = resolve_target(
-                BrainSettings(provider=name, model="m"), {}, {known.key_env: "k"} if known.key_env else {}
+                AgentModel(provider=name, model="m"), {}, {known.key_env: "k"} if known.key_env else {}
             )
             assert made.wire in DIALECTS
             if not made.is_embedded:
@@ -206,13 +206,13 @@ def test_every_known_provider_makes_a_provider() -> None:
     asyncio.run(make())
 
 
-def test_summaries_go_to_their_own_brain() -> None:
-    text = "{model: big, provider: openai, context: {summary_brain: {provider: ollama, model: small}}}"
-    chosen = config(f"agents: [{{id: a, brain: {text}}}]")
+def test_summaries_go_to_their_own_model() -> None:
+    text = "{model: big, provider: openai, context: {summary_model: {provider: ollama, model: small}}}"
+    chosen = config(f"agents: [{{id: a, model: {text}}}]")
     found = resolve_summary_target(chosen, {"OPENAI_API_KEY": "k"})
     assert (found.provider, found.model, found.api_key) == ("ollama", "small", "")
-    both = config("agents: [{id: a, brain: {model: big, provider: openai}}]")
-    assert resolve_summary_target(both, {}) == resolve_brain_target(both, {})
+    both = config("agents: [{id: a, model: {model: big, provider: openai}}]")
+    assert resolve_summary_target(both, {}) == resolve_model_target(both, {})
 
 
 # Tools.

@@ -177,14 +177,14 @@ def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1)))
     spending.record_usage("scripted", Usage(5, 5, 0, 0), purpose="summary")
     scripted = ScriptedProvider("openai_chat", [])
-    summarise = create_summarizer(
+    summarize = create_summarizer(
         MeteredProvider(scripted, [spending]), window=4000, counter=session.counter, timeout=20
     )
     for number in range(12):
         session.add({"role": "user", "content": f"Question {number}. " * 60})
         session.add({"role": "assistant", "content": f"Answer {number}. " * 60})
     session.add({"role": "user", "content": "And now?"})
-    request = asyncio.run(session.prepare_async(summarise))
+    request = asyncio.run(session.prepare_async(summarize))
     assert request.tokens <= 4000
     assert scripted.requests == []
     assert any(isinstance(event.payload, ViewEdited) for event in session.log.read(1))

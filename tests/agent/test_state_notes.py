@@ -20,7 +20,7 @@ from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.reports.costs import CostReport
 
-CONFIG = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwindow: 16000\n"
+CONFIG = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 16000\n"
 QUESTION = "The tide comes in. " * 100
 NOTE = write_answer(state="- the tide comes in", goal="- user: asks about tides")
 

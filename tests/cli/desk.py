@@ -18,9 +18,9 @@ CONFIG = """\
 window: 16000
 agents:
   - id: main
-    brain: {provider: openai, model: gpt-4o}
+    model: {provider: openai, model: gpt-4o}
   - id: other
-    brain: {provider: openai, model: gpt-4o-mini, config: {api_key: "sk-live-Zx81kqPw02LmnB7r"}}
+    model: {provider: openai, model: gpt-4o-mini, config: {api_key: "sk-live-Zx81kqPw02LmnB7r"}}
 """
 
 

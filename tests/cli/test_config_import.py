@@ -51,7 +51,7 @@ security: {{level: high}}
 agents:
   - id: helper
     mood: calm
-    brain: {{provider: deepseek, model: deepseek-chat, config: {{api_key: {SECRET}}}, context: {{keep_recent: 6}}}}
+    model: {{provider: deepseek, model: deepseek-chat, config: {{api_key: {SECRET}}}, context: {{keep_recent: 6}}}}
 execution:
   max_turns: 50
   hooks:
@@ -80,7 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.seed("COW-16")
 @pytest.mark.parametrize(
-    ("name", "content", "policy", "settings", "brain", "unused"),
+    ("name", "content", "policy", "settings", "agent_model", "unused"),
     [
         pytest.param(
             "config.json",
@@ -141,13 +141,13 @@ def test_a_configuration_is_taken_over(
     content: object,
     policy: str,
     settings: dict[str, object],
-    brain: tuple[str, str],
+    agent_model: tuple[str, str],
     unused: list[str],
 ) -> None:
     printed, config = import_file(folder, name, content)
     assert config.policy_name == policy
     assert load_configured_policy(config).settings.items() >= settings.items()
-    assert (config.agent.brain.provider, config.agent.brain.model) == brain
+    assert (config.agent.model.provider, config.agent.model.model) == agent_model
     _, _, rest = printed.partition("Not taken over:\n")
     for each in unused:
         assert f"  {each}" in rest
@@ -166,7 +166,7 @@ def test_settings_of_ai_are_recognized_without_a_section(folder: Path, key: str)
 
 def test_other_values_are_taken_over(folder: Path) -> None:
     _, config = import_file(folder, "config.json", COWAGENT)
-    assert (config.agent.system_prompt, config.agent.brain.temperature) == ("Be kind.", 0.7)
+    assert (config.agent.system_prompt, config.agent.model.temperature) == ("Be kind.", 0.7)
     assert config.settings.providers["openai"].base_url == "https://proxy.example/v1"
     (folder / "tidegate.yaml").unlink()
     printed, config = import_file(folder, "config.json", PICOCLAW)

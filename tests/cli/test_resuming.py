@@ -14,7 +14,7 @@ from tidegate.datafolder.workspaces import note_workspace
 from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.store.open import list_url_passwords
 
-OTHER = "agents: [{id: main, brain: {provider: openai, model: gpt-4.1}}]\n"
+OTHER = "agents: [{id: main, model: {provider: openai, model: gpt-4.1}}]\n"
 NOTICE = "This session continues with openai/gpt-4o, the model it was last used with."
 
 
@@ -98,7 +98,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path, answer: str) -> None:
         await desk.run("run", "Which port?", "--session", "ports", "--model", "openai/gpt-4o")
         del desk.environment["OPENAI_API_KEY"], desk.environment["TIDEGATE_OPENAI_BASE_URL"]
         desk.configure(
-            "agents: [{id: main, brain: {provider: local, model: m}}]\nproviders: {local: {base_url: URL}}\n"
+            "agents: [{id: main, model: {provider: local, model: m}}]\nproviders: {local: {base_url: URL}}\n"
         )
         desk.configure((desk.folder / "tidegate.yaml").read_text().replace("URL", server.url))
         screen = Screen(desk, "chat", "--last")

@@ -256,13 +256,13 @@ def test_config_shows_values_and_sources_and_no_key(desk: Desk) -> None:
         assert ran.status == 0
         rows = {row["name"]: (row["value"], row["source"]) for row in json.loads(ran.out)}
         assert rows["policy.name"] == ("cowagent", "--policy")
-        value, source = rows["agents.other.brain.model"]
+        value, source = rows["agents.other.model.model"]
         assert value == "gpt-4o-mini"
         assert source.endswith("tidegate.yaml:6")
-        assert rows["brain.base_url"] == (server.url, "$TIDEGATE_OPENAI_BASE_URL")
+        assert rows["model.base_url"] == (server.url, "$TIDEGATE_OPENAI_BASE_URL")
         assert "Zx81" not in ran.out
         plain = await desk.run("config", "--model", "anthropic/claude-sonnet-4-5")
-        assert re.search(r"agents\.main\.brain\.model +claude-sonnet-4-5 +\(--model\)", plain.out)
+        assert re.search(r"agents\.main\.model\.model +claude-sonnet-4-5 +\(--model\)", plain.out)
         assert KEY not in plain.out
 
     desk.serve([], act)
@@ -310,7 +310,7 @@ def test_what_a_project_says_of_servers_and_keys_wants_the_word_of_the_user(desk
 
 def test_a_plain_project_file_wants_no_word(desk: Desk) -> None:
     (desk.folder / "tidegate.yaml").write_text(
-        "window: 16000\nagents: [{id: a, brain: {provider: openai, model: gpt-4o}}]\n"
+        "window: 16000\nagents: [{id: a, model: {provider: openai, model: gpt-4o}}]\n"
     )
 
     async def act(server: Fake) -> None:

@@ -29,7 +29,7 @@ USER = """\
 # mine, by hand
 agents:
   - id: main  # the only one
-    brain: {provider: openai, model: gpt-4o}
+    model: {provider: openai, model: gpt-4o}
 window: 20000
 """
 REGISTRY = create_command_registry()
@@ -58,9 +58,9 @@ class Chat(NamedTuple):
     @asynccontextmanager
     async def open(self, opening: LaunchOptions, steps: Sequence[ScriptStep] = ()) -> AsyncIterator[OpenAgent]:
         read = opening.load_config()
-        brain = read.config.agent.brain
-        wire = "anthropic" if brain.provider == "anthropic" else "openai_chat"
-        provider = ScriptedProvider(wire, steps, model=brain.model)
+        agent_model = read.config.agent.model
+        wire = "anthropic" if agent_model.provider == "anthropic" else "openai_chat"
+        provider = ScriptedProvider(wire, steps, model=agent_model.model)
         async with open_agent(
             read.config,
             data=self.data,

@@ -36,7 +36,7 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
         assert told.action == ReopenSession()
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
         opening = apply_change(opening, told.action)
-        async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first
+        async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarized into memory first
             assert agent.session.policy.settings["max_context_turns"] == 3
             await chat.say(agent, "ask 4")
             rules = [event.payload.rule for event in agent.session.log.read() if isinstance(event.payload, ViewEdited)]
@@ -65,7 +65,7 @@ def test_the_list_names_sources_and_no_secrets(chat: Chat) -> None:
     (told,) = chat.answers("/config")
     lines = {line.split()[0]: line for line in told.text.splitlines()}
     assert lines["window"].endswith(f"20000  ({chat.file}:5)")
-    assert lines["brain.key"].endswith("[masked]  ($OPENAI_API_KEY)")
+    assert lines["model.key"].endswith("[masked]  ($OPENAI_API_KEY)")
     assert KEY not in told.text
     assert "summary_tokens" in told.text, "settings of the policy are told, too"
     (some,) = chat.answers("/config spend")
@@ -79,7 +79,7 @@ def test_any_kind_of_setting(chat: Chat) -> None:
         assert config.settings.execution.max_steps == 7
         assert config.settings.models["gpt-4.1"].window == 5_000
         assert config.settings.capabilities.allow_commands == ("git status", "ls")
-        assert config.agent.brain.temperature == 0.5
+        assert config.agent.model.temperature == 0.5
         assert config.settings.spend.day.dollars == 2.5
         assert agent.session.budget.reserve == 2_250
         assert agent.session.window == 9_000
@@ -88,7 +88,7 @@ def test_any_kind_of_setting(chat: Chat) -> None:
         "/config execution.max_steps 7",
         "/config models.gpt-4.1.window 5000",
         '/config capabilities.allow_commands ["git status", ls]',
-        "/config agents.main.brain.temperature 0.5",
+        "/config agents.main.model.temperature 0.5",
         "/config spend.day.dollars 2.5",
         "/config context.output_reserved 3000",
         "/config window 9000",
@@ -104,7 +104,7 @@ def test_any_kind_of_setting(chat: Chat) -> None:
         ("/config nonsense 3", "unknown setting"),
         ("/config execution.maxsteps 3", 'Did you mean "max_steps"'),
         ("/config spend.day.dollars lots", "spend.day.dollars"),
-        (f"/config agents.main.brain.config.api_key {KEY}x", "no place for one"),
+        (f"/config agents.main.model.config.api_key {KEY}x", "no place for one"),
         ("/config policy nosuch", "nosuch"),
         ("/config window [1", "not YAML"),
     ],
@@ -119,10 +119,10 @@ def test_what_would_not_load_is_not_written(chat: Chat, line: str, why: str) -> 
 
 def test_a_secret_is_named_and_not_written(chat: Chat) -> None:
     chat.environment["MINE"] = "mine-mine-mine"
-    (told,) = chat.answers("/config agents.main.brain.config.api_key {{env.MINE}}")
+    (told,) = chat.answers("/config agents.main.model.config.api_key {{env.MINE}}")
     assert not told.error
     assert "mine-mine" not in told.text + chat.file.read_text()
-    assert chat.opening().load_config().config.agent.brain.config.api_key == "mine-mine-mine"
+    assert chat.opening().load_config().config.agent.model.config.api_key == "mine-mine-mine"
 
 
 def test_it_goes_where_it_stands(chat: Chat) -> None:
@@ -214,3 +214,13 @@ def test_a_policy_of_ones_own(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> No
     assert not told.error
     assert str(chat.tmp / "work" / "own.yaml") in chat.file.read_text()
     assert chat.answers("/policy own.yaml")[0].action == SwitchPolicy("own.yaml")
+
+
+@pytest.mark.parametrize("name", ["brain", "model"])
+def test_a_file_with_an_earlier_key_keeps_it(chat: Chat, name: str) -> None:
+    chat.file.write_text(USER.replace("    model: {", "    brain: {"))
+    told = chat.answers(f"/config agents.main.{name}.temperature 0.5", f"/config agents.main.{name}.model gpt-4.1")
+    assert [each.error for each in told] == [False] * 2
+    text = chat.file.read_text()
+    assert "    brain: {provider: openai, model: gpt-4.1, temperature: 0.5}" in text
+    assert chat.opening().load_config().config.agent.model.temperature == 0.5

@@ -28,8 +28,8 @@ class Desk(NamedTuple):
     data: DataFolder
     session: Session
 
-    def says(self, line: str, summarise: AsyncSummarizer | None = None, *, busy: bool = False) -> CommandAnswer:
-        place = CommandContext(self.session, "work", self.data, summarise, is_busy=busy)
+    def says(self, line: str, summarize: AsyncSummarizer | None = None, *, busy: bool = False) -> CommandAnswer:
+        place = CommandContext(self.session, "work", self.data, summarize, is_busy=busy)
         return asyncio.run(REGISTRY.answer(line, place))
 
     def noted(self, topic: str) -> list[str]:
@@ -127,18 +127,18 @@ def test_an_impossible_usage_report_is_said(reported: int, said: str) -> None:
 def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
     asked: list[str] = []
 
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         asked.append(request.instructions)
         return "## Session intent\nPorts 8440 to 8443 were looked at."
 
     tokens, request = desk.session.view.tokens, desk.session.tokens
-    told = desk.says("/compact the ports", summarise)
+    told = desk.says("/compact the ports", summarize)
     after = desk.session.tokens
     assert told.text.startswith(f"Request: {request:,} -> {after:,} tokens.")
     assert "the ports" in asked[0]
     assert desk.noted("focus") == ["the ports"]
     (edited,) = desk.edits()
-    assert f"summarise: the history {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
+    assert f"summarize: the history {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
     assert edited.tokens_before == tokens > desk.session.view.tokens
     assert desk.says("/undo").text.endswith(f"is undone. Request: {after:,} -> {request:,} tokens.")
     assert len(desk.noted("undo")) == 1
@@ -253,7 +253,7 @@ def test_cost_and_trace(desk: Desk) -> None:
     desk.says("/compact")
     shown = desk.says("/trace 4").text.splitlines()
     assert len(shown) == 5
-    assert any("context_compaction" in line and "stage=summarise" in line for line in shown)
+    assert any("context_compaction" in line and "stage=summarize" in line for line in shown)
     assert desk.says("/trace all").error
 
 
@@ -264,7 +264,7 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
         r"would not run. The request \([\d,]+ of 25,904 usable tokens, 4.4\d*%\) is not above the limit of 85%", text
     )
     assert (
-        "manual (on /compact):\n  summarise: would run. It has no condition.\n    It would take 12 messages (m" in text
+        "manual (on /compact):\n  summarize: would run. It has no condition.\n    It would take 12 messages (m" in text
     )
     assert "have a summary written of 12 messages and free " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):

@@ -122,14 +122,14 @@ def test_both_spellings_of_a_stage_are_one_stage(tmp_path: Path, stage: str) -> 
     path = tmp_path / "spelled.yaml"
     path.write_text(SPELLED.replace("STAGE", stage), "utf-8")
     (rule,) = presets.load(path).moments["before_call"]
-    assert (rule.stage, rule.name, rule.run) == ("summarise", "before_call/summarise", STAGES["summarise"])
+    assert (rule.stage, rule.name, rule.run) == ("summarize", "before_call/summarize", STAGES["summarize"])
 
 
 def test_a_setting_may_be_given_in_either_spelling() -> None:
     british, american = presets.load("jutul", {"summarise_at": 0.5}), presets.load("jutul", {"summarize_at": 0.5})
     assert british == american
-    assert american.settings["summarise_at"] == 0.5
-    assert "summarize_at" not in american.settings
+    assert british.settings["summarize_at"] == 0.5
+    assert "summarise_at" not in british.settings
     with pytest.raises(BadPolicy, match='"summarise_at" and "summarize_at" are the same setting'):
         presets.load("jutul", {"summarise_at": 0.5, "summarize_at": 0.6})
 

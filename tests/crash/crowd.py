@@ -1,4 +1,4 @@
-"""Many processes in one session, each adding turns and compacting with a slow summariser; two of them are killed.
+"""Many processes in one session, each adding turns and compacting with a slow summarizer; two of them are killed.
 
     python -m tests.crash.crowd URL WRITERS TURNS SECONDS
 
@@ -46,7 +46,7 @@ settings: {ledger: 0.08}
 moments:
   before_call:
     - {stage: clear_results, when: {pressure: "> 0.85"}, keep: 6, least: 60, floor: 500}
-    - {stage: summarise, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
+    - {stage: summarize, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
 """
 """One that asks for summaries."""
 
@@ -115,7 +115,7 @@ def write(url: str, number: int, seconds: float, pipe: Connection) -> None:
             (ident,) = session.add(message)
             pipe.send(Ack(ident, str(message["content"]).split()[0]))
             session.prepare(slow)
-        pipe.send(Turn(session.edit_counts.total(), session.edit_counts["summarise"]))
+        pipe.send(Turn(session.edit_counts.total(), session.edit_counts["summarize"]))
     told.edits = sum(session.edit_counts.values())
     _show(session, told, pipe)
     store.close()

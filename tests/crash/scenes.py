@@ -59,7 +59,7 @@ def _forked(world: World) -> None:
 
 FORKED = "f"
 FORK = Op("fork", lambda world: world.data.fork(NAME, world.session.log.head - 1, FORKED))
-JUTUL = presets.load("jutul", {"evict_tokens": 350, "clear_at": 0.5, "summarise_at": 0.55})
+JUTUL = presets.load("jutul", {"evict_tokens": 350, "clear_at": 0.5, "summarize_at": 0.55})
 COW = presets.load("cowagent", {"max_context_turns": 4})
 
 SCENES = {

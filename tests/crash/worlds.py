@@ -107,7 +107,7 @@ class World:
             self._session = None
 
     def prepare(self) -> None:
-        self.requests.append(hash_of(self.session.prepare(summarise).to_bytes()))
+        self.requests.append(hash_of(self.session.prepare(summarize).to_bytes()))
 
     def close(self) -> None:
         """Let go of everything. Whoever asks for something opens it again."""
@@ -119,7 +119,7 @@ class World:
         self._data = self._store = None
 
 
-def summarise(request: SummaryRequest) -> str:
+def summarize(request: SummaryRequest) -> str:
     """The same words for the same messages, whoever asks."""
     return f"Summary of {len(request.messages)} messages, {request.messages[0].id} to {request.messages[-1].id}."
 

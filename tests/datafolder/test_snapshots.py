@@ -31,7 +31,7 @@ settings: {ledger: 0.08}
 moments:
   before_call:
     - {stage: clear_results, when: {pressure: "> 0.85"}, keep: 6, least: 60, floor: 500}
-    - {stage: summarise, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
+    - {stage: summarize, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
 """
 
 

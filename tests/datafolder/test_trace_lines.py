@@ -107,12 +107,12 @@ def test_other_events_are_one_line(what: EventPayload, line: dict[str, object]) 
 
 def test_a_compaction_says_what_it_did_and_saved() -> None:
     edits = (Drop(("m11", "m9", "m10")), Replace("m12", (Text("[cleared]"),)), Insert(user_message("sum", "summary")))
-    edited = ViewEdited("summarise", "before_call", "before_call/summarise", "too full", 900, 300, edits)
+    edited = ViewEdited("summarize", "before_call", "before_call/summarize", "too full", 900, 300, edits)
     assert shown(edited) == [
         {
             "event": "context_compaction",
-            "stage": "summarise",
-            "rule": "before_call/summarise",
+            "stage": "summarize",
+            "rule": "before_call/summarize",
             "moment": "before_call",
             "why": "too full",
             "before": 900,

@@ -590,4 +590,4 @@ def test_a_session_follows_the_policy_that_is_set(tmp_path: Path) -> None:
                 events = list(running.data.open_log(name).read())
         return {event.payload.stage for event in events if isinstance(event.payload, ViewEdited)}
 
-    assert asyncio.run(run()) == {"summarise"}
+    assert asyncio.run(run()) == {"summarize"}

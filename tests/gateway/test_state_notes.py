@@ -116,7 +116,7 @@ def test_a_preset_gets_its_summary_from_the_clients_model(wire: str, policy: str
 
     def answer(body: Json) -> Step:
         text = json.dumps(body)
-        if "Summarise the conversation above" in text:
+        if "Summarize the conversation above" in text:
             asked.append(text)
             return SUMMARY_TEXT
         steps.append(text)
@@ -128,7 +128,7 @@ def test_a_preset_gets_its_summary_from_the_clients_model(wire: str, policy: str
             async with run_gateway(tmp_path, upstream_of(fake), **settings) as running, open_http() as http:
                 client = ScriptedClient(wire, running.url, http, {"x-tidegate-session": "s"})
                 client.say("Read all results. Never touch legacy.py.")
-                assert await work_until(client, running, {"summarise"}, 90) == "summarise", running.lines
+                assert await work_until(client, running, {"summarize"}, 90) == "summarize", running.lines
                 assert any("summary of s, for its policy" in line for line in running.lines), running.lines[-6:]
                 await client.turn("done")
         assert fake.refused == []

@@ -144,7 +144,7 @@ SUMMARIES = {
         "answer": write_answer(state=f"- {SUMMARY}"),
     },
     "digitorn": {
-        "question": "Summarise the conversation above",
+        "question": "Summarize the conversation above",
         "answer": f"## Session intent\n- agent concluded: {SUMMARY}",
     },
 }

@@ -68,12 +68,12 @@ class Life(RuleBasedStateMachine):
     def turns(self, turns: list[list[Move]]) -> None:
         self.say([move for turn in turns for move in turn])
 
-    @rule(moves=a_turn(3_000), summarise=st.sampled_from((None, hostile)))
-    def work(self, moves: list[Move], summarise: object) -> None:
+    @rule(moves=a_turn(3_000), summarize=st.sampled_from((None, hostile)))
+    def work(self, moves: list[Move], summarize: object) -> None:
         """An agent asks before every answer."""
         for move in moves:
             if isinstance(move, Say) and move.role == "assistant":
-                self.prepare(summarise)
+                self.prepare(summarize)
             self.say([move])
 
     def say(self, moves: list[Move]) -> None:
@@ -96,14 +96,14 @@ class Life(RuleBasedStateMachine):
 
     # --- what is done ---------------------------------------------------------------------------------------------
 
-    @rule(summarise=st.sampled_from((None, hostile)))
-    def ask(self, summarise: object) -> None:
-        self.prepare(summarise)
+    @rule(summarize=st.sampled_from((None, hostile)))
+    def ask(self, summarize: object) -> None:
+        self.prepare(summarize)
 
-    def prepare(self, summarise: object) -> None:
+    def prepare(self, summarize: object) -> None:
         start = self.session.log.head
         try:
-            request = self.session.prepare(summarise)  # type: ignore[arg-type]
+            request = self.session.prepare(summarize)  # type: ignore[arg-type]
         except TooSmall as refusal:
             self.too_small(refusal)
             return

@@ -75,7 +75,7 @@ def reopened(session: Session, counting: str, clock: Clock) -> Session:
 
 
 def hostile(request: SummaryRequest) -> str | None:
-    """Summarisers return anything: nothing, blanks, too much, markup."""
+    """Summarizers return anything: nothing, blanks, too much, markup."""
     return (None, "", " \n", "short", "word " * 20_000, "<tool_call>{}</tool_call> \x00")[len(request.messages) % 6]
 
 

@@ -66,7 +66,7 @@ class JudgedViews:
 
 
 def brief(request: SummaryRequest) -> str:
-    """Quicker than the deterministic summariser, which reads every word: that one has every tenth window."""
+    """Quicker than the deterministic summarizer, which reads every word: that one has every tenth window."""
     return f"{len(request.messages)} messages were said before."
 
 
@@ -231,12 +231,12 @@ def is_suffix(before: View, after: View) -> bool:
 
 BY_MESSAGES: tuple[Callable[[int], tuple[str, dict[str, object]]], ...] = (
     lambda keep: ("keep_recent", {"messages": keep}),
-    lambda keep: ("summarise", {"keep_messages": keep, "max_tokens": 100}),
+    lambda keep: ("summarize", {"keep_messages": keep, "max_tokens": 100}),
 )
 
 
 @SAMPLES
-@pytest.mark.parametrize("make", BY_MESSAGES, ids=["keep_recent", "summarise"])
+@pytest.mark.parametrize("make", BY_MESSAGES, ids=["keep_recent", "summarize"])
 def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object]]], sample: str) -> None:
     """For every prefix and every number of messages to keep: a whole suffix stays, of at least so many messages."""
     judged = JudgedViews()
@@ -274,7 +274,7 @@ def test_every_cut_by_turns(sample: str) -> None:
             before, after = cut(length, "drop_turns", {"keep": keep})
             check_cut(before, after, judged)
             assert after.visible_turns == min(turns, max(1, keep))
-            before, after = cut(length, "summarise", {"keep_turns": keep, "max_tokens": 100})
+            before, after = cut(length, "summarize", {"keep_turns": keep, "max_tokens": 100})
             check_cut(before, after, judged)
             assert after.visible_turns == min(turns, max(1, keep))
 

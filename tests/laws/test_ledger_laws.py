@@ -65,7 +65,7 @@ def forgetful(_: SummaryRequest) -> str:
 
 SHARES = st.sampled_from((0.08, 0.3, 0.5))
 """More than anybody would set aside, so that there is a ledger in a small window, too."""
-SUMMARISERS = st.sampled_from((None, hostile, forgetful))
+SUMMARIZERS = st.sampled_from((None, hostile, forgetful))
 
 
 def messages_of(turn: Turn, number: int) -> list[Message]:
@@ -99,14 +99,14 @@ def policy(share: float) -> Policy:
     return presets.load("default", {"ledger": share})
 
 
-def played(turns: list[Turn], window: int, wire: str, summarise: object, share: float = 0.08) -> Session:
+def played(turns: list[Turn], window: int, wire: str, summarize: object, share: float = 0.08) -> Session:
     clock = Clock()
     session = Session(policy=policy(share), window=window, wire=wire, system=SYSTEM, count="chars/4", clock=clock)
     for number, turn in enumerate(turns):
         for message in messages_of(turn, number):
             if message.role == "assistant":
                 start = session.log.head
-                request = session.prepare(summarise)  # type: ignore[arg-type]
+                request = session.prepare(summarize)  # type: ignore[arg-type]
                 check_request(session, request)
                 check_new_edits(session, start)
                 check_ledger(session)
@@ -118,31 +118,31 @@ def played(turns: list[Turn], window: int, wire: str, summarise: object, share: 
     return session
 
 
-@sampled_law(10, 40, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARISERS, SHARES)
+@sampled_law(10, 40, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARIZERS, SHARES)
 def test_the_laws_hold_with_a_ledger(
-    turns: list[Turn], window: int, wire: str, summarise: object, share: float
+    turns: list[Turn], window: int, wire: str, summarize: object, share: float
 ) -> None:
-    session = played(turns, window, wire, summarise, share)
+    session = played(turns, window, wire, summarize, share)
     if session.window and session.window >= 700:
         session.overflowed()
         check_new_edits(session, 0)
         check_ledger(session)
 
 
-@sampled_law(8, 30, TURNS, st.sampled_from((3_000, 5_000)), SUMMARISERS)
-def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: object) -> None:
-    """Few short rules always have room in such a window, whatever the summariser writes."""
-    session = played(turns, window, "openai_chat", summarise)
-    session.compact(summarise)  # type: ignore[arg-type]
+@sampled_law(8, 30, TURNS, st.sampled_from((3_000, 5_000)), SUMMARIZERS)
+def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarize: object) -> None:
+    """Few short rules always have room in such a window, whatever the summarizer writes."""
+    session = played(turns, window, "openai_chat", summarize)
+    session.compact(summarize)  # type: ignore[arg-type]
     seen = "\n".join(
         text_of(i.message) for i in session.view.items if i.message.kind == LEDGER or is_user_request(i.message)
     )
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
 
-@sampled_law(2, 14, TURNS, st.sampled_from((700, 2_000)), SUMMARISERS)
-def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarise: object) -> None:
-    session = played(turns, window, "openai_chat", summarise)
+@sampled_law(2, 14, TURNS, st.sampled_from((700, 2_000)), SUMMARIZERS)
+def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarize: object) -> None:
+    session = played(turns, window, "openai_chat", summarize)
     while session.history.undo() is not None:
         pass
     assert held(session) == []

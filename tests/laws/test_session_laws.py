@@ -65,7 +65,7 @@ def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[lis
         raise AssertionError(f"still compacting: {sizes}")
     stages = {rule.stage for rule in session.policy.moments["manual"]}
     if "drop_turns" not in stages:
-        assert len([edit for edit in edits(session) if edit.stage == "summarise"]) <= 1
+        assert len([edit for edit in edits(session) if edit.stage == "summarize"]) <= 1
 
 
 def edits_since(session: Session, start: int) -> list[ViewEdited]:

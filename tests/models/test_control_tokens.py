@@ -73,7 +73,7 @@ def test_a_server_of_ones_own_is_told_text_and_a_service_the_very_bytes() -> Non
     async def run() -> Fake:
         async with Fake("openai_chat", ["Yes."]) as server:
             config = parse_config(
-                "agents: [{id: main, brain: {provider: llamacpp, model: m}}]\nwindow: 8000\n"
+                "agents: [{id: main, model: {provider: llamacpp, model: m}}]\nwindow: 8000\n"
                 f"providers: {{llamacpp: {{base_url: {server.url}, key_env: HERE}}}}",
                 {"HERE": KEY},
             )

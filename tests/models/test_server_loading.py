@@ -36,7 +36,7 @@ def connect(answers: Answers, config: str) -> Connected:
             }
             read = parse_config(config, environment)
             connection = await connect_provider(
-                read, read.agent.brain, environment, None, stack=stack, window=read.window
+                read, read.agent.model, environment, None, stack=stack, window=read.window
             )
             posts = [json.loads(each.body) for each in server.seen if each.method == "POST"]
             return Connected(connection.window.tokens, posts)
@@ -44,7 +44,7 @@ def connect(answers: Answers, config: str) -> Connected:
     return asyncio.run(run())
 
 
-AGENT = "agents: [{id: a, brain: {provider: lmstudio, model: qwen}}]\n"
+AGENT = "agents: [{id: a, model: {provider: lmstudio, model: qwen}}]\n"
 
 
 @pytest.mark.seed("JUT-21")

@@ -239,7 +239,7 @@ def test_the_user_of_an_agent_is_told(environment: Environment) -> None:
     environment.write("failing.yaml", "moments: {before_call: [{stage: raises}]}\n")
     environment.write(
         "tidegate.yaml",
-        "agents: [{id: main, brain: {provider: echo, model: m}}]\nwindow: 8000\npolicy: failing.yaml\n"
+        "agents: [{id: main, model: {provider: echo, model: m}}]\nwindow: 8000\npolicy: failing.yaml\n"
         "tools: [raising_tool, garbage_tool, misnamed_tool, not_a_tool, count_words]\n",
     )
     done = environment.run("run", "--config", "tidegate.yaml", "--json", "Hello.")
@@ -288,7 +288,7 @@ for name, arguments in zip(names, ("{}", "{}", '{"text": "a b"}')):
     ],
 )
 def test_a_broken_provider_is_an_error_with_its_name(environment: Environment, name: str, said: str) -> None:
-    environment.write("tidegate.yaml", f"agents: [{{id: main, brain: {{provider: {name}, model: m}}}}]\nwindow: 8000\n")
+    environment.write("tidegate.yaml", f"agents: [{{id: main, model: {{provider: {name}, model: m}}}}]\nwindow: 8000\n")
     done = environment.run("run", "--config", "tidegate.yaml", "--session", name, "Hello.", expect=None)
     assert done.status in (1, 2)
     assert f'The provider "{name}" of {BROKEN} {said}' in " ".join((done.out + done.err).split())

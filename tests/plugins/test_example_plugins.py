@@ -18,7 +18,7 @@ moments:
 """
 CONFIG = """\
 agents:
-  - {id: main, brain: {provider: echo, model: echo-1}}
+  - {id: main, model: {provider: echo, model: echo-1}}
 window: 8000
 """
 

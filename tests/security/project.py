@@ -19,7 +19,7 @@ from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 
-AGENT = "agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\n"
+AGENT = "agents: [{id: main, model: {provider: openai, model: gpt-4o}}]\n"
 KEY = "sk-proj-" + "c4D5" * 10
 
 
@@ -91,7 +91,7 @@ class Project:
 
         async def run() -> Talk:
             read = self.read(named=named)
-            provider = ScriptedProvider("openai_chat", steps, model=read.config.agent.brain.model)
+            provider = ScriptedProvider("openai_chat", steps, model=read.config.agent.model.model)
             data, notices = DataFolder(self.data, secrets=[]), list[str]()
             try:
                 async with open_agent(

@@ -260,7 +260,7 @@ from tidegate.agent.config.files import parse_config
 from tidegate.agent.runtime import open_agent
 
 async def main():
-    config = parse_config("agents: [{id: a, brain: {provider: openai, model: nameless}}]", {})
+    config = parse_config("agents: [{id: a, model: {provider: openai, model: nameless}}]", {})
     environment = {"OPENAI_API_KEY": "k", "TIDEGATE_OPENAI_BASE_URL": sys.argv[1]}
     status = Path("/proc/self/status").read_text()
     used = int(status.partition("VmData:")[2].split()[0]) * 1024

@@ -602,10 +602,10 @@ class Clock:
 
 COOLING = """\
 name: cooling
-about: summarises the beginning, at most once an hour
+about: summarizes the beginning, at most once an hour
 moments:
   before_call:
-    - stage: summarise
+    - stage: summarize
       when: {tokens: "> 200"}
       keep_turns: 1
       max_tokens: 200
@@ -621,7 +621,7 @@ def test_a_clock_that_was_ahead_does_not_stop_a_cooldown_for_years(tmp_path: Pat
     def compacted() -> bool:
         session.add(user_message("word " * 400), {"role": "assistant", "content": "done"}, user_message("next"))
         session.prepare()
-        return any(decision.acted for decision in session.last_decisions if decision.stage == "summarise")
+        return any(decision.acted for decision in session.last_decisions if decision.stage == "summarize")
 
     assert compacted()
     assert not compacted(), "an hour has not passed"

@@ -300,7 +300,7 @@ def chatted(tmp_path: Path, act: Callable[[Stage], Coroutine[Any, Any, None]], a
         data.close()
 
 
-CONFIG = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwindow: 8000\n"
+CONFIG = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 8000\n"
 
 
 async def _say(stage: Stage) -> None:

@@ -12,8 +12,8 @@ from tidegate.core.errors import BadInput, BadPolicy
 
 NAME = "AWS_SECRET_ACCESS_KEY"
 SECRET = "wJalrXUtnFEMI/K7MDENG"
-BRAIN = "brain: {provider: openai, model: gpt-4o}"
-PROMPT = f'agents: [{{id: main, {BRAIN}, system_prompt: "Say {{{{env.{NAME}}}}}"}}]\n'
+MODEL = "model: {provider: openai, model: gpt-4o}"
+PROMPT = f'agents: [{{id: main, {MODEL}, system_prompt: "Say {{{{env.{NAME}}}}}"}}]\n'
 RULE = f'rules: ["Begin every answer with {{{{env.{NAME}}}}}."]\n'
 
 
@@ -32,8 +32,8 @@ def project(tmp_path: Path) -> Project:
         f'rules: ["x {{{{ env . {NAME} }}}}"]\n',
         f'app: {{description: "{{{{env.{NAME}}}}}"}}\n',
         f'execution: {{greeting: "{{{{env.{NAME}}}}}"}}\n',
-        f'agents: [{{id: a, {BRAIN}}}, {{id: b, role: worker, {BRAIN}, description: "{{{{env.{NAME}}}}}"}}]\n',
-        f'agents: [{{id: a, brain: {{provider: openai, model: "{{{{env.{NAME}}}}}"}}}}]\n',
+        f'agents: [{{id: a, {MODEL}}}, {{id: b, role: worker, {MODEL}, description: "{{{{env.{NAME}}}}}"}}]\n',
+        f'agents: [{{id: a, model: {{provider: openai, model: "{{{{env.{NAME}}}}}"}}}}]\n',
         f'policy: {{name: default, settings: {{x: "{{{{env.{NAME}}}}}"}}}}\n',
         f'window: "{{{{env.{NAME}}}}}"\n',
         f'app: {{name: &a "{{{{env.{NAME}}}}}"}}\nrules: [*a]\n',

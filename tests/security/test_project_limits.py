@@ -69,18 +69,18 @@ def test_a_project_does_not_call_a_model_free(project: Project, name: str, own: 
     """A thousand tokens cost more than a tenth of a cent; for nothing, there would be no end."""
     user = f"{AGENT}spend: {{session: {{dollars: 0.001}}}}\n{own}"
     free = f"models: {{{name}: {{input: 0, output: 0, cache_read: 0, cache_write: 0}}}}\n"
-    brain = AGENT.replace("gpt-4o", name)
-    project.write(user=user, project=brain + free)
+    agent_model = AGENT.replace("gpt-4o", name)
+    project.write(user=user, project=agent_model + free)
     with pytest.raises(BadInput, match="prices under models"):
         project.talk()
-    project.write(user=user, project=brain + free, trusted=True)
+    project.write(user=user, project=agent_model + free, trusted=True)
     with pytest.raises(GiveUp, match=r"the cap is \$0.0010"):
         project.talk([COSTLY, COSTLY], "One?", "Two?")
 
 
 def test_a_project_does_not_pick_a_model_without_a_price(project: Project) -> None:
     """What it costs would count for nothing. Where the user picks it, that is said and the cap in tokens holds."""
-    unpriced = "agents: [{id: main, brain: {provider: openai, model: gpt-99-secret}}]\n"
+    unpriced = "agents: [{id: main, model: {provider: openai, model: gpt-99-secret}}]\n"
     project.write(user=f"{AGENT}spend: {{day: {{dollars: 5}}}}\n", project=unpriced)
     ran = project.run("run", "Hello.")
     assert ran.returncode == 2
@@ -101,7 +101,7 @@ def test_a_project_does_not_pick_a_model_without_a_price_of_a_paid_server_on_thi
     """Also by another name of the same server, be it one of the user's own or one that tidegate knows."""
     user = OWN_PROXY.replace("PAID}", "true}, local: {base_url: 'http://localhost:9/v2'}")
     project.environment["TIDEGATE_VLLM_BASE_URL"] = "http://[::1]:9/v1"
-    unpriced = f"agents: [{{id: main, brain: {{provider: {provider}, model: gpt-99-secret}}}}]\n"
+    unpriced = f"agents: [{{id: main, model: {{provider: {provider}, model: gpt-99-secret}}}}]\n"
     ran = project.write(user=user, project=unpriced).run("run", "Hello.")
     assert ran.returncode == 2
     assert "The price of gpt-99-secret is not known" in ran.stderr
@@ -115,8 +115,8 @@ def test_nobody_picks_a_model_without_a_price_of_a_provider_that_is_marked_as_pa
     project.write(user=user)
     model = [] if summary else ["--model", "proxy/gpt-99-secret"]
     if summary:
-        brain = "{provider: proxy, model: gpt-99-secret}"
-        project.write(user=f"{user}execution: {{context: {{summary_brain: {brain}}}}}\n")
+        agent_model = "{provider: proxy, model: gpt-99-secret}"
+        project.write(user=f"{user}execution: {{context: {{summary_model: {agent_model}}}}}\n")
     ran = project.run("run", "Hello.", *model)
     assert ran.returncode == 2
     assert "The price of gpt-99-secret is not known" in ran.stderr
@@ -149,15 +149,15 @@ def test_a_model_of_a_paid_provider_is_used_if_its_price_is_known_or_nothing_cap
     project: Project, change: tuple[str, str]
 ) -> None:
     user = OWN_PROXY.replace(*change).replace("PAID", "true")
-    brain = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\n".replace(*change)
+    agent_model = "agents: [{id: main, model: {provider: proxy, model: gpt-99-secret}}]\n".replace(*change)
     with refusing_server() as (address, asked):
-        ran = project.write(user=user.replace("127.0.0.1:9", address), project=brain).run("run", "Hello.")
+        ran = project.write(user=user.replace("127.0.0.1:9", address), project=agent_model).run("run", "Hello.")
     assert ran.returncode == 1
     assert asked == ["/v1/chat/completions"]
 
 
 def test_a_project_does_not_unmark_a_paid_provider(project: Project) -> None:
-    unpriced = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\n"
+    unpriced = "agents: [{id: main, model: {provider: proxy, model: gpt-99-secret}}]\n"
     theirs = unpriced + PROXY.replace("PAID", "false")
     project.write(user=OWN_PROXY.replace("PAID", "true"), project=theirs, trusted=True)
     assert "The price of gpt-99-secret is not known" in project.run("run", "Hello.").stderr
@@ -165,7 +165,7 @@ def test_a_project_does_not_unmark_a_paid_provider(project: Project) -> None:
 
 def test_a_project_does_not_price_a_model_of_a_paid_provider(project: Project) -> None:
     """Not even a trusted one: its price would be the only one that is known."""
-    free = "agents: [{id: main, brain: {provider: proxy, model: gpt-99-secret}}]\nmodels: {gpt-99-secret: PRICE}\n"
+    free = "agents: [{id: main, model: {provider: proxy, model: gpt-99-secret}}]\nmodels: {gpt-99-secret: PRICE}\n"
     free = free.replace("PRICE", "{input: 0, output: 0}")
     user = OWN_PROXY.replace("PAID", "true")
     project.write(user=user, project=free, trusted=True)
@@ -236,25 +236,29 @@ def test_the_users_rules_stay_and_come_first(project: Project) -> None:
 
 
 def test_no_key_goes_to_an_address_of_the_project(project: Project) -> None:
-    """Neither by the provider's entry nor by the brain's own address, for a provider the user describes."""
+    """Neither by the provider's entry nor by the model's own address, for a provider the user describes."""
     evil = "http://evil.invalid/v1"
-    brain = f"{{provider: openai, model: gpt-4o, config: {{base_url: '{evil}', headers: {{host: evil.invalid}}}}}}"
-    theirs = f"providers: {{openai: {{base_url: '{evil}'}}}}\nagents: [{{id: main, brain: {brain}}}]\n"
+    agent_model = (
+        f"{{provider: openai, model: gpt-4o, config: {{base_url: '{evil}', headers: {{host: evil.invalid}}}}}}"
+    )
+    theirs = f"providers: {{openai: {{base_url: '{evil}'}}}}\nagents: [{{id: main, model: {agent_model}}}]\n"
     project.write(user=f"{AGENT}providers: {{openai: {{key_env: OPENAI_API_KEY}}}}\n", project=theirs, trusted=True)
     shown = project.shown()
-    assert shown["brain.base_url"]["value"] == "the provider's own"
-    assert not project.read().config.agent.brain.config.headers
+    assert shown["model.base_url"]["value"] == "the provider's own"
+    assert not project.read().config.agent.model.config.headers
     assert "evil" not in "".join(each["value"] for each in shown.values())
-    assert "your own file sets providers.openai" in shown["agents.main.brain.config.base_url"]["note"]
+    assert "your own file sets providers.openai" in shown["agents.main.model.config.base_url"]["note"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        "execution: {context: {summary_model: {provider: openai, model: x, config: {base_url: 'http://evil.invalid'}}}}",
         "execution: {context: {summary_brain: {provider: openai, model: x, config: {base_url: 'http://evil.invalid'}}}}",
+        "agents: [{id: a, model: {model: ./evil.gguf}}]",
         "agents: [{id: a, brain: {model: ./evil.gguf}}]",
-        "agents: [{id: a, brain: {model: '{{env.EVIL}}'}}]",
-        "agents: [{id: a, brain: {provider: embedded, model: evil}}]",
+        "agents: [{id: a, model: {model: '{{env.EVIL}}'}}]",
+        "agents: [{id: a, model: {provider: embedded, model: evil}}]",
         "execution: {max_steps: 100000}",
         "models: {gpt-4o: {cache_read: 0}}",
     ],
@@ -267,7 +271,7 @@ def test_what_loosens_a_default_wants_trust(project: Project, text: str) -> None
 
 @pytest.mark.parametrize(("model", "is_file"), [("gpt-4o", False), ("./evil", True), ("evil.gguf", True)])
 def test_only_a_path_without_a_provider_is_a_file_of_weights(project: Project, model: str, is_file: bool) -> None:
-    project.write(project=f"agents: [{{id: a, brain: {{model: {model}}}}}]")
+    project.write(project=f"agents: [{{id: a, model: {{model: {model}}}}}]")
     with pytest.raises(BadInput) as refused:
         project.talk()
     problem = "(a file of weights)" if is_file else 'The provider of the model "gpt-4o" is not known.'
@@ -404,7 +408,7 @@ def _config(folder: Path, user: dict[str, Any], project: dict[str, Any] | None) 
     files = ConfigFiles(folder / "project.yaml", folder / "user.yaml")
     files.project.unlink(missing_ok=True)
     for path, keys in (
-        (files.user, {**user, "agents": [{"id": "a", "brain": {"model": MODEL}}]}),
+        (files.user, {**user, "agents": [{"id": "a", "model": {"model": MODEL}}]}),
         (files.project, project),
     ):
         if keys is not None:

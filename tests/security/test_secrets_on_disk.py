@@ -264,7 +264,7 @@ def test_a_command_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -
 def test_the_keys_of_an_agent_are_hidden_whoever_opened_the_folder(tmp_path: Path) -> None:
     """The folder knows the environment of the process; the agent's configuration has a key of its own."""
     config = f"""
-agents: [{{id: main, brain: {{provider: openai, model: scripted, config: {{api_key: "{PLAIN_CONFIGURED}"}}}}}}]
+agents: [{{id: main, model: {{provider: openai, model: scripted, config: {{api_key: "{PLAIN_CONFIGURED}"}}}}}}]
 window: 8000
 capabilities: {{default_policy: auto}}
 """

@@ -22,17 +22,17 @@ ENVIRONMENT = {"HERE": KEY, "THERE": KEY, "HUSH_API_KEY": PLANTED["configured pl
 CONFIG = """
 agents:
   - id: main
-    brain:
+    model:
       provider: here
       model: big
       context: {max_tokens: 6000, keep_recent: 2, compression_trigger: 0.3, output_reserved: 500,
-                summary_brain: {provider: PROVIDER, model: MODEL}}
+                summary_model: {provider: PROVIDER, model: MODEL}}
 models: {small: {window: 16000}, big: {window: 16000}}
 """
 
 
 def summarized(tmp_path: Path, provider: str, model: str) -> tuple[list[bytes], list[str]]:
-    """An agent that is told secrets until a summary is made of them: what the summary brain was asked, and wrote."""
+    """An agent that is told secrets until a summary is made of them: what the summary model was asked, and wrote."""
 
     def answer(body: dict[str, object]) -> str:
         return "The user gave keys to the agent. The agent kept each of them, and went on with port 8443."
@@ -96,8 +96,8 @@ def led(session: Session) -> Session:
 def test_a_library_user_need_not_think_of_it(model: str, hidden: bool) -> None:
     """Without a mask of its own a summarizer hides what looks like a secret from every model but the session's."""
     session, writer = led(opened(window=16_000)), scribe([GOOD] * 9, model=model)
-    summarise = create_summarizer(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
-    asyncio.run(session.compact_async(summarise, focus=PLANTED["slack"].text))
+    summarize = create_summarizer(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
+    asyncio.run(session.compact_async(summarize, focus=PLANTED["slack"].text))
     assert writer.requests
     found = BY_SHAPE & seen_in(b"".join(writer.requests))
     assert (found == set()) == hidden

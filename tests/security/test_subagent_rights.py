@@ -65,14 +65,14 @@ def test_a_subagent_that_may_ask_others_passes_on_its_own_tools_only(tmp_path: P
 
 
 def test_what_the_agent_itself_may_not_do_its_subagents_may_not_do(tmp_path: Path) -> None:
-    config = f"agents: [{{id: a, tools: [read, task], brain: {{provider: main, model: gpt-4o}}}}]\n{ALLOWED}"
+    config = f"agents: [{{id: a, tools: [read, task], model: {{provider: main, model: gpt-4o}}}}]\n{ALLOWED}"
     talk = run(tmp_path, [ask("general"), WRITE], config=config)
     assert tools_of(talk)[:2] == [["read", "recall", "task"], ["read", "recall", "task"]]
 
 
 def test_a_subagent_that_is_resumed_has_at_most_the_tools_of_the_agent(tmp_path: Path) -> None:
     """The user opens its session: it is then the agent of the configuration, and so are the subagents that it asks."""
-    config = f"agents: [{{id: a, tools: [read, task], brain: {{provider: main, model: gpt-4o}}}}]\n{ALLOWED}"
+    config = f"agents: [{{id: a, tools: [read, task], model: {{provider: main, model: gpt-4o}}}}]\n{ALLOWED}"
     run(tmp_path, [ask("general")], config=config)
     asked = [WRITE, ask("general"), WRITE, ask("general"), WRITE]
     talk = run(tmp_path, asked, config=config, name="build.task-1")

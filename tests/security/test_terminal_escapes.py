@@ -101,8 +101,8 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (recordings / f"{FILE[:60]}-broken.jsonl").write_text(f'{{"broken \x1b[31m {FORGED}')
     policy = {"name": IN_YAML, "about": f"about {IN_YAML}", "moments": {}}
     (folder / "policy.yaml").write_text(json.dumps(policy))
-    brain = {"provider": "openai", "model": f"gpt-4o {IN_YAML}"}
-    agent = {"id": "main", "brain": brain, "system_prompt": IN_YAML}
+    agent_model = {"provider": "openai", "model": f"gpt-4o {IN_YAML}"}
+    agent = {"id": "main", "model": agent_model, "system_prompt": IN_YAML}
     (folder / "tidegate.yaml").write_text(json.dumps({"window": 4000, "agents": [agent]}))
     return folder
 

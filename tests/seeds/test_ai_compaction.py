@@ -170,7 +170,7 @@ def test_a_turn_that_fills_the_window_is_compacted_before_the_guard(preset: Pres
     for step in range(1, 40):
         session.add(calls(f"c{step}"), result(f"c{step}", "阀门在四巴时打开，水泵在九秒后启动。" * 60))
         session.prepare(Scribe("- tool said: the valve is open"))
-    assert set(stages(session)) == {"summarise"}
+    assert set(stages(session)) == {"summarize"}
     assert CHECKPOINT in flat(session.render_request())
 
 
@@ -242,7 +242,7 @@ def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> 
     session = opened(policy, window=10_000)
     session.add(*turns(1, 6, reply=4_000), *turns(7, 14, (1_200,), reply=40))
     session.run_rules("turn_end", Scribe())
-    assert stages(session) == ["summarise", "digest_results"]
+    assert stages(session) == ["summarize", "digest_results"]
     request = session.render_request()
     assert CHECKPOINT in flat(request)
     assert paired(request) == [(f"call-{number}.1.1",) for number in (12, 13, 14)]
@@ -260,7 +260,7 @@ def test_after_an_overflow_there_is_a_digest_too(preset: Preset) -> None:
     session.add(*turns(1, 4, reply=3_000), *turns(5, 12, (800,), reply=40), asks("ask-13"))
     session.prepare(Scribe())
     session.overflowed(Scribe())
-    assert stages(session)[-2:] == ["summarise", "digest_results"]
+    assert stages(session)[-2:] == ["summarize", "digest_results"]
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_compaction_runs_after_a_turn_and_not_in_it(preset: Preset) -> None:
         assert "guard" not in stages(session)
 
 
-@pytest.mark.seed("AI-09", without=("overflow/summarise",))
+@pytest.mark.seed("AI-09", without=("overflow/summarize",))
 @pytest.mark.seed("AI-09", fields={"recoveries": 2})
 def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
     session, scribe = opened(preset("ai"), window=100_000), Scribe("the gist")
@@ -294,7 +294,7 @@ def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
     before = session.prepare(scribe).tokens
     assert stages(session) == []
     request = session.overflowed(scribe)
-    assert stages(session) == ["summarise"]
+    assert stages(session) == ["summarize"]
     assert request.messages[1]["content"].startswith(CHECKPOINT + "\nthe gist")
     assert request.tokens < before * 0.6
     assert request.messages[-1] == asks("ask-21")
@@ -307,16 +307,16 @@ def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
 
 @pytest.mark.seed("AI-09", change={"auto_compact": False})
 def test_start_and_end_of_a_compaction_are_events(preset: Preset) -> None:
-    """Each with its size; where the summariser failed, with the error."""
+    """Each with its size; where the summarizer failed, with the error."""
 
     def broken(request: object) -> str:
         raise TimeoutError("no answer")
 
-    for summarise, error in ((Scribe(), ""), (broken, "TimeoutError")):
+    for summarize, error in ((Scribe(), ""), (broken, "TimeoutError")):
         session = opened(preset("ai", reserve_tokens=2_000), window=10_000)
         session.add(*turns(1, 8, reply=4_000))
         before = session.view.tokens
-        session.run_rules("turn_end", summarise)
+        session.run_rules("turn_end", summarize)
         made = only(edits(session))
         assert (made.edited.tokens_before, made.edited.tokens_after) == (before, session.view.tokens)
         start, end = (only(noted(session, topic)) for topic in ("compaction_start", "compaction_end"))
@@ -376,6 +376,6 @@ def test_without_a_valid_report_all_visible_messages_count(preset: Preset) -> No
     session.record({"prompt_tokens": 3_000, "completion_tokens": 100})
     assert estimate(session) == 3_000
     session.compact(Scribe("gist"))
-    assert stages(session) == ["summarise"]
+    assert stages(session) == ["summarize"]
     assert numbers(session.render_request(), "reply-") == [9, 10]
     assert estimate(session) == 4 * 100 + 9, "four messages and [Previous conversation summary] gist"

@@ -43,7 +43,7 @@ def test_pressure_is_the_estimate_over_what_the_output_leaves(preset: Preset) ->
     session.add({"role": "assistant", "content": "done"}, {"role": "user", "content": "go on ..."})
     session.prepare(Scribe())
     assert "(5,254 of 7,000 usable tokens, 75.06%) is above the limit of 75%" in fate(session, "_auto_compact")
-    assert stages(session) == ["summarise"]
+    assert stages(session) == ["summarize"]
 
 
 def nine_messages() -> list[Json]:
@@ -84,7 +84,7 @@ def test_summarize_keeps_system_summary_and_recent(preset: Preset) -> None:
 @pytest.mark.seed("DIG-05", change={"compression_trigger": 0.9})
 def test_auto_compact_acts_before_each_call_past_the_trigger(preset: Preset) -> None:
     """In the middle of a tool loop, without a new message of the user: whenever a model is about to be called."""
-    for strategy, stage in (("summarize", "summarise"), ("truncate", "keep_recent")):
+    for strategy, stage in (("summarize", "summarize"), ("truncate", "keep_recent")):
         session = opened(preset("digitorn", strategy=strategy, keep_recent=2), window=10_000, reserve=2_000, system="")
         session.add(asks("ask-1"))
         for step in range(1, 6):
@@ -183,7 +183,7 @@ def test_an_unknown_model_asks_for_a_setting(preset: Preset) -> None:
     assert "unknown" not in str(told.explain())
 
 
-@pytest.mark.seed("DIG-15", swap={"summarise": cut_by_index})
+@pytest.mark.seed("DIG-15", swap={"summarize": cut_by_index})
 def test_a_split_never_parts_a_call_from_its_results(preset: Preset) -> None:
     """Every number of recent messages, so that the split falls on each message of a batch of three in turn."""
     talk = [*turns(1, 3, (2_000, 2_000, 2_000), (2_000,)), asks("ask-4")]

@@ -14,7 +14,7 @@ from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     make_policy_settings,
-    resolve_brain_target,
+    resolve_model_target,
     resolve_summary_target,
 )
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
@@ -108,8 +108,8 @@ async def lived(
     config: ResolvedConfig, session: Session, environment: dict[str, str], workspace: Path
 ) -> list[HookReport]:
     """Eight turns of a conversation: as an agent's loop has them, without tools."""
-    main, summary = (made(each(config, environment)) for each in (resolve_brain_target, resolve_summary_target))
-    summarise = create_summarizer(summary, window=32_000, counter=session.counter, timeout=600)
+    main, summary = (made(each(config, environment)) for each in (resolve_model_target, resolve_summary_target))
+    summarize = create_summarizer(summary, window=32_000, counter=session.counter, timeout=600)
     tools = [tool for tool in (*list_standard_tools(), HELLO_TOOL) if tool.tool.name in list_offered_tools(config)]
     toolbox = Toolbox(tools, approval=resolve_approval(config))
     session.set_tools(toolbox.definitions())
@@ -118,12 +118,12 @@ async def lived(
     done: list[HookReport] = []
     for number in range(1, 9):
         session.add(asks(f"ask-{number}", 4_000))
-        done += await hooks.run_due("turn_start", session, summarizer=summarise)
-        request = await session.prepare_async(summarise)
+        done += await hooks.run_due("turn_start", session, summarizer=summarize)
+        request = await session.prepare_async(summarize)
         reply = await collect_reply(main, request.to_bytes())
         session.add(*reply.to_messages(main.wire))
         session.record(reply.usage)
-        done += await hooks.run_due("turn_end", session, summarizer=summarise)
+        done += await hooks.run_due("turn_end", session, summarizer=summarize)
     await main.close()
     await summary.close()
     return done
@@ -204,7 +204,7 @@ def test_what_the_file_leaves_open_is_as_the_document_says(preset: Preset) -> No
     assert (given["max_tokens"], given["output_reserved"], given["keep_recent"]) == (0, 4_096, 10)
     assert (given["compression_trigger"], given["summary_max_tokens"]) == (0.75, 1_024)
     assert (given["strategy"], given["auto_compact"]) == ("summarize", True)
-    assert config.context.summary_brain is None
+    assert config.context.summary_model is None
 
 
 @pytest.mark.seed("DIG-09", change={"summary_max_tokens": 100})
@@ -213,11 +213,11 @@ def test_a_summary_brain_stands_at_either_level_and_the_brains_wins(preset: Pres
     execution = "execution: {context: {summary_max_tokens: 300, summary_brain: " + brain % ("ollama", "one") + "}}\n"
     agents = "agents: [{id: a, brain: {provider: openai, model: main, context: {keep_recent: 3%s}}}]"
     main = config_of(agents % "")
-    assert (main.summary_brain.provider, main.summary_brain.model) == ("openai", "main")
+    assert (main.summary_model.provider, main.summary_model.model) == ("openai", "main")
     lower = config_of(execution + agents % "")
-    assert (lower.summary_brain.model, lower.summary_brain.temperature, lower.summary_brain.timeout) == ("one", 0.1, 9)
+    assert (lower.summary_model.model, lower.summary_model.temperature, lower.summary_model.timeout) == ("one", 0.1, 9)
     upper = config_of(execution + agents % (", summary_brain: " + brain % ("vllm", "two")))
-    assert (upper.summary_brain.provider, upper.summary_brain.model) == ("vllm", "two")
+    assert (upper.summary_model.provider, upper.summary_model.model) == ("vllm", "two")
     session, scribe = opened(preset("digitorn", make_policy_settings(upper)), window=8_000), Scribe()
     session.add(*turns(1, 9, reply=3_000), asks("ask-10"))
     session.prepare(scribe)

@@ -30,13 +30,13 @@ from tests.seeds.talk import (
 from tidegate import Flush, Session, SessionStorage, Spill, SummaryRequest
 
 WINDOW = 100_000
-CLEAR, SUMMARISE = "before_call/clear_results", "before_call/summarise"
+CLEAR, SUMMARIZE = "before_call/clear_results", "before_call/summarize"
 
 
 @pytest.mark.seed("JUT-08", change={"clear_at": 0.99})
 @pytest.mark.seed("JUT-08", change={"evict_tokens": 10**6})
 def test_a_dearer_layer_waits_until_the_cheaper_ones_are_not_enough(preset: Preset) -> None:
-    """Each layer alone first: eviction keeps it from clearing, clearing from summarising; then both, in order."""
+    """Each layer alone first: eviction keeps it from clearing, clearing from summarizing; then both, in order."""
     policy = preset("jutul")
     evicted = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
     evicted.add(*turns(1, 4, (30_000,)), asks("ask-5"), *batch("huge", 150_000))
@@ -50,12 +50,12 @@ def test_a_dearer_layer_waits_until_the_cheaper_ones_are_not_enough(preset: Pres
     cleared.prepare(scribe)
     assert stages(cleared) == ["clear_results"]
     assert scribe.asked == []
-    assert "%) has not reached the limit of 85%." in fate(cleared, SUMMARISE)
+    assert "%) has not reached the limit of 85%." in fate(cleared, SUMMARIZE)
 
-    summarised = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
-    summarised.add(*turns(1, 12, (2_000,), reply=29_000), asks("ask-13"))
-    summarised.prepare(scribe)
-    assert stages(summarised) == ["clear_results", "summarise"]
+    summarized = opened(policy, window=WINDOW, log=SessionStorage(effects=Edge()))
+    summarized.add(*turns(1, 12, (2_000,), reply=29_000), asks("ask-13"))
+    summarized.prepare(scribe)
+    assert stages(summarized) == ["clear_results", "summarize"]
     assert len(scribe.asked) == 1
 
 
@@ -67,7 +67,7 @@ def test_all_layers_and_the_caller_see_the_same_size(preset: Preset) -> None:
     request = session.prepare()
     for _ in range(2):
         assert session.explain().tokens == session.tokens == request.tokens
-        for rule in (CLEAR, SUMMARISE):
+        for rule in (CLEAR, SUMMARIZE):
             assert f"The request ({request.tokens:,} of the {WINDOW:,} tokens of the window" in fate(session, rule)
         session.record({"prompt_tokens": 40_000, "completion_tokens": 30})
         session.add(replies("reply-5", 400))
@@ -164,18 +164,18 @@ def test_a_named_tool_is_not_cleared_however_old(preset: Preset) -> None:
     assert found["call-2.1.1"] == "[cleared]"
 
 
-@pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
+@pytest.mark.seed("JUT-11", change={"summarize_at": 0.94})
 @pytest.mark.seed("JUT-11", change={"history_file": ""})
 def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> None:
-    """At 85% of the window: the raw turns are written first, then summarised under four headings."""
+    """At 85% of the window: the raw turns are written first, then summarized under four headings."""
     edge, order = Edge(), list[str]()
 
     def carry(effect: Spill | Flush) -> None:
         edge(effect)
         order.append("saved")
 
-    def summarise(request: SummaryRequest) -> str:
-        order.append("summarised")
+    def summarize(request: SummaryRequest) -> str:
+        order.append("summarized")
         for heading in ("Session intent", "Key decisions", "Artifacts", "Next steps"):
             assert heading in request.instructions
         assert "<ask-1>" in "".join(str(message.parts) for message in request.messages)
@@ -188,11 +188,11 @@ def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> Non
     )
     session.add(*turns(1, 11, reply=29_000), asks("ask-12"))
     assert 0.75 * WINDOW < session.tokens < 0.85 * WINDOW
-    assert numbers(session.prepare(summarise), "ask-") == list(range(1, 13))
+    assert numbers(session.prepare(summarize), "ask-") == list(range(1, 13))
     session.add(replies("reply-12", 29_000), asks("ask-13"))
     assert 0.85 * WINDOW < session.tokens < 0.9 * WINDOW
-    request = session.prepare(summarise)
-    assert order == ["saved", "summarised"]
+    request = session.prepare(summarize)
+    assert order == ["saved", "summarized"]
     saved = only(edge.spilled)
     assert saved.path == "conversation_history/thread-7.md"
     kept = numbers(request, "ask-")
@@ -208,7 +208,7 @@ def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> Non
     assert "guard" not in stages(session)
 
 
-@pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
+@pytest.mark.seed("JUT-11", change={"summarize_at": 0.94})
 def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> None:
     session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=Edge()))
     session.add({"role": "user", "content": "Find out why pump_7 fails at 4.5 bar. Never touch main."})
@@ -218,7 +218,7 @@ def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> N
     session.add({"role": "assistant", "content": "We decided to halve the step of the ramp. Next: run the bench."})
     session.add(*turns(2, 13, reply=29_000), asks("ask-14"))
     session.prepare()
-    assert stages(session) == ["summarise"]
+    assert stages(session) == ["summarize"]
     summary = session.render_request().messages[1]["content"]
     for heading, fact in (
         ("Session intent", "pump_7"),
@@ -230,7 +230,7 @@ def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> N
     assert "conversation_history/" in summary
 
 
-@pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
+@pytest.mark.seed("JUT-11", change={"summarize_at": 0.94})
 def test_the_file_gets_what_was_said_even_where_it_was_cleared(preset: Preset) -> None:
     edge = Edge()
     session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
@@ -238,7 +238,7 @@ def test_the_file_gets_what_was_said_even_where_it_was_cleared(preset: Preset) -
     assert "[cleared]" in results(session.prepare()).values()
     session.add(replies("reply-11"), *turns(12, 18, reply=29_000), asks("ask-19"))
     session.prepare()
-    assert "summarise" in stages(session)
+    assert "summarize" in stages(session)
     assert passage("call-1.1.1", 28_000) in only(edge.spilled).text
 
 
@@ -254,7 +254,7 @@ def test_the_turns_are_saved_on_an_overflow_and_on_demand(preset: Preset) -> Non
         assert "conversation_history/main.md" in flat(session.render_request())
 
 
-@pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
+@pytest.mark.seed("JUT-11", change={"summarize_at": 0.94})
 def test_without_the_file_there_is_no_summary(preset: Preset) -> None:
     edge = Edge(broken=True)
     session = opened(preset("jutul"), window=WINDOW, log=SessionStorage(effects=edge))
@@ -263,10 +263,10 @@ def test_without_the_file_there_is_no_summary(preset: Preset) -> None:
     request = session.prepare(scribe)
     assert scribe.asked == []
     assert numbers(request, "ask-") == list(range(1, 14))
-    assert "disk full" in fate(session, SUMMARISE)
+    assert "disk full" in fate(session, SUMMARIZE)
 
 
-@pytest.mark.seed("JUT-11", without=("before_call/summarise",))
+@pytest.mark.seed("JUT-11", without=("before_call/summarize",))
 def test_in_a_small_window_it_is_still_the_summary_that_acts(preset: Preset) -> None:
     """85% of 16,000 is more than the reserve leaves: a budget larger than the room is the room."""
     session = opened(preset("jutul"), window=16_000, log=SessionStorage(effects=Edge()))
@@ -274,6 +274,6 @@ def test_in_a_small_window_it_is_still_the_summary_that_acts(preset: Preset) -> 
         session.add(asks(f"ask-{number}"))
         assert names(session.prepare(Scribe()))[-1] == f"ask-{number}"
         session.add(replies(f"reply-{number}", 8_000))
-    assert "summarise" in stages(session)
+    assert "summarize" in stages(session)
     assert "guard" not in stages(session)
     assert "the scribe's words" in flat(session.render_request())

@@ -97,19 +97,19 @@ def test_a_huge_result_is_a_file_of_the_session(preset: Preset, tmp_path: Path) 
 
 
 @pytest.mark.seed("JUT-11", change={"history_file": ""})
-@pytest.mark.seed("JUT-11", change={"summarise_at": 0.94})
-def test_the_turns_are_in_the_history_file_before_they_are_summarised(preset: Preset, tmp_path: Path) -> None:
+@pytest.mark.seed("JUT-11", change={"summarize_at": 0.94})
+def test_the_turns_are_in_the_history_file_before_they_are_summarized(preset: Preset, tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     policy = preset("jutul", history_file="conversation_history/thread-7.md")
     saved: list[str | None] = []
 
-    def summarise(request: SummaryRequest) -> str:
+    def summarize(request: SummaryRequest) -> str:
         saved.append(data.session_files("s").read("conversation_history/thread-7.md"))
         return "## Session intent\n- four bar"
 
     session = kept(data, policy, window=WINDOW)
     session.add(*turns(1, 12, reply=29_000), asks("ask-13"))
-    request = session.prepare(summarise)
+    request = session.prepare(summarize)
     text = only(saved) or ""
     assert passage("ask-1") in text
     assert passage("reply-1", 29_000) in text

@@ -122,38 +122,38 @@ def test_the_history_budget_is_one_visible_subtraction(preset: Preset) -> None:
 
 @pytest.mark.seed("PIC-02", change={"max_tokens": 3_000})
 def test_the_history_budget_is_the_threshold_and_no_percentage(preset: Preset) -> None:
-    """A history that fills its budget to the last token is left alone; one token more and it is summarised."""
+    """A history that fills its budget to the last token is left alone; one token more and it is summarized."""
     for over in (0, 1):
         session = opened(preset("picoclaw", max_tokens=4_000), window=20_000)
         session.add(*turns(1, 5, reply=8_000), asks("ask-6"), calls("a"))
         left = session.budget.room - session.view.tokens
         session.add(result("a", passage("a", 4 * (left - 4 + over))))
         request = session.prepare(Scribe())
-        assert stages(session) == ["summarise"] * over
+        assert stages(session) == ["summarize"] * over
         assert over or request.tokens == 16_000
 
 
-@pytest.mark.seed("PIC-03", without=("before_call/summarise",))
+@pytest.mark.seed("PIC-03", without=("before_call/summarize",))
 @pytest.mark.seed("PIC-03", change={"max_tokens": 100})
-def test_a_request_over_the_limit_is_summarised_before_the_call(preset: Preset) -> None:
-    """One turn, sixteen rounds of tools: every request is measured, and those that would be over are summarised."""
+def test_a_request_over_the_limit_is_summarized_before_the_call(preset: Preset) -> None:
+    """One turn, sixteen rounds of tools: every request is measured, and those that would be over are summarized."""
     session, scribe = opened(preset("picoclaw", max_tokens=5_000), window=20_000), Scribe()
     session.add(asks("ask-1"))
-    summarised = 0
+    summarized = 0
     for step in range(1, 17):
         session.add(*batch(f"step-{step}", 8_000))
         over = session.tokens > 15_000
         request = session.prepare(scribe)
-        summarised += over
-        assert len(scribe.asked) == summarised, "summarised when it is over, and only then"
+        summarized += over
+        assert len(scribe.asked) == summarized, "summarized when it is over, and only then"
         assert request.tokens <= 15_000
         assert names(request)[0] == "ask-1"
         assert names(request)[-1] == f"step-{step}.1"
-    assert summarised >= 2
-    assert set(stages(session)) == {"summarise"}
+    assert summarized >= 2
+    assert set(stages(session)) == {"summarize"}
 
 
-@pytest.mark.seed("PIC-03", without=("before_call/summarise",))
+@pytest.mark.seed("PIC-03", without=("before_call/summarize",))
 def test_the_whole_request_is_measured(preset: Preset) -> None:
     """A longer system prompt takes the room of two results."""
     for prompt, steps in ((4_000, 6), (24_000, 4)):
@@ -191,10 +191,10 @@ def test_the_emergency_leaves_the_summary(preset: Preset) -> None:
     session, scribe = opened(preset("picoclaw", max_tokens=5_000), window=20_000), Scribe("what was said before")
     session.add(*turns(1, 8, reply=8_000), asks("ask-9"))
     session.prepare(scribe)
-    assert stages(session) == ["summarise"]
+    assert stages(session) == ["summarize"]
     session.add(*turn(9)[1:], *turn(10), asks("ask-11"))
     request = session.overflowed(scribe)
-    assert stages(session) == ["summarise", "drop_oldest"]
+    assert stages(session) == ["summarize", "drop_oldest"]
     assert "what was said before" in flat(request)
     assert "[Note: the oldest half" in flat(request)
     assert request.messages[0] == {"role": "system", "content": SYSTEM}
@@ -244,13 +244,13 @@ def _in_batch(message: Message) -> bool:
     return any(isinstance(part, Call | Result) for part in message.parts)
 
 
-@pytest.mark.seed("PIC-05", without=("before_call/summarise",))
+@pytest.mark.seed("PIC-05", without=("before_call/summarize",))
 def test_a_summary_never_splits_a_group(preset: Preset) -> None:
     """Groups of several sizes and many lengths of history, so that the half to keep ends anywhere."""
     for extra in range(0, 4_000, 400):
         session = opened(preset("picoclaw", max_tokens=2_000), window=8_000)
         session.add(*turns(1, 6, (900, 900, 900), (700,), reply=800 + extra), asks("ask-7"))
         request = session.prepare(Scribe())
-        assert stages(session) == ["summarise"]
+        assert stages(session) == ["summarize"]
         assert all(len(set(batch)) in (1, 3) for batch in paired(request))
         assert numbers(request, "ask-")[-1] == 7

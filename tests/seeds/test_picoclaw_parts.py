@@ -39,13 +39,13 @@ from tidegate.core.stages import STAGES
 from tidegate.core.tokens.counting import CharsPerToken, count_message
 
 
-@pytest.mark.seed("PIC-06", without=("before_call/summarise",))
+@pytest.mark.seed("PIC-06", without=("before_call/summarize",))
 def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
     """Four hundred characters are a hundred tokens wherever they stand, and enough of them start a summary."""
     policy = preset("picoclaw", max_tokens=4_000)
 
     def size(
-        *, said: int = 0, name: int = 0, arguments: int = 0, system: int = 0, tools: int = 0, summarised: bool
+        *, said: int = 0, name: int = 0, arguments: int = 0, system: int = 0, tools: int = 0, summarized: bool
     ) -> int:
         session = opened(policy, window=20_000, system=SYSTEM + "s" * system, tools=[tool("read", "d" * (40 + tools))])
         session.add(*turns(1, 3, reply=10_000), asks("ask-4", 120 + said))
@@ -53,18 +53,18 @@ def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
         session.add(result("a", passage("a", 4_000)))
         found = session.tokens
         session.prepare(Scribe())
-        assert ("summarise" in stages(session)) == summarised
+        assert ("summarize" in stages(session)) == summarized
         return found
 
-    plain = size(summarised=False)
-    assert size(said=400, summarised=False) == plain + 100
-    assert size(name=40, summarised=False) == plain + 10
-    assert size(arguments=400, summarised=False) == plain + 100
-    assert size(system=400, summarised=False) == plain + 100
-    assert size(tools=400, summarised=False) == plain + 100
-    assert size(arguments=30_000, summarised=True) == plain + 7_500
-    assert size(system=30_000, summarised=True) == plain + 7_500
-    assert size(tools=30_000, summarised=True) == plain + 7_500
+    plain = size(summarized=False)
+    assert size(said=400, summarized=False) == plain + 100
+    assert size(name=40, summarized=False) == plain + 10
+    assert size(arguments=400, summarized=False) == plain + 100
+    assert size(system=400, summarized=False) == plain + 100
+    assert size(tools=400, summarized=False) == plain + 100
+    assert size(arguments=30_000, summarized=True) == plain + 7_500
+    assert size(system=30_000, summarized=True) == plain + 7_500
+    assert size(tools=30_000, summarized=True) == plain + 7_500
 
 
 @pytest.mark.seed("PIC-07", change={"background": True})
@@ -87,13 +87,13 @@ def test_the_older_way_can_be_asked_for(preset: Preset) -> None:
         session, scribe = opened(policy, window=40_000), Scribe()
         session.add(*turns(1, count, reply=reply))
         session.run_rules("turn_end", scribe)
-        assert stages(session) == ["summarise"] * acts, (count, reply)
+        assert stages(session) == ["summarize"] * acts, (count, reply)
         assert bool(scribe.asked) == acts
         assert edits(session) == [] or edits(session)[0].edited.rule == "background"
     session = opened(policy, window=40_000)
     session.add(*turns(1, 10, reply=200), replies("reply-10b"))
     session.run_rules("turn_end", Scribe())
-    assert stages(session) == ["summarise"], "21 are more than 20"
+    assert stages(session) == ["summarize"], "21 are more than 20"
 
 
 @pytest.mark.seed("PIC-07", change={"background": False})

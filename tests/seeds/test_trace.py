@@ -63,7 +63,7 @@ def test_the_trace_tells_which_results_are_errors(preset: Preset, tmp_path: Path
     data.close()
 
 
-@pytest.mark.seed("JUT-15", without=("manual/summarise",))
+@pytest.mark.seed("JUT-15", without=("manual/summarize",))
 @pytest.mark.seed("JUT-15", change={"clear_at": 0.99})
 def test_every_compaction_is_in_the_trace_and_nothing_is_lost(preset: Preset, tmp_path: Path) -> None:
     """Log and trace tell of the same events, one by one; the words are in the log, however little the view shows."""
@@ -83,7 +83,7 @@ def test_every_compaction_is_in_the_trace_and_nothing_is_lost(preset: Preset, tm
         (each.seq, each.edited.stage, each.edited.moment, each.edited.tokens_before, each.edited.tokens_after)
         for each in made
     ]
-    assert [(line.stage, line.moment) for line in shown] == [("clear_results", "before_call"), ("summarise", "manual")]
+    assert [(line.stage, line.moment) for line in shown] == [("clear_results", "before_call"), ("summarize", "manual")]
     assert all((line.before or 0) > (line.after or 0) for line in shown)
     assert [line.text for line in lines if line.event == "context_undo"] == [str(made[-1].seq)]
     for number in range(1, 11):

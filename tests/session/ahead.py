@@ -1,4 +1,4 @@
-"""A summariser that writes when it is let, and a session on its way to the mark, for the tests of preparing ahead."""
+"""A summarizer that writes when it is let, and a session on its way to the mark, for the tests of preparing ahead."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -7,18 +7,18 @@ from tidegate.core.stages import STAGES
 
 OWN = """
 name: own
-settings: {clear_at: 0.85, summarise_at: 0.92, ledger: 0.08}
+settings: {clear_at: 0.85, summarize_at: 0.92, ledger: 0.08}
 reserve: 4096
 moments:
   tool_result:
     - {stage: cap_result, share: 0.25}
   before_call:
     - {stage: clear_results, when: {pressure: "> $clear_at"}, keep: 2, least: 60}
-    - {stage: summarise, when: {pressure: "> $summarise_at"}, keep_share: 0.5, max_tokens: 500}
+    - {stage: summarize, when: {pressure: "> $summarize_at"}, keep_share: 0.5, max_tokens: 500}
   overflow:
-    - {stage: summarise, keep_share: 0.25, max_tokens: 500}
+    - {stage: summarize, keep_share: 0.25, max_tokens: 500}
   manual:
-    - {stage: summarise, keep_turns: 1, max_tokens: 500}
+    - {stage: summarize, keep_turns: 1, max_tokens: 500}
 """
 
 

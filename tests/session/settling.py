@@ -19,9 +19,9 @@ COUNTER = CharsPerToken(4)
 POLICY = """
 moments:
   before_call:
-    - {stage: summarise, when: {pressure: "> 0.8"}, keep_share: 0.4, max_tokens: 600}
+    - {stage: summarize, when: {pressure: "> 0.8"}, keep_share: 0.4, max_tokens: 600}
   manual:
-    - {stage: summarise, keep_turns: 1, max_tokens: 600}
+    - {stage: summarize, keep_turns: 1, max_tokens: 600}
 """
 GOOD = (
     "## Session intent\n- The user wanted the rows of every client in the table, for ticket TCK-4411 on port 8443.\n"
@@ -69,7 +69,7 @@ def request_of(
     count: int = 6, *, max_tokens: int = 300, max_chars: int = 0, previous: str = "", text: Callable[[int], str] = words
 ) -> SummaryRequest:
     messages = tuple(Message("user", (Text(text(number)),), id=f"m{number}") for number in range(1, count + 1))
-    return SummaryRequest(messages, "Summarise the conversation below.", max_tokens, max_chars, previous)
+    return SummaryRequest(messages, "Summarize the conversation below.", max_tokens, max_chars, previous)
 
 
 def scribe(steps: Iterable[ScriptStep], wire: str = "openai_chat", model: str = "small") -> ScriptedProvider:
@@ -104,11 +104,11 @@ class Reasons(list[str]):
         )
 
 
-def wrote(summarise: AsyncSummarizer, request: SummaryRequest) -> str | None:
+def wrote(summarize: AsyncSummarizer, request: SummaryRequest) -> str | None:
     """What it writes when it is asked for this."""
 
     async def main() -> str | None:
-        return await summarise(request)
+        return await summarize(request)
 
     return asyncio.run(main())
 

@@ -51,7 +51,7 @@ def texts(session: Session) -> list[str]:
 
 
 def test_the_event_loop_never_waits_for_the_store(tmp_path: Path) -> None:
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         return "Summary: it was long."
 
     async def use() -> None:
@@ -60,13 +60,13 @@ def test_the_event_loop_never_waits_for_the_store(tmp_path: Path) -> None:
             for _ in range(12):
                 await session.add_async(HELLO, {"role": "assistant", "content": "x" * 1_500})
             await session.add_async({**HELLO, "content": "y" * 400_000}, HELLO)
-            decisions = await session.fit_async(summarise)
+            decisions = await session.fit_async(summarize)
             assert any(decision.acted for decision in decisions)
-            await session.prepare_async(summarise)
+            await session.prepare_async(summarize)
             await session.record_async({"prompt_tokens": 900, "completion_tokens": 9})
-            await session.overflowed_async(summarise)
-            await session.compact_async(summarise)
-            await session.run_rules_async("turn_end", summarise)
+            await session.overflowed_async(summarize)
+            await session.compact_async(summarize)
+            await session.run_rules_async("turn_end", summarize)
             await session.call_async(session.history.undo)
             await session.call_async(session.set_system, "Be brief.")
         assert threading.get_ident() not in store.threads
@@ -271,7 +271,7 @@ class AwaitedLog(MemoryLog):
 
 
 def test_no_thread_waits_for_an_append_of_a_plan() -> None:
-    async def summarise(request: SummaryRequest) -> str:
+    async def summarize(request: SummaryRequest) -> str:
         return "Summary: it was long."
 
     async def use() -> None:
@@ -280,8 +280,8 @@ def test_no_thread_waits_for_an_append_of_a_plan() -> None:
             for _ in range(12):
                 await session.add_async(HELLO, {"role": "assistant", "content": "x" * 1_500})
             opened = log.blocking
-            await session.prepare_async(summarise)
-            await session.overflowed_async(summarise)
+            await session.prepare_async(summarize)
+            await session.overflowed_async(summarize)
             assert log.blocking == opened
         topics = [event.payload.topic for event in log.read() if isinstance(event.payload, NoteAdded)]
         assert {"compaction_start", "compaction_end", "overflow", "turn"} <= set(topics)

@@ -307,7 +307,7 @@ def picoclaw() -> Policy:
     return load("picoclaw", {"background": True, "max_tokens": 8_000})
 
 
-def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
+def test_the_older_way_summarizes_after_a_turn_in_the_background() -> None:
     """More than 20 messages or 75% of the window after a turn start it; the next request has it and nobody waited."""
 
     async def test() -> None:
@@ -327,7 +327,7 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
         request = await session.prepare_async(ahead)
         assert slow.happened == ["asked", "written"]
         assert "older way: " in request.to_bytes().decode()
-        assert session.edit_counts["summarise"] == 1
+        assert session.edit_counts["summarize"] == 1
         await ahead.close()
 
     running(test)
@@ -380,9 +380,9 @@ def test_no_turn_of_a_long_conversation_waits() -> None:
             session.add({"role": "assistant", "content": f"answer-{number}: " + "the table has rows " * 20})
             ahead.start_if_due()
             await settled()
-        assert session.edit_counts["summarise"] >= 2
+        assert session.edit_counts["summarize"] >= 2
         assert waited == 0
-        assert ahead_of_time <= 2 * session.edit_counts["summarise"] + 1
+        assert ahead_of_time <= 2 * session.edit_counts["summarize"] + 1
         assert "written" in summary(session)
         await ahead.close()
 

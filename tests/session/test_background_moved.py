@@ -52,7 +52,7 @@ def test_a_text_is_thrown_away_when_what_it_tells_of_was_restored() -> None:
     """The messages are the same, what they say is not."""
 
     async def test() -> None:
-        policy = POLICY.replace("{stage: summarise, keep_turns: 1, max_tokens: 600}", "{stage: clear_results, keep: 0}")
+        policy = POLICY.replace("{stage: summarize, keep_turns: 1, max_tokens: 600}", "{stage: clear_results, keep: 0}")
         session, slow = opened(window=8_000, policy=policy), Slow("stale", f"new: {GOOD}")
         talk(session, 1, 6)
         assert any(decision.acted for decision in session.compact())

@@ -110,8 +110,8 @@ def test_usage_by_category_is_scaled_to_the_report() -> None:
         *("results: read", "results: shell", "framing"),
     ]
     both = {each.stage: each for each in found.thresholds if each.metric == "window_share"}
-    assert (both["clear_results"].limit, both["summarise"].limit) == (0.60, 0.85)
-    assert both["clear_results"].current == both["summarise"].current == pytest.approx(found.tokens / 50_000)
+    assert (both["clear_results"].limit, both["summarize"].limit) == (0.60, 0.85)
+    assert both["clear_results"].current == both["summarize"].current == pytest.approx(found.tokens / 50_000)
 
 
 def test_what_came_since_the_report_is_told_apart() -> None:
@@ -176,7 +176,7 @@ def test_age_and_why() -> None:
     assert newest.reason.startswith("the newest request")
     assert result.original_tokens == 5_004 > result.tokens
     assert f"recall {result.id}" in result.reason
-    assert "stays until before_call/summarise acts (the request (" in called.reason
+    assert "stays until before_call/summarize acts (the request (" in called.reason
     session.compact()
     (told,) = [piece for piece in measure_window_usage(session).messages if piece.category == "summaries"]
     assert "stands for 8 messages that were removed at record" in told.reason

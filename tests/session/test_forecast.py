@@ -74,7 +74,7 @@ def test_a_rule_that_rests_says_what_it_waits_for_and_would_do() -> None:
 
 def test_what_is_saved_first_is_told() -> None:
     jutul, cow = filled("jutul"), filled("cowagent")
-    manual = {each.rule: each for each in forecast_rules(jutul)}["manual/summarise"]
+    manual = {each.rule: each for each in forecast_rules(jutul)}["manual/summarize"]
     assert manual.save_targets == ("the file conversation_history/main.md",)
     limit = {each.rule: each for each in forecast_rules(cow)}["turn_limit"]
     assert limit.fires

@@ -188,7 +188,7 @@ def test_compacting_on_demand_waits_for_a_note(answer: str) -> None:
     before = session.tokens
     decisions = session.compact()
     assert session.tokens < before
-    assert [each.stage for each in decisions if each.acted] == ["note_sweep" if answer == ANSWER else "summarise"]
+    assert [each.stage for each in decisions if each.acted] == ["note_sweep" if answer == ANSWER else "summarize"]
     assert (note_message(session) is not None) == (answer == ANSWER)
 
 

@@ -28,7 +28,7 @@ def open_session(policy: str, ask: Callable[[ModelQuestion], str] | None, log: L
 
 def work(session: Session, first: int = 0, until: Callable[[], bool] | None = None) -> int:
     """Work in turns until a summary of the policy is made. Return the number of the next file."""
-    is_done = until or (lambda: bool(session.edit_counts["summarise"]))
+    is_done = until or (lambda: bool(session.edit_counts["summarize"]))
     for number in range(first, first + 80):
         if number % 2 == 0:
             session.add({"role": "assistant", "content": f"Part {number} is done. " + "It went well. " * 100})
@@ -67,7 +67,7 @@ def test_a_preset_gets_its_summary_from_the_model_of_the_session(policy: str) ->
     assert "make the parser faster" in shown
     assert len(prepared_in(session.log)) == len(asked) == 1
     question = asked[0].body["messages"]
-    assert "Summarise the conversation above" in str(question[-1])
+    assert "Summarize the conversation above" in str(question[-1])
     assert question[0]["content"] == REQUEST, "the request itself is continued, so that its cache is read"
     heads = {"ai": "[Previous conversation summary]", "digitorn": "[Summary: "}
     assert shown.startswith(heads.get(policy, "[Summary of earlier messages"))

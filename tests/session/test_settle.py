@@ -49,10 +49,10 @@ def test_the_second_question_says_what_was_wrong_with_the_first() -> None:
 
 def test_without_a_note_the_conversation_is_told() -> None:
     session = opened()
-    summarise = create_summarizer(
+    summarize = create_summarizer(
         scribe([""]), window=16_000, counter=COUNTER, timeout=600, retries=0, conversation=session
     )
-    assert wrote(summarise, request_of()) is None
+    assert wrote(summarize, request_of()) is None
     assert noted(session, "summary_rejected") == ["it was empty"]
 
 

@@ -39,7 +39,7 @@ def answer(text: str) -> str:
 HOSTILE = [
     Hostile("empty", "", "empty"),
     Hostile("whitespace", " \n\t\n\u200b\u2060 ", "empty"),
-    Hostile("thinking only", ScriptedAnswer(thinking=f"I should summarise {CANARY}", text=""), "empty"),
+    Hostile("thinking only", ScriptedAnswer(thinking=f"I should summarize {CANARY}", text=""), "empty"),
     Hostile("thinking in words", f"<think>What shall I write? {CANARY}", "empty"),
     Hostile("thinking ate the output", ScriptedAnswer(thinking="hm " * 50, text="", stop="length"), "empty"),
     Hostile("a stop by refusal", ScriptedAnswer(text=answer(GOOD), stop="refused"), "refused"),
@@ -55,9 +55,9 @@ HOSTILE = [
     Hostile("a refusal", f"I'm sorry, but I can't help with that. {CANARY}", "refusal"),
     Hostile("a refusal in German", f"Es tut mir leid, dabei kann ich nicht helfen. {CANARY}", "refusal"),
     Hostile("a refusal in Chinese", f"抱歉，我无法提供帮助。{CANARY}", "refusal"),
-    Hostile("no conversation", f"There is no conversation to summarize. {CANARY}", "nothing to summarise"),
-    Hostile("asks back", f"Please provide the conversation that you want summarised. {CANARY}", "nothing to summarise"),
-    Hostile("greets", f"Of course! I am ready to help with the table. {CANARY}", "nothing to summarise"),
+    Hostile("no conversation", f"There is no conversation to summarize. {CANARY}", "nothing to summarize"),
+    Hostile("asks back", f"Please provide the conversation that you want summarized. {CANARY}", "nothing to summarize"),
+    Hostile("greets", f"Of course! I am ready to help with the table. {CANARY}", "nothing to summarize"),
     Hostile("headings only", HEADS, "said nothing"),
     Hostile("headings with nothing under them", HEADS.replace("\n", "\n- None\n") + "\n- N/A", "said nothing"),
     Hostile(
@@ -73,7 +73,7 @@ HOSTILE = [
     Hostile(
         "the instructions of the task",
         answer(
-            "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier,"
+            "Summarize the conversation below for the assistant that continues it. Keep every file name, identifier,"
             " number, error text and rule of the user exactly."
         ),
         "instructions",
@@ -162,7 +162,7 @@ def endured(case: Hostile, wire: str, model: str) -> list[dict[str, object]]:
             session.add({"role": "assistant", "content": "ok"})
 
     asyncio.run(main())
-    assert session.edit_counts["summarise"] >= 1
+    assert session.edit_counts["summarize"] >= 1
     assert 1 <= len(provider.requests) <= 12
     summaries = [text_of(item.message) for item in session.view.items if item.message.kind == SUMMARY]
     assert len(summaries) == 1
@@ -299,7 +299,7 @@ def test_judging_ends_for_any_text(size: int) -> None:
         pytest.fail(f"{unit!r} again and again was taken")
 
 
-def test_a_hostile_summariser_is_asked_no_more_often_than_a_good_one() -> None:
+def test_a_hostile_summarizer_is_asked_no_more_often_than_a_good_one() -> None:
     """A rejected summary is not asked for again at the same place: the digest stands."""
 
     def calls(step: ScriptStep) -> int:

@@ -94,13 +94,13 @@ def test_every_message_is_heard_however_long() -> None:
 
 def test_a_window_that_is_learned_is_kept_to() -> None:
     provider, why = scribe([overflow(), *[GOOD] * 20]), Reasons()
-    summarise = why.by(provider, window=64_000)
-    assert wrote(summarise, request_of(12)) is not None
+    summarize = why.by(provider, window=64_000)
+    assert wrote(summarize, request_of(12)) is not None
     later = [COUNTER.count_text(request.decode()) for request in provider.requests]
     assert later[0] > 2_048
     assert max(later[1:]) < 2_048
     before = len(later)
-    assert wrote(summarise, request_of(12)) is not None
+    assert wrote(summarize, request_of(12)) is not None
     assert all(COUNTER.count_text(request.decode()) < 2_048 for request in provider.requests[before:])
 
 

@@ -1,18 +1,21 @@
 """Whoever writes a summary: what comes of it is shorter than what it stands for, or it does not happen."""
 
+import asyncio
+
 import pytest
 
 from tidegate import BadInput, Session, SummaryRequest
-from tidegate.core.events import ViewEdited
+from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
+from tidegate.core.view import View
 from tidegate.presets import preset_names
 
 POLICY = """
 moments:
   manual:
-    - {stage: summarise, max_tokens: 1000, keep_messages: 1, before: ""}
+    - {stage: summarize, max_tokens: 1000, keep_messages: 1, before: ""}
 """
 
 
@@ -39,11 +42,11 @@ def nothing(request: SummaryRequest) -> str:
     return " \n"
 
 
-@pytest.mark.parametrize("summarise", [None, too_long, failing, nothing])
-def test_the_digest_takes_over_where_a_summariser_does_not_help(summarise: object) -> None:
+@pytest.mark.parametrize("summarize", [None, too_long, failing, nothing])
+def test_the_digest_takes_over_where_a_summarizer_does_not_help(summarize: object) -> None:
     session = talked()
     before = session.view.tokens
-    decisions = session.compact(summarise)  # type: ignore[arg-type]
+    decisions = session.compact(summarize)  # type: ignore[arg-type]
     assert [decision.acted for decision in decisions] == [True]
     assert session.view.tokens < before / 2
     assert "words that say nothing" not in session.prepare().to_bytes().decode()
@@ -104,3 +107,26 @@ def test_a_typed_rule_is_listed_and_in_every_request(policy: str) -> None:
     assert "Thanks. " * 40 not in shown, "the message with the rule is no longer as it was typed"
     assert session.rules.remove(rule)
     assert list(session.rules) == []
+
+
+def test_the_argument_has_its_earlier_name_too() -> None:
+    session = talked()
+    session.compact(summarise=lambda request: "They repeated themselves.")  # type: ignore[call-arg]
+    request = session.prepare(summarise=None)  # type: ignore[call-arg]
+    assert "They repeated themselves." in request.to_bytes().decode()
+
+    async def summarize(request: object) -> str:
+        return "They agreed."
+
+    other = talked()
+    asyncio.run(other.compact_async(summarise=summarize))  # type: ignore[call-arg]
+    assert "They agreed." in other.prepare().to_bytes().decode()
+
+
+def test_a_summary_in_an_earlier_log_counts_for_the_cooldown() -> None:
+    view = View()
+    view.fold(Event(1, 5.0, ViewEdited("summarise", "before_call", "before_call/summarise", "", 9, 9, ())))
+    firing = view.find_last_firing("before_call/summarize")
+    assert firing is not None
+    assert firing.time == 5.0
+    assert view.find_last_firing("before_call/sweep") is None

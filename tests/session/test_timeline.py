@@ -43,7 +43,7 @@ def test_a_compaction_with_what_it_took() -> None:
     left = [item.message.id for item in session.view.items][:8]
     session.compact()
     (entry,) = entries(session)
-    assert (entry.action, entry.rule, entry.moment) == ("summarise", "manual/summarise", "manual")
+    assert (entry.action, entry.rule, entry.moment) == ("summarize", "manual/summarize", "manual")
     assert (entry.tokens_before, entry.tokens_after) == (before, session.view.tokens)
     assert list(entry.removed_ids) == left
     assert {item.message.id for item in session.view.items} & set(entry.added_ids) == set(entry.added_ids)
@@ -55,11 +55,11 @@ def test_what_it_cost_and_saved() -> None:
     """Two requests since, one of them half again as long as we count: each would have been longer by what left."""
     session = talked()
 
-    def summarise(_: object) -> str:
+    def summarize(_: object) -> str:
         spent(session, 2_000, 100)
         return "## Session intent\nWords were read."
 
-    session.compact(summarise)
+    session.compact(summarize)
     session.add(user_message("next"))
     size = session.prepare().tokens
     session.record({"input_tokens": size, "output_tokens": 1})
@@ -120,8 +120,8 @@ def test_one_that_was_undone_ends_nothing() -> None:
     reported(session)
     assert [(entry.action, entry.is_undone, entry.calls_affected) for entry in entries(session)] == [
         ("undo", False, 0),
-        ("summarise", True, 0),
-        ("summarise", False, 1),
+        ("summarize", True, 0),
+        ("summarize", False, 1),
     ]
 
 
@@ -207,7 +207,7 @@ def test_a_page_reads_the_end_of_the_log() -> None:
     reported(session)
     log.read_events = 0
     page = read_timeline(log, max_entries=1)
-    assert [entry.action for entry in page.entries] == ["summarise"]
+    assert [entry.action for entry in page.entries] == ["summarize"]
     assert log.read_events <= 600 < log.head
     assert page.next_page is not None
 

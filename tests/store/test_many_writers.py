@@ -53,7 +53,7 @@ def judge_bustle(crowd: Crowd, url: str) -> None:
     events = list(KeptLog(store, NAME).read())
     store.close()
     assert (
-        sum(isinstance(event.payload, ViewEdited) and event.payload.stage == "summarise" for event in events)
+        sum(isinstance(event.payload, ViewEdited) and event.payload.stage == "summarize" for event in events)
         >= SUMMARIES
     )
     owners = [text_of(e.payload.message).split()[0][1:-4] for e in events if isinstance(e.payload, MessageAdded)]

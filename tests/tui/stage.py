@@ -22,7 +22,7 @@ from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 
 CONFIG = """\
-agents: [{id: main, brain: {provider: openai, model: scripted}}]
+agents: [{id: main, model: {provider: openai, model: scripted}}]
 window: 8000
 models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
 execution: {state_notes: false}

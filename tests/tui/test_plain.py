@@ -25,7 +25,7 @@ from tidegate.tui.plain.line_reader import LineReader
 from tidegate.tui.plain.plain_chat import PlainChat
 
 CONFIG = """\
-agents: [{id: main, brain: {provider: openai, model: scripted}}]
+agents: [{id: main, model: {provider: openai, model: scripted}}]
 window: 8000
 models: {scripted: {input: 2, output: 8}}
 """

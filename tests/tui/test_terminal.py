@@ -23,7 +23,7 @@ ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is N
 ABSENT += [] if shutil.which("tmux") else ["tmux"]
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
 PLACE = ("--config", "tidegate.yaml", "--data", "data")
-CONFIG = "window: 2048\nagents: [{id: main, brain: {max_output: 8}}]\n"
+CONFIG = "window: 2048\nagents: [{id: main, model: {max_output: 8}}]\n"
 
 
 @pytest.fixture

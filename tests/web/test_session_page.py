@@ -156,7 +156,7 @@ def show_change(looked: Looked, *stages: str) -> None:
 
 def test_before_and_after(looked: Looked) -> None:
     """What left with its words, what came in its place, and the lines that changed where something was shortened."""
-    show_change(looked, "summarise", "sweep", "guard", "drop_turns")
+    show_change(looked, "summarize", "sweep", "guard", "drop_turns")
     looked.page.wait_for_selector("#change .gone, #change .changed")
     words = looked.text("#change")
     assert "unchanged" in words

@@ -16,10 +16,10 @@ from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     collect_secret_values,
     load_configured_policy,
-    resolve_brain_target,
+    resolve_model_target,
     resolve_summary_target,
 )
-from tidegate.agent.config.settings import BrainSettings
+from tidegate.agent.config.settings import AgentModel
 from tidegate.agent.config.tool_access import is_tool_allowed, list_offered_tools, uses_discovery
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
@@ -72,14 +72,14 @@ _SUBAGENT_INSTRUCTIONS: Final = (
 class AgentBuilder(NamedTuple):
     """Builds the parts of an agent. Everything it opens is closed with `stack`.
 
-    `summary_connections` are those of summary brains: the agent and its subagents share them.
+    `summary_connections` are those of summary models: the agent and its subagents share them.
     """
 
     data: DataFolder | None
     workspace: Path
     environment: Mapping[str, str]
     stack: AsyncExitStack
-    summary_connections: list[tuple[BrainSettings, ProviderConnection]]
+    summary_connections: list[tuple[AgentModel, ProviderConnection]]
 
     def extend_mask(self, config: ResolvedConfig) -> SecretMask:
         """Add the secrets of the configuration and of the environment to the mask of the data folder, and return it."""
@@ -93,10 +93,10 @@ class AgentBuilder(NamedTuple):
 
     async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
         self.extend_mask(config)
-        brain = config.agent.brain
+        agent_model = config.agent.model
         window = config.window or load_configured_policy(config).window or None
         return await connect_provider(
-            config, brain, self.environment, self.data, stack=self.stack, window=window, provider=provider
+            config, agent_model, self.environment, self.data, stack=self.stack, window=window, provider=provider
         )
 
     def build_prompt(
@@ -129,7 +129,7 @@ class AgentBuilder(NamedTuple):
         restore: bool = True,
         keep_empty: bool = True,
     ) -> Session:
-        brain, policy, window = config.agent.brain, load_configured_policy(config), connection.window
+        agent_model, policy, window = config.agent.model, load_configured_policy(config), connection.window
         options: dict[str, Any] = {
             "policy": policy,
             "window": window.tokens
@@ -138,10 +138,10 @@ class AgentBuilder(NamedTuple):
             "wire": connection.provider.wire,
             "system": system,
             "count": connection.counter,
-            "reserve": config.output_reserve if config.output_reserve is not None else brain.max_output,
+            "reserve": config.output_reserve if config.output_reserve is not None else agent_model.max_output,
             "max_tokens": connection.max_output_tokens,
             "cache": True,
-            "request_options": {"temperature": brain.temperature, "top_p": brain.top_p},
+            "request_options": {"temperature": agent_model.temperature, "top_p": agent_model.top_p},
             "clock": self.clock,
             "prices": connection.model_overrides,
         }
@@ -246,8 +246,12 @@ class AgentBuilder(NamedTuple):
         }
         for each in specialists:
             about = each.agent.description or each.agent.role
-            brain = each.agent.brain
-            own = await self.connect(each) if brain.model or brain.provider else _narrow_window(connection, each.window)
+            agent_model = each.agent.model
+            own = (
+                await self.connect(each)
+                if agent_model.model or agent_model.provider
+                else _narrow_window(connection, each.window)
+            )
             allowed = [tool for tool in tools if is_tool_allowed(each.agent, tool.tool.name)]
             kinds[each.agent.id] = await self._build_subagent_kind(each, own, allowed, skills, about)
         return kinds
@@ -291,7 +295,7 @@ class AgentBuilder(NamedTuple):
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
     ) -> AsyncSummarizer | None:
-        """Build the summarizer of the summary brain, else of the main brain.
+        """Build the summarizer of the summary model, else of the agent's model.
 
         None for an embedded model, unless it was named as the summary model: a digest without a model is better.
         """
@@ -318,37 +322,37 @@ class AgentBuilder(NamedTuple):
         if connection.is_embedded or not config.settings.execution.state_notes or not session.state_notes.is_offered:
             return
         provider = MeteredProvider(connection.provider, [spending], purpose="state_note")
-        timeout = config.agent.brain.timeout or NOTE_TIMEOUT_SECONDS
+        timeout = config.agent.model.timeout or NOTE_TIMEOUT_SECONDS
         writer = NoteWriter(session, session.state_notes, ask_provider(provider), timeout=timeout)
         self.stack.push_async_callback(writer.close)
 
     async def _connect_summary(self, config: ResolvedConfig, connection: ProviderConnection) -> "SummaryWriter | None":
-        brain = config.context.summary_brain
-        if brain is None:
-            return None if connection.is_embedded else SummaryWriter(connection, config.agent.brain)
-        own = next((found for known, found in self.summary_connections if known == brain), None)
+        agent_model = config.context.summary_model
+        if agent_model is None:
+            return None if connection.is_embedded else SummaryWriter(connection, config.agent.model)
+        own = next((found for known, found in self.summary_connections if known == agent_model), None)
         if own is None:
-            own = await connect_provider(config, brain, self.environment, self.data, stack=self.stack)
-            self.summary_connections.append((brain, own))
-        return SummaryWriter(own, brain, self._choose_summary_mask(config), own.max_output_tokens)
+            own = await connect_provider(config, agent_model, self.environment, self.data, stack=self.stack)
+            self.summary_connections.append((agent_model, own))
+        return SummaryWriter(own, agent_model, self._choose_summary_mask(config), own.max_output_tokens)
 
     def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
-        """Return the mask for texts sent to the summary brain.
+        """Return the mask for texts sent to the summary model.
 
-        A brain on this machine or at the provider of the main brain may see secrets: `str` masks nothing. None if it is
-        the model of the main brain.
+        A model on this machine or at the provider of the agent's model may see secrets: `str` masks nothing. None if
+        it is the agent's own model.
         """
-        own, other = (each(config, self.environment) for each in (resolve_brain_target, resolve_summary_target))
+        own, other = (each(config, self.environment) for each in (resolve_model_target, resolve_summary_target))
         if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
         return self.extend_mask(config)
 
 
 class SummaryWriter(NamedTuple):
-    """The connection of the brain that writes summaries, and how it is asked."""
+    """The connection of the model that writes summaries, and how it is asked."""
 
     connection: ProviderConnection
-    brain: BrainSettings
+    model: AgentModel
     mask: Callable[[str], str] | None = None
     max_output: int = 0
 
@@ -357,11 +361,11 @@ class SummaryWriter(NamedTuple):
             MeteredProvider(self.connection.provider, meters),
             window=self.connection.window.tokens,
             counter=self.connection.counter,
-            timeout=self.brain.timeout or SUMMARY_TIMEOUT_SECONDS,
+            timeout=self.model.timeout or SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
             mask=self.mask,
-            temperature=self.brain.temperature,
-            top_p=self.brain.top_p,
+            temperature=self.model.temperature,
+            top_p=self.model.top_p,
             max_output=self.max_output,
         )
 

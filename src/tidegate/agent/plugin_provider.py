@@ -1,4 +1,4 @@
-"""Providers of other packages: a function `(ProviderTarget) -> Provider`, named like the provider of a brain.
+"""Providers of other packages: a function `(ProviderTarget) -> Provider`, named like the provider of a model.
 
 `PluginProvider` lets nothing out of such a provider but deltas, one reply and ProviderErrors.
 """

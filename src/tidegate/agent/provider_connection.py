@@ -1,4 +1,4 @@
-"""Connecting the brain of a configuration to a provider: its address, its window and its prices."""
+"""Connecting the model of a configuration to a provider: its address, its window and its prices."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -10,7 +10,7 @@ import msgspec
 
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, resolve_target
 from tidegate.agent.config.resolved_config import ResolvedConfig
-from tidegate.agent.config.settings import BrainSettings, FileSettings, ModelSettings
+from tidegate.agent.config.settings import AgentModel, FileSettings, ModelSettings
 from tidegate.agent.plugin_provider import open_plugin_provider
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 from tidegate.core.tokens.counting import TokenCounter
@@ -74,7 +74,7 @@ class ProviderConnection(msgspec.Struct, frozen=True):
 
 async def connect_provider(
     config: ResolvedConfig,
-    brain: BrainSettings,
+    agent_model: AgentModel,
     environment: Mapping[str, str],
     data: FolderContents | None,
     *,
@@ -82,22 +82,22 @@ async def connect_provider(
     window: int | None = None,
     provider: Provider | None = None,
 ) -> ProviderConnection:
-    """Connect to the provider of the brain, which is closed with `stack`; a given `provider` stays open.
+    """Connect to the provider of the model, which is closed with `stack`; a given `provider` stays open.
 
     `window` is the configured window. `data` has the learned windows, and weights that were downloaded.
     """
     windows_folder = data.state_folder if data else None
     prices = build_model_overrides(config)
-    target = resolve_target(brain, config.settings.providers, environment)
+    target = resolve_target(agent_model, config.settings.providers, environment)
     if target.is_embedded and provider is None:
-        return _connect_embedded(brain, environment, data.root if data else None, window, prices, stack)
+        return _connect_embedded(agent_model, environment, data.root if data else None, window, prices, stack)
     if provider is None and target.plugin is not None:
-        _check_price(config, brain, target, prices, environment)
+        _check_price(config, agent_model, target, prices, environment)
         provider = open_plugin_provider(target.plugin, target)
         stack.push_async_callback(provider.close)
     if provider is None:
         check_key(target)
-        _check_price(config, brain, target, prices, environment)
+        _check_price(config, agent_model, target, prices, environment)
         limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
         provider = HttpProvider(
             target.wire,
@@ -118,7 +118,7 @@ async def connect_provider(
         found = resolver.window
     known = find_model(provider.model, prices)
     most = known.max_output if known is not None else None
-    wanted = brain.max_output or 0
+    wanted = agent_model.max_output or 0
     connection = ProviderConnection(
         provider,
         found,
@@ -135,7 +135,7 @@ async def connect_provider(
 
 
 def _connect_embedded(
-    brain: BrainSettings,
+    agent_model: AgentModel,
     environment: Mapping[str, str],
     folder: Path | None,
     window: int | None,
@@ -144,7 +144,11 @@ def _connect_embedded(
 ) -> ProviderConnection:
     weights_folder = folder / _WEIGHTS_FOLDER if folder is not None else None
     model = EmbeddedProvider(
-        brain.model, window=window, max_output=brain.max_output, folder=weights_folder, environment=environment
+        agent_model.model,
+        window=window,
+        max_output=agent_model.max_output,
+        folder=weights_folder,
+        environment=environment,
     )
     stack.push_async_callback(model.close)
     free = {model.model.lower(): ModelInfo(model.window, model.max_output, (TokenRates(0.0, 0.0),), images=False)}
@@ -205,13 +209,13 @@ def check_key(target: ProviderTarget) -> None:
         return
     raise BadInput(
         f"There is no key for {target.provider}.",
-        f"Set ${known.key_env}, or config.api_key of the brain.",
+        f"Set ${known.key_env}, or config.api_key of the model.",
     )
 
 
 def _check_price(
     config: ResolvedConfig,
-    brain: BrainSettings,
+    agent_model: AgentModel,
     target: ProviderTarget,
     prices: Mapping[str, ModelInfo],
     environment: Mapping[str, str],
@@ -240,7 +244,7 @@ def _check_price(
         or not has_dollar_cap(limits.user_settings)
     ):
         return
-    path = f"agents.{config.agent.id}.brain" if brain is config.agent.brain else "context.summary_brain"
+    path = f"agents.{config.agent.id}.model" if agent_model is config.agent.model else "context.summary_model"
     source = config.sources.get(f"{path}.model", "")
     if source.startswith(f"{limits.project_file}:"):
         raise BadInput(
@@ -258,7 +262,7 @@ def _is_marked_as_paid(config: ResolvedConfig, target: ProviderTarget, environme
     """Return whether the provider is marked as paid, or another one with the same address is."""
     providers = config.settings.providers
     marked = [name for name, each in providers.items() if each.paid]
-    addresses = [resolve_target(BrainSettings(name), providers, environment).base_url for name in marked]
+    addresses = [resolve_target(AgentModel(name), providers, environment).base_url for name in marked]
     return target.provider in marked or _find_server(target.base_url) in map(_find_server, filter(None, addresses))
 
 

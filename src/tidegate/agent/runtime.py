@@ -24,7 +24,7 @@ from tidegate.agent.config.settings import AgentSettings, ExecutionSettings, Spe
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
-from tidegate.agent.session_model import format_brain
+from tidegate.agent.session_model import format_agent_model
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagent_kinds import list_registered_subagents
@@ -62,7 +62,7 @@ class UnchosenModel(NamedTuple):
     known_keys: str
 
     def __str__(self) -> str:
-        other = "To use another one: --model PROVIDER/MODEL, or a brain in tidegate.yaml (docs/agent.md)."
+        other = "To use another one: --model PROVIDER/MODEL, or a model in tidegate.yaml (docs/agent.md)."
         return f"{self.answering} {self.known_keys or other}"
 
 
@@ -256,8 +256,8 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
 ) -> AsyncIterator[OpenAgent]:
     """Open an agent on a stored session, or a new one, which is stored with its first message, unless `data` is None.
 
-    `provider` replaces the brain's. `specialists` are the configuration's kinds of subagents; `subagents` adds more.
-    `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
+    `provider` replaces that of the model. `specialists` are the configuration's kinds of subagents; `subagents` adds
+    more. `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack, [])
         connection = await builder.connect(config, provider)
@@ -304,7 +304,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
 
 
 def _note_use(data: DataFolder, name: str, workspace: Path, config: ResolvedConfig) -> None:
-    note_workspace(data, name, workspace, format_brain(config.agent.brain))
+    note_workspace(data, name, workspace, format_agent_model(config.agent.model))
 
 
 def find_skills(config: ResolvedConfig, workspace: Path) -> Skills:
@@ -340,7 +340,7 @@ def _find_unchosen_model(
     config: ResolvedConfig, connection: ProviderConnection, environment: Mapping[str, str]
 ) -> UnchosenModel | None:
     """Return what to say of the embedded model if it answers because no model was chosen."""
-    if not connection.is_embedded or config.agent.brain.provider:
+    if not connection.is_embedded or config.agent.model.provider:
         return None
     keys = find_provider_keys(environment)
     known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
@@ -357,7 +357,7 @@ def _list_opening_notices(
     if config.unused_keys:
         remarks.append(f"{_name_file(config)}: these keys are not used: {', '.join(config.unused_keys)}.")
     if connection.window.tokens is None:
-        where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the brain's context."
+        where = f"In tidegate.yaml: models.{connection.provider.model}.window, or max_tokens in the model's context."
         remarks.append(f"{connection.window.explanation} {where}")
     remarks += (
         [connection.window_resolver.forgotten_notice]

@@ -2,8 +2,8 @@
 
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, guess_provider
-from tidegate.agent.config.resolved_config import resolve_brain_target
-from tidegate.agent.config.settings import BrainSettings
+from tidegate.agent.config.resolved_config import resolve_model_target
+from tidegate.agent.config.settings import AgentModel
 from tidegate.agent.provider_connection import check_key
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
@@ -11,9 +11,13 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_session_use
 
 
-def format_brain(brain: BrainSettings) -> str:
+def format_agent_model(agent_model: AgentModel) -> str:
     """Return PROVIDER/MODEL; "" if neither is set."""
-    return f"{brain.provider or EMBEDDED_PROVIDER}/{brain.model}" if brain.provider or brain.model else ""
+    return (
+        f"{agent_model.provider or EMBEDDED_PROVIDER}/{agent_model.model}"
+        if agent_model.provider or agent_model.model
+        else ""
+    )
 
 
 def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions:
@@ -25,19 +29,19 @@ def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions
     use = find_session_use(data, options.session_name)
     if use.model == "" or not data.store.head(options.session_name):
         return options
-    brain = options.load_config().config.agent.brain
+    agent_model = options.load_config().config.agent.model
     if not use.folder:
-        return options._replace(notice=options.notice or _describe_other_model(options, data, brain))
+        return options._replace(notice=options.notice or _describe_other_model(options, data, agent_model))
     model = use.model
     if model is None:
         logged = data.open_conversation(options.session_name).model
         provider = guess_provider(logged)
-        if not provider or logged == brain.model:
+        if not provider or logged == agent_model.model:
             return options
         model = f"{provider}/{logged}"
-    if model == format_brain(brain):
+    if model == format_agent_model(agent_model):
         return options
-    now = format_brain(brain)
+    now = format_agent_model(agent_model)
     notice = f"This session continues with {clean_line(model)}, the model it was last used with."
     if now:
         now = clean_line(now)
@@ -47,12 +51,12 @@ def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions
     return found
 
 
-def _describe_other_model(options: LaunchOptions, data: DataFolder, brain: BrainSettings) -> str:
+def _describe_other_model(options: LaunchOptions, data: DataFolder, agent_model: AgentModel) -> str:
     logged = data.open_conversation(options.session_name).model
     provider = guess_provider(logged)
-    if not provider or logged == brain.model or options.model:
+    if not provider or logged == agent_model.model or options.model:
         return ""
-    now, name = clean_line(format_brain(brain)) or "the small local model", clean_line(logged)
+    now, name = clean_line(format_agent_model(agent_model)) or "the small local model", clean_line(logged)
     return (
         f"The log of this session names the model {name}; it continues with {now}."
         f" To use that of the log: --model {provider}/{name}"
@@ -61,7 +65,7 @@ def _describe_other_model(options: LaunchOptions, data: DataFolder, brain: Brain
 
 def _check_model(options: LaunchOptions) -> None:
     try:
-        check_key(resolve_brain_target(options.load_config().config, options.environment))
+        check_key(resolve_model_target(options.load_config().config, options.environment))
     except BadInput as problem:
         raise BadInput(
             f"Session {options.session_name} was last used with {options.model}. {problem.args[0]}",

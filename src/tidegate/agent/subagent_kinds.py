@@ -37,9 +37,9 @@ def list_registered_subagents(config: ResolvedConfig, registered: Sequence[Agent
 def _make_subagent_config(config: ResolvedConfig, agent: AgentSettings) -> ResolvedConfig:
     """Return the configuration of the agent which uses the subagent, with the settings of the subagent.
 
-    Of the context of its brain, the window (`max_tokens`) is used; the policy is that of the agent.
+    Of the context of its model, the window (`max_tokens`) is used; the policy is that of the agent.
     """
-    own = agent.brain.context
+    own = agent.model.context
     window = own.max_tokens if own is not None else 0
     context = msgspec.structs.replace(config.context, max_tokens=window or config.context.max_tokens)
     return msgspec.structs.replace(config, agent=agent, context=context)

@@ -135,7 +135,7 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
 
 def _keep_model(launch: "LaunchOptions", data: "DataFolder", loading: "ExitStack") -> "LaunchOptions":
     """Continue a session with its own model. If that cannot be used, ask; without a terminal it is an error."""
-    from tidegate.agent.session_model import format_brain, use_session_model
+    from tidegate.agent.session_model import format_agent_model, use_session_model
     from tidegate.core.errors import BadInput
     from tidegate.terminal.output import ask_line
     from tidegate.tui.plain.chat_streams import can_ask_user
@@ -146,7 +146,7 @@ def _keep_model(launch: "LaunchOptions", data: "DataFolder", loading: "ExitStack
         if not can_ask_user():
             raise
         loading.close()
-        other = format_brain(launch.load_config().config.agent.brain) or "the small model on this machine"
+        other = format_agent_model(launch.load_config().config.agent.model) or "the small model on this machine"
         print(problem.args[0])
         if ask_line(f"Continue with {other} instead? [y/N] ").strip().lower() not in ("y", "yes"):
             raise

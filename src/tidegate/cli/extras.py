@@ -43,12 +43,12 @@ def require_packages(*names: str) -> None:
 
 def list_model_packages(options: argparse.Namespace) -> list[str]:
     """The packages of the model that a new session of `chat` or `run` gets: one on this machine needs some."""
-    from tidegate.agent.config.resolved_config import resolve_brain_target
+    from tidegate.agent.config.resolved_config import resolve_model_target
     from tidegate.cli.launch import make_launch_options
 
     launch = make_launch_options(options)
     is_continued = bool(options.session or getattr(options, "last", False))
-    target = resolve_brain_target(launch.load_config().config, launch.environment)
+    target = resolve_model_target(launch.load_config().config, launch.environment)
     return ["xllamacpp"] if target.is_embedded and not is_continued else []
 
 

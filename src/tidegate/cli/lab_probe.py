@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.agent.config.launch import choose_brain
+from tidegate.agent.config.launch import choose_agent_model
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
 from tidegate.agent.config.resolved_config import ResolvedConfig
-from tidegate.agent.config.settings import AgentSettings, BrainSettings, ContextSettings, FileSettings
+from tidegate.agent.config.settings import AgentModel, AgentSettings, ContextSettings, FileSettings
 from tidegate.agent.provider_connection import connect_provider
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
@@ -81,10 +81,10 @@ async def _ask_all(
 
 async def connect_lab_model(model: str, stack: AsyncExitStack) -> Provider:
     """Connect to PROVIDER/MODEL with the keys and addresses of the environment. No configuration file is read."""
-    brain = choose_brain(model, BrainSettings(), set(KNOWN_PROVIDERS))
-    agent = AgentSettings("probe", brain=brain)
+    agent_model = choose_agent_model(model, AgentModel(), set(KNOWN_PROVIDERS))
+    agent = AgentSettings("probe", model=agent_model)
     config = ResolvedConfig(FileSettings(agents=(agent,)), agent, ContextSettings(), frozenset(), {}, frozenset())
-    return (await connect_provider(config, brain, os.environ, None, stack=stack)).provider
+    return (await connect_provider(config, agent_model, os.environ, None, stack=stack)).provider
 
 
 def render_probe_text(report: ProbeReport) -> str:

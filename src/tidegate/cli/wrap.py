@@ -129,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
+    from tidegate.cli.continued_session import find_continued_session
     from tidegate.cli.data_location import open_data_folder
     from tidegate.cli.serve import check_policies, load_gateway_config, make_gateway_settings
     from tidegate.core.text.secrets import keys_of
@@ -156,6 +157,9 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options, create=True, secrets=keys) as data:
         session = options.session or (find_last_session(data, Path.cwd()) if options.last else "")
         arguments = options.arguments or make_resume_arguments(client, session)
+        if session:
+            continued = find_continued_session(data, client, session)
+            settings = msgspec.structs.replace(settings, continued=continued)
         watch = _RunWatch(data, Path.cwd())
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)

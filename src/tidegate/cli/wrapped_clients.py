@@ -19,6 +19,7 @@ class WrappedClient(NamedTuple):
     `environment`: variables to set. `header_variable`: a variable with headers to send, and what separates them; the
     token is added to them. `json_environment`: a variable with a JSON configuration, into which this is merged.
     `sends_token`: the settings make the client send the token in a header; else it is a part of the address.
+    `sends_tools`: the requests of its conversation have tools, and those beside it have none.
     `arguments` are put before the user's own. `file_name`: a temporary file that the arguments name.
     `upstream_variables`: variables with the address that the user's client would use; the gateway forwards to it.
     `session_prefix`: how the gateway names the client's sessions, if the client sends ids; `resume` makes the client
@@ -32,6 +33,7 @@ class WrappedClient(NamedTuple):
     environment: Mapping[str, str] = {}
     header_variable: tuple[str, str] | None = None
     sends_token: bool = True
+    sends_tools: bool = True
     json_environment: Mapping[str, Mapping[str, Any]] = {}
     arguments: Sequence[str] = ()
     file_name: str = ""
@@ -147,6 +149,7 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
             },
             upstream_variables={"OPENAI_API_BASE": "openai", "ANTHROPIC_API_BASE": "anthropic"},
             sends_token=False,
+            sends_tools=False,
         ),
     }
 )

@@ -50,10 +50,14 @@ def list_model_choices(context: CommandContext) -> list[ModelChoice]:
     """List the model in use, those the configuration names, and the embedded one."""
     options = context.require_launch_options()
     config = options.load_config().config
-    brains = [config.agent.brain, *(each.brain for each in config.settings.agents)]
-    named = [f"{brain.provider or EMBEDDED_PROVIDER}/{brain.model}" for brain in brains if brain.model]
-    named += [f"{config.agent.brain.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
-    current = f"{config.agent.brain.provider or EMBEDDED_PROVIDER}/{context.session.model}"
+    models = [config.agent.model, *(each.model for each in config.settings.agents)]
+    named = [
+        f"{agent_model.provider or EMBEDDED_PROVIDER}/{agent_model.model}"
+        for agent_model in models
+        if agent_model.model
+    ]
+    named += [f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
+    current = f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{context.session.model}"
     return [
         _make_choice(name, context, is_current=name == current)
         for name in dict.fromkeys([current, *named, EMBEDDED_PROVIDER])
@@ -76,7 +80,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
         return CommandAnswer("\n".join([*map(str, list_model_choices(context)), *hint]), action=PickModel())
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
-    target = resolve_target(config.agent.brain, config.settings.providers, options.environment)
+    target = resolve_target(config.agent.model, config.settings.providers, options.environment)
     known = KNOWN_PROVIDERS.get(target.provider)
     if known is not None and known.key_env and not target.api_key and target.base_url_source == "default":
         raise BadInput(f"There is no key for {target.provider}.", f"Set ${known.key_env}, and start again.")

@@ -39,7 +39,7 @@ def _launch_change(options: LaunchOptions, changed: ChangedSetting) -> LaunchCha
     """The file is to win over a policy or a model that was switched to before the change."""
     if changed.path[0] == "policy" and options.policy:
         return SwitchPolicy()
-    return SwitchModel() if "brain" in changed.path and options.model else ReopenSession()
+    return SwitchModel() if changed.path[2:3] == ("model",) and options.model else ReopenSession()
 
 
 def _list_policy_settings(policy: Policy) -> Iterator[str]:

@@ -84,6 +84,9 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
     - `prepared_summary`: text is JSON, a summary that the policy will ask for (`session/summaries/prepared.py`)
+    - `client`: text is JSON: which client speaks from here on (`session/shared_timeline.py`)
+    - `handoff`: text is JSON: the next message is the record of what other clients did, up to an event of this log
+    - `repository`: text is JSON: the state of the folder's git repository when a client stopped
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
 
     The gateway records with these, for people, what became of a request on its way; the text says why:

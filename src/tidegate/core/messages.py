@@ -26,6 +26,8 @@ INSTRUCTION = "instruction"
 INTERRUPTED = "interrupted"
 CLIENT_NOTE = "client_note"
 """A user message that a client wrote beside results of tools, such as a reminder."""
+HANDOFF = "handoff"
+"""The record of what other clients did before in the session, in front of this client's own messages."""
 MENTIONED_FILE = "[file "
 """The beginning of the text of a mentioned file."""
 

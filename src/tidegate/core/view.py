@@ -479,6 +479,10 @@ class View:
         """Everything that this view knows, by name."""
         return {name: value for name, value in vars(self).items() if name not in ("kind_index", "loop_start")}
 
+    def find_last_firing(self, rule: str) -> RuleFiring | None:
+        """Return when a rule acted last. Logs of 0.1 name the stage `summarize` in the British way."""
+        return self.last_fired.get(rule) or self.last_fired.get(rule.replace("/summarize", "/summarise"))
+
     @property
     def fixed_tokens(self) -> int:
         """The tokens of the system prompt and the tool definitions."""

@@ -33,6 +33,7 @@ from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, rea
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.client_stream import split_first_event
+from tidegate.gateway.continuing import SessionContinuation
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.hidden_recall import RECALL_NAME, HiddenRecall, offer_recall, restore_hidden_exchanges
@@ -115,6 +116,7 @@ class Gateway:
         self._notes = GatewayNotes(
             settings, self._upstream_clients, self._conversations, self._gate, self.metrics, log_line
         )
+        self._continuing = SessionContinuation(settings.continued, data.mask, self._note_once)
         self._search = SessionSearch(data, self._conversations, self._gate)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
         self._servers = ServerWindows(clock)
@@ -370,6 +372,7 @@ class Gateway:
                 window_key = WindowKey(request.scope, request.route.upstream.name, model)
                 await self._choose_window(request, client, conversation, window_key)
                 client = await self._add_recall(conversation, client, searched)
+                self._continuing.attach(conversation)
                 followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
                 if self._thinking.continues_changed(own):
                     followed = await self._discard_thinking(conversation.following, client)

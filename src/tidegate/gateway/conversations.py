@@ -35,7 +35,7 @@ class Conversation:
     `parent` is the session of the agent that started this one. `hidden_messages` are those of the log that the client
     does not know, as far as they were needed. `own_limit` is a window that counts for this conversation only, with the
     time when the upstream named it. `is_found`: the session was found by its messages, and may have branches of other
-    conversations that begin alike.
+    conversations that begin alike. `is_continued`: it has the work of another client, too.
     """
 
     def __init__(self, name: str, dialect: str, following: FollowingSession[HostUnit]) -> None:
@@ -46,6 +46,7 @@ class Conversation:
         self.hidden_messages: dict[str, Message] = {}
         self.own_limit: tuple[int, float] = (0, 0.0)
         self.is_found = False
+        self.is_continued = False
         self.users = 0
         session = following.session
         self.opened_window = None if session.window_is_assumed else session.window

@@ -50,6 +50,21 @@ class Upstream(msgspec.Struct, frozen=True):
         return KEY_HEADERS[self.family], prefix + self.key
 
 
+class ContinuedSession(msgspec.Struct, frozen=True):
+    """The session that the one client of `tidegate wrap` continues, and what is known of it when the run begins.
+
+    `source` is its last event, 0 for a new session. `lines` say what changed in the folder since it was left. With
+    `needs_tools`, requests without tools are not the client's conversation.
+    """
+
+    session: str
+    client: str
+    title: str
+    source: int = 0
+    lines: tuple[str, ...] = ()
+    needs_tools: bool = True
+
+
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` are what clients must show; each has its own sessions. `windows` and `policies` are by model name.
 
@@ -58,6 +73,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     `recall`: offer the model a tool to read back what left the view, which the client does not see. `recall_tool`: the
     client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
     `state_notes`: the client's own model, or `state_notes_model`, writes down the state of the work before a sweep.
+    `continued`: the session that the client of this gateway continues, whoever began it.
     `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
     """
 
@@ -72,6 +88,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     client_token: str = ""
     page_token: str = msgspec.field(default_factory=lambda: token_urlsafe(32))
     allowed_origins: tuple[str, ...] = ()
+    continued: ContinuedSession | None = None
     on_store_failure: StoreFailure = "forward"
     recall: bool = True
     recall_tool: str = ""

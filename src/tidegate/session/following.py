@@ -33,6 +33,8 @@ from tidegate.core.messages import INTERRUPTED, Message, Tool
 from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
+from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
+from tidegate.session.continuation import Continuation
 from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.session import Session
 from tidegate.session.smaller_try import SmallerTry
@@ -158,7 +160,8 @@ class FollowingSession(Generic[HostObject]):
 
     `refuses_edited_thinking`: the provider refused thinking after an edit, although the model's name does not say that
     it would (`Dialect.binds_prefix`). `left_out_thinking` counts the messages whose thinking the last request left out;
-    `unmanaged_reason` is why it was sent unmanaged, if it was.
+    `unmanaged_reason` is why it was sent unmanaged, if it was. With a `continuation`, the host is a client that
+    continues the work of others.
     """
 
     def __init__(self, session: Session) -> None:
@@ -174,6 +177,7 @@ class FollowingSession(Generic[HostObject]):
         self.refuses_edited_thinking = False
         self.left_out_thinking = 0
         self.unmanaged_reason = ""
+        self.continuation: Continuation | None = None
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -196,7 +200,7 @@ class FollowingSession(Generic[HostObject]):
     def prepare(
         self,
         items: Sequence[HostItem[HostObject]],
-        summarise: Summarizer | None = None,
+        summarize: Summarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
         max_output: int = 0,
@@ -210,24 +214,24 @@ class FollowingSession(Generic[HostObject]):
             self.session._runner.max_output = max_output
             branched, new_messages = self._add_new(items, fixed_part)
             runner = self.session._runner
-            run_steps(runner.fit_steps(), summarise, runner.note_summary_failure)
+            run_steps(runner.fit_steps(), summarize, runner.note_summary_failure)
             return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
         self,
         items: Sequence[HostItem[HostObject]],
-        summarise: AsyncSummarizer | None = None,
+        summarize: AsyncSummarizer | None = None,
         *,
         fixed_part: FixedPart | None = None,
         max_output: int = 0,
     ) -> FollowedRequest[HostObject]:
         """The same for async code."""
         async with self._async_lock:
-            if summarise is None:  # nothing to await between: one thread does all of it
+            if summarize is None:  # nothing to await between: one thread does all of it
                 return await self.session.call_async(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
             self.session._runner.max_output = max_output
             branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
-            await self.session.fit_async(summarise)
+            await self.session.fit_async(summarize)
             return self._build_request(items, branched, new_messages)
 
     def _add_new(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> tuple[bool, int]:
@@ -246,6 +250,7 @@ class FollowingSession(Generic[HostObject]):
             branch = self._find_branch(known)
             held = self.session._runner.list_held_notes() if branch is None else []
             added = self._new_events(items[len(known) :], fixed_part)
+            opening = self._make_opening(items, known, fixed_part, branch)
             if not (is_fresh or added or branch):
                 self.session.history.refresh()
                 is_fresh = True
@@ -255,11 +260,36 @@ class FollowingSession(Generic[HostObject]):
                     self.session._append_all(self._append_here([branch]))
                     branched = True
                 if added:
-                    self.session._append_all(self._append_here([*held, *added]))
+                    self.session._append_all(self._append_here([*held, *opening, *added]))
             except _LogMoved:
                 is_fresh = True
                 continue
+            if self.continuation is not None and added:
+                self.continuation.note_begun(opening, has_tools=bool(fixed_part and fixed_part.tools))
             return branched, len(items) - len(known)
+
+    def _make_opening(
+        self,
+        items: Sequence[HostItem[HostObject]],
+        known: Sequence[str],
+        fixed_part: FixedPart | None,
+        branch: BranchStarted | None,
+    ) -> list[EventPayload]:
+        """What a client that continues a session gets before its first new messages."""
+        if self.continuation is None or len(known) == len(items):
+            return []
+        session, part = self.session, fixed_part or FixedPart()
+        fixed = count_system(part.system, session.counter) + count_tools(part.tools, session.counter)
+        new = sum(count_message(item.message, session.counter) for item in items[len(known) :])
+        return self.continuation.make_opening(
+            session.log.read,
+            self._tree.speaker,
+            branch.edit if branch is not None else session.log.head,
+            (session.window or MAX_WINDOW_TOKENS) - fixed - new,
+            session.counter,
+            is_new=not known,
+            has_tools=bool(part.tools),
+        )
 
     def _append_here(self, payloads: Sequence[EventPayload]) -> MakePayloads:
         """The payloads for the end of the log as it is now. If another process appended first, they are not appended
@@ -385,7 +415,7 @@ class FollowingSession(Generic[HostObject]):
     @property
     def _adds_to_requests(self) -> bool:
         tree = self._tree
-        return self._fixed_is_changed or tree.has_added_tool or tree.has_hidden_calls
+        return self._fixed_is_changed or tree.has_added_tool or tree.has_hidden_calls or tree.has_handoff
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""

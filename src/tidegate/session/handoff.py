@@ -6,9 +6,10 @@ and the reminders of clients are left out.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from tidegate.core.events import Event
 from tidegate.core.ledger.lines import LEDGER
 from tidegate.core.ledger.writer import held_rules
 from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, Call, Image, Message, Result, Text
@@ -43,29 +44,43 @@ class Handoff(NamedTuple):
     whole: int
 
 
+NameAuthor = Callable[[str], str]
+"""Returns the client that added the message with this id; empty if that is not to be said."""
+
+
 def write_handoff(log: LogReader, name: str, *, title: str = "", window: int = HANDOFF_WINDOW) -> Handoff:
     """Write the view of a session as Markdown of at most about `window` tokens. The session is not changed."""
-    session = _open_copy(log, window)
-    session.fit()
+    session = fit_copy(log.read(), window)
     view = session.view
     rules = [line.text for line in held_rules(view)]
-    whole = sum(not item.edited and item.message.id.startswith("m") for item in view.items)
     parts = [_write_head(name, title, view)]
     if rules:
         parts.append("## Rules that the user typed\n\n" + "\n".join(f"- {rule}" for rule in rules))
     parts.append("## The work so far")
-    parts += _write_messages(item.message for item in view.items)
+    parts += write_work(view)
     parts.append(_write_end(name, view))
     text = clean_text("\n\n".join(parts)) + "\n"
-    return Handoff(text, session.counter.count_text(text), view.message_count, whole)
+    return Handoff(text, session.counter.count_text(text), view.message_count, count_whole(view))
 
 
-def _open_copy(log: LogReader, window: int) -> Session:
-    """The session in memory, under the default policy and with another window."""
+def fit_copy(events: Iterable[Event], window: int) -> Session:
+    """The session in memory, under the default policy, as it fits a window of this size."""
     copy: Log = MemoryLog()
-    for event in log.read():
+    for event in events:
         copy.append(event)
-    return Session(policy="default", window=window, reserve=0, count="chars/4", log=copy)
+    session = Session(policy="default", window=window, reserve=0, count="chars/4", log=copy)
+    session.fit()
+    return session
+
+
+def count_whole(view: View) -> int:
+    """How many messages of the log the view shows as they were said."""
+    return sum(not item.edited and item.message.id.startswith("m") for item in view.items)
+
+
+def write_work(view: View, name_client: NameAuthor = lambda ident: "") -> list[str]:
+    """Each message of the view as Markdown, below a heading with its author."""
+    return list(_write_messages((item.message for item in view.items), name_client))
 
 
 def _write_head(name: str, title: str, view: View) -> str:
@@ -88,28 +103,30 @@ def _write_end(name: str, view: View) -> str:
     )
 
 
-def _write_messages(messages: Iterable[Message]) -> Iterator[str]:
+def _write_messages(messages: Iterable[Message], name_client: NameAuthor) -> Iterator[str]:
     for message in messages:
         if message.kind in (CLIENT_NOTE, INSTRUCTION):
             continue
-        text = "\n\n".join(_write_parts(message)).strip()
+        client = name_client(message.id)
+        text = "\n\n".join(_write_parts(message, client)).strip()
         if text:
-            yield f"### {_name_author(message)}\n\n{text}"
+            yield f"### {_name_author(message, client)}\n\n{text}"
 
 
-def _name_author(message: Message) -> str:
+def _name_author(message: Message, client: str) -> str:
     if message.kind and message.role != "tool":
         return "The user's rules and the record" if message.kind == LEDGER else "Note of tidegate"
     who = {"user": "User", "assistant": "Assistant", "tool": "Result", "system": "System"}[message.role]
-    return f"{who} ({message.id})" if message.id else who
+    where = f" in {client}" if client and message.role in ("user", "assistant") else ""
+    return f"{who}{where} ({message.id})" if message.id else f"{who}{where}"
 
 
-def _write_parts(message: Message) -> Iterator[str]:
+def _write_parts(message: Message, client: str) -> Iterator[str]:
     for part in message.parts:
         if isinstance(part, Text):
             yield _write_text(part, is_user=message.role == "user" and not message.kind)
         elif isinstance(part, Call):
-            yield _write_call(part)
+            yield _write_call(part, client)
         elif isinstance(part, Result):
             texts = [inner.text for inner in part.parts if isinstance(inner, Text)]
             texts += [f"({inner.media})" for inner in part.parts if isinstance(inner, Image)]
@@ -127,9 +144,10 @@ def _write_text(part: Text, *, is_user: bool) -> str:
     return "Attached:\n\n" + _quote(clip_chars(part.text, _MAX_ATTACHMENT).text)
 
 
-def _write_call(call: Call) -> str:
+def _write_call(call: Call, client: str) -> str:
     arguments = clip_chars(lay_out_arguments(call.arguments), _MAX_ARGUMENTS).text
-    return f"Called the tool `{call.name}`:\n\n{_quote(arguments)}"
+    whose = f" of {client}" if client else ""
+    return f"Called the tool `{call.name}`{whose}:\n\n{_quote(arguments)}"
 
 
 def _quote(text: str) -> str:

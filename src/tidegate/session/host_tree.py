@@ -18,7 +18,8 @@ import msgspec
 
 from tidegate.core.events import BranchStarted, Event, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import Call, Message, Part, Text, Thinking, calls_of, result_of
+from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
+from tidegate.session.shared_timeline import CLIENT_TOPIC, ClientNote, decode_client_note
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
 
 ROOT: Final = ""
@@ -59,6 +60,8 @@ class HostTree:
 
     `hidden` are the messages that the host does not know. `has_added_tool`: a tool was once offered that the host does
     not know. `is_left`: the log went on without the host, because someone continued the session with another program.
+    `has_handoff`: a record of the work of other clients was put before messages of the host. `speaker` is the client
+    that spoke last, if the log says so.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -76,7 +79,8 @@ class HostTree:
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
         self.has_added_tool = False
-        self.is_left = False
+        self.is_left = self.has_handoff = False
+        self.speaker: ClientNote | None = None
         for event in events:
             self.feed(event)
 
@@ -101,6 +105,8 @@ class HostTree:
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
             self._move(event.seq, what.message.id)
+        elif isinstance(what, MessageAdded) and what.message.kind == HANDOFF:
+            self.has_handoff = True
         elif isinstance(what, MessageAdded) and what.message.agent_visible:
             self._resume.setdefault(self.tip, event.seq - 1)
             self.is_left = True
@@ -110,6 +116,8 @@ class HostTree:
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
+        elif isinstance(what, NoteAdded) and what.topic == CLIENT_TOPIC:
+            self.speaker = decode_client_note(what)
         elif isinstance(what, NoteAdded) and what.topic == "tools":
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 

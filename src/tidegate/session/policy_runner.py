@@ -212,7 +212,7 @@ class PolicyRunner:
 
     def _list_rules_without_summary(self) -> tuple[Rule, ...]:
         """The rules for the end of a turn while a summary is written in the background: the next turn will use it."""
-        return tuple(rule for rule in self.policy.moments.get("turn_end", ()) if rule.stage != "summarise")
+        return tuple(rule for rule in self.policy.moments.get("turn_end", ()) if rule.stage != "summarize")
 
     def _is_idle(self, moment: Moment, policy: Policy) -> bool:
         """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""

@@ -43,6 +43,7 @@ from tidegate.session.summaries.drivers import (
     AsyncSummarizer,
     Summarizer,
     SummarySteps,
+    accept_summarise,
     add_focus,
     add_focus_async,
     run_steps,
@@ -185,16 +186,18 @@ class Session(LiveConversation):
         if writer is not None and items and items[-1].message.role == "assistant":
             writer.start_if_due(turn_ended=not calls_of(items[-1].message))
 
-    def prepare(self, summarise: Summarizer | None = None) -> Request:
+    @accept_summarise
+    def prepare(self, summarize: Summarizer | None = None) -> Request:
         """Return the next request: it fits the window and is valid for the provider."""
-        self.fit(summarise)
+        self.fit(summarize)
         return self.render_request()
 
-    async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
+    @accept_summarise
+    async def prepare_async(self, summarize: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
         await self._calls.read(self._refresh)
         await self._collect_async()
-        return await self._run_async(self._render_after(self._runner.fit_steps()), summarise)
+        return await self._run_async(self._render_after(self._runner.fit_steps()), summarize)
 
     async def _collect_async(self) -> None:
         if self._state_notes.writer is not None:
@@ -204,67 +207,75 @@ class Session(LiveConversation):
         yield from steps
         return self.render_request()
 
-    def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
+    @accept_summarise
+    def fit(self, summarize: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
         self._refresh()
         if self._state_notes.writer is not None:
             self._state_notes.writer.collect()
-        return run_steps(self._runner.fit_steps(), summarise, self._runner.note_summary_failure)
+        return run_steps(self._runner.fit_steps(), summarize, self._runner.note_summary_failure)
 
-    async def fit_async(self, summarise: AsyncSummarizer | None = None) -> list[Decision]:
+    @accept_summarise
+    async def fit_async(self, summarize: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""
         await self._calls.read(self._refresh)
         await self._collect_async()
-        return await self._run_async(self._runner.fit_steps(), summarise)
+        return await self._run_async(self._runner.fit_steps(), summarize)
 
-    async def _run_async(self, steps: SummarySteps[_T], summarise: AsyncSummarizer | None) -> _T:
-        return await run_steps_async(steps, summarise, self._runner.note_summary_failure, self._calls)
+    async def _run_async(self, steps: SummarySteps[_T], summarize: AsyncSummarizer | None) -> _T:
+        return await run_steps_async(steps, summarize, self._runner.note_summary_failure, self._calls)
 
-    def overflowed(self, summarise: Summarizer | None = None) -> Request:
+    @accept_summarise
+    def overflowed(self, summarize: Summarizer | None = None) -> Request:
         """Shrink the view after the provider refused the last request as too long; at most twice per turn."""
-        run_steps(self._runner.shrink_steps(), summarise, self._runner.note_summary_failure)
+        run_steps(self._runner.shrink_steps(), summarize, self._runner.note_summary_failure)
         return self.render_request()
 
-    async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
+    @accept_summarise
+    async def overflowed_async(self, summarize: AsyncSummarizer | None = None) -> Request:
         """`overflowed` for async code."""
-        return await self._run_async(self._render_after(self._runner.shrink_steps()), summarise)
+        return await self._run_async(self._render_after(self._runner.shrink_steps()), summarize)
 
-    def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
+    @accept_summarise
+    def compact(self, summarize: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
         """Compact on demand. `focus` is a topic that the summary should keep in detail.
 
         Without it, a model that writes state notes writes one first, and the view is swept to it.
         """
         writer = self._state_notes.writer
-        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+        if writer is not None and (summarize is None or (self._state_notes.is_offered and not focus.strip())):
             writer.write_now_sync(focus)
             rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = self.run_rules([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions
         return run_steps(
-            self._runner.rule_steps("manual"), add_focus(summarise, focus), self._runner.note_summary_failure
+            self._runner.rule_steps("manual"), add_focus(summarize, focus), self._runner.note_summary_failure
         )
 
-    async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
+    @accept_summarise
+    async def compact_async(self, summarize: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """`compact` for async code."""
         writer = self._state_notes.writer
-        if writer is not None and (summarise is None or (self._state_notes.is_offered and not focus.strip())):
+        if writer is not None and (summarize is None or (self._state_notes.is_offered and not focus.strip())):
             await writer.write_now(focus)
             rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = await self.run_rules_async([rule]) if rule is not None else []
             if any(decision.acted for decision in decisions):
                 return decisions
-        return await self._run_async(self._runner.rule_steps("manual"), add_focus_async(summarise, focus))
+        return await self._run_async(self._runner.rule_steps("manual"), add_focus_async(summarize, focus))
 
-    def run_rules(self, rules: Moment | Sequence[Rule], summarise: Summarizer | None = None) -> list[Decision]:
+    @accept_summarise
+    def run_rules(self, rules: Moment | Sequence[Rule], summarize: Summarizer | None = None) -> list[Decision]:
         """Run rules now: those of the policy for a moment, such as "turn_end" or "restore", or the rules given."""
-        return run_steps(self._runner.rule_steps(rules), summarise, self._runner.note_summary_failure)
+        return run_steps(self._runner.rule_steps(rules), summarize, self._runner.note_summary_failure)
 
+    @accept_summarise
     async def run_rules_async(
-        self, rules: Moment | Sequence[Rule], summarise: AsyncSummarizer | None = None
+        self, rules: Moment | Sequence[Rule], summarize: AsyncSummarizer | None = None
     ) -> list[Decision]:
         """`run_rules` for async code."""
-        return await self._run_async(self._runner.rule_steps(rules), summarise)
+        return await self._run_async(self._runner.rule_steps(rules), summarize)
 
     def render_request(self) -> Request:
         """Render and validate the view as it is now. `prepare` makes it fit first."""

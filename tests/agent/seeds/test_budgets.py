@@ -41,7 +41,7 @@ def test_a_config_json_is_read_and_changed(tmp_path: Path) -> None:
     options = LaunchOptions(locate_config_files(tmp_path, environment, explicit_file=str(path)), environment)
     config = options.load_config().config
     assert config.policy_name == "cowagent"
-    assert (config.agent.brain.provider, config.agent.brain.model) == ("openai", "gpt-4o")
+    assert (config.agent.model.provider, config.agent.model.model) == ("openai", "gpt-4o")
     assert config.settings.policy.settings == {
         "agent_max_context_tokens": 40_000,
         "agent_max_context_turns": 30,

@@ -8,7 +8,7 @@ import pytest
 from tests.agent.seeds.agent_talk import Json, Talk, call, run_agent
 from tests.fake.server import Step
 from tidegate import DataFolder
-from tidegate.agent.config.settings import AgentSettings, BrainSettings, ContextSettings
+from tidegate.agent.config.settings import AgentModel, AgentSettings, ContextSettings
 from tidegate.agent.loop import ToolFinished
 from tidegate.agent.runtime import OpenAgent
 from tidegate.commands.catalog import create_command_registry
@@ -198,7 +198,7 @@ def test_a_compaction_on_demand_is_in_the_trace(tmp_path: Path) -> None:
         after_turn=compact_after_eight_turns,
     )
     made = [line for line in trace_of(tmp_path) if line.event == "context_compaction"]
-    assert [(line.moment, line.stage) for line in made] == [("manual", "summarise")] * 2
+    assert [(line.moment, line.stage) for line in made] == [("manual", "summarize")] * 2
     before, after, _, last = talk.bodies[-4:]
     assert asks[0] in str(before)
     assert asks[0] not in str(after)
@@ -254,7 +254,7 @@ def test_a_kind_of_subagent_is_registered_with_prompt_tools_model_and_window(way
     config = JUTUL + "agents:\n  - {id: a, brain: {provider: main, model: gpt-4o}}\n"
     subagents: list[AgentSettings] = []
     if way == "a program":
-        brain = BrainSettings("small", "gpt-4o-mini", context=ContextSettings(max_tokens=5_000))
+        brain = AgentModel("small", "gpt-4o-mini", context=ContextSettings(max_tokens=5_000))
         subagents = [
             AgentSettings("manual", "specialist", "answers from the manual", brain, "You know the manual.", ("read",))
         ]

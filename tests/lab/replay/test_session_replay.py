@@ -255,7 +255,7 @@ def test_thirty_seconds_pass_with_every_assistant_message() -> None:
 
     def edits(seconds: int) -> int:
         rested = load("digitorn", {"cooldown_turns": 0, "cooldown_seconds": seconds})
-        return run(said, policy=rested, window=8_000, dialects=ONE)[0].edits["summarise"]
+        return run(said, policy=rested, window=8_000, dialects=ONE)[0].edits["summarize"]
 
     assert SECONDS_PER_CALL == 30
     assert edits(0) == edits(29) > edits(300)

@@ -248,7 +248,7 @@ def _list_models_without_provider(taken: Sequence[ForeignEntry]) -> Iterator[Unu
 
 
 def _list_key_variables(taken: Sequence[ForeignEntry]) -> Iterator[str]:
-    """Yield the variables that the providers of the brains read their keys from."""
+    """Yield the variables that the providers of the models read their keys from."""
     for each in taken:
         if each.setting[-1] == "key_env":
             yield str(each.value)

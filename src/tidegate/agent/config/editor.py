@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidegate.agent.config.effective_settings import list_effective_settings
-from tidegate.agent.config.files import read_config_sources, resolve_config
+from tidegate.agent.config.files import read_config_sources, read_config_text, resolve_config
 from tidegate.agent.config.foreign_file import FOREIGN_ENDING, find_foreign_name, set_foreign_value
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.limits import UNMERGED_KEYS
 from tidegate.agent.config.resolved_config import ResolvedConfig, load_configured_policy
-from tidegate.agent.config.settings import FileSettings
+from tidegate.agent.config.settings import EARLIER_KEYS, FileSettings
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.config.values import quote_value
 from tidegate.core.config.yaml_tree import YamlNode, read_yaml
@@ -82,7 +82,8 @@ def change_setting(options: LaunchOptions, name: str, text: str) -> ChangedSetti
 def _parse_change(config: ResolvedConfig, name: str, text: str) -> _SettingChange:
     """Read a name and a value. A name without dots is a setting of the policy, unless it is a key of the file."""
     value = _parse_value(text)
-    words = tuple(name.split("."))
+    words = _use_current_keys(tuple(name.split(".")))
+    name = ".".join(words)
     if len(words) == 1 and name not in FileSettings.__struct_fields__:
         return _SettingChange(("policy", "settings", name), f"policy.settings.{name}", value)
     if words in (("policy",), ("policy", "name")):
@@ -92,10 +93,22 @@ def _parse_change(config: ResolvedConfig, name: str, text: str) -> _SettingChang
     if words[:2] == ("capabilities", "tools") and len(words) > 3:
         return _SettingChange(("capabilities", "tools", ".".join(words[2:])), name, value)
     if words[0] == "context":
-        brain = config.agent.brain.context is not None
-        before = ("agents", config.agent.id, "brain", "context") if brain else ("execution", "context")
+        is_of_model = config.agent.model.context is not None
+        before = ("agents", config.agent.id, "model", "context") if is_of_model else ("execution", "context")
         return _SettingChange((*before, *words[1:]), name, value)
     return _SettingChange(words, name, value)
+
+
+def _use_current_keys(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name of a setting with the current names of keys that had others."""
+    first = {"agents": 2, "execution": 1, "context": 1}.get(words[0], len(words))
+    return words[:first] + tuple(EARLIER_KEYS.get(word, word) for word in words[first:])
+
+
+def _key_in_file(mapping: Any, word: str) -> str:
+    """Return the key as the file has it, which may be an earlier name of it."""
+    earlier = next((each for each, now in EARLIER_KEYS.items() if now == word), word)
+    return earlier if isinstance(mapping, dict) and earlier in mapping else word
 
 
 def _resolve_policy_path(name: object) -> object:
@@ -177,6 +190,7 @@ def _set_value(top: Any, change: _SettingChange, file: Path) -> None:
     while index < len(change.path) - 1:
         word = change.path[index]
         has_ids = change.path[: index + 1] in _LISTS_WITH_IDS
+        word = _key_in_file(mapping, word)
         inner = mapping.get(word) if isinstance(mapping, dict) else None
         if word == "policy" and isinstance(inner, str):  # the short form
             inner = mapping[word] = {"name": inner}
@@ -195,12 +209,12 @@ def _set_value(top: Any, change: _SettingChange, file: Path) -> None:
         mapping = inner
     if change.path == ("policy", "name") and mapping.get("name") != change.value:
         mapping.pop("settings", None)  # they belong to another policy
-    mapping[change.path[-1]] = change.value
+    mapping[_key_in_file(mapping, change.path[-1])] = change.value
 
 
 def _check_change(options: LaunchOptions, file: Path, text: str, change: _SettingChange) -> ResolvedConfig:
     """Return the configuration with the change, or raise what reading it would raise."""
-    sources, node = read_config_sources(options.files), read_yaml(text, str(file))
+    sources, node = read_config_sources(options.files), read_config_text(text, str(file))
     sources = sources._replace(user=node) if file == options.files.user else sources._replace(project=node)
     try:
         after = resolve_config(sources, options.environment, agent=options.agent)

@@ -10,7 +10,7 @@ from tidegate.agent.config.resolved_config import (
     IgnoredValue,
     ResolvedConfig,
     find_ignored_retention,
-    resolve_brain_target,
+    resolve_model_target,
     resolve_summary_target,
 )
 from tidegate.agent.config.settings import list_setting_parts
@@ -41,16 +41,16 @@ def list_effective_settings(config: ResolvedConfig, environment: Mapping[str, st
         _flatten_settings(config, settings, "", skip=frozenset({"agents", "execution.context", "policy.name"}))
     )
     agent = f"agents.{config.agent.id}"
-    found += _flatten_settings(config, config.agent, agent, skip=frozenset({f"{agent}.brain.context"}))
+    found += _flatten_settings(config, config.agent, agent, skip=frozenset({f"{agent}.model.context"}))
     found += _flatten_settings(config, config.context, "context", skip=frozenset())
     if config.automatic_rule:
         found.append(EffectiveSetting(f"execution.hooks.{config.automatic_rule}", "true", "context.auto_compact"))
     source = "default" if config.policy_context is None else "context"
     found.append(EffectiveSetting("policy.name", config.policy_name, config.sources.get("policy.name", source)))
-    found += _list_target_settings(config, "brain", resolve_brain_target(config, environment), f"{agent}.brain")
-    if config.context.summary_brain is not None:
+    found += _list_target_settings(config, "model", resolve_model_target(config, environment), f"{agent}.model")
+    if config.context.summary_model is not None:
         found += _list_target_settings(
-            config, "summary", resolve_summary_target(config, environment), "context.summary_brain"
+            config, "summary", resolve_summary_target(config, environment), "context.summary_model"
         )
     return _add_notes(config, found)
 
@@ -81,7 +81,7 @@ def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list
 def _list_target_settings(
     config: ResolvedConfig, name: str, target: ProviderTarget, path: str
 ) -> list[EffectiveSetting]:
-    """List where the requests of a brain go."""
+    """List where the requests to a model go."""
 
     def describe_source(source: str) -> str:
         return config.sources.get(source) or config.sources.get(f"{path}.{source}") or source

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from tidegate.agent.config.foreign_file import adapt_foreign_file, list_unused_k
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
-from tidegate.agent.config.settings import AgentSettings, ContextSettings, FileSettings
+from tidegate.agent.config.settings import EARLIER_KEYS, AgentSettings, ContextSettings, FileSettings
 from tidegate.agent.hooks.types import CompactContext, ModuleAction
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, MODULE_ACTIONS
 from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
@@ -105,7 +105,9 @@ def parse_config(
     text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
 ) -> ResolvedConfig:
     """Resolve a configuration from a text instead of files."""
-    return resolve_config(ConfigSources(_parse_text(text, source), None, is_explicit=True), environment, agent=agent)
+    return resolve_config(
+        ConfigSources(read_config_text(text, source), None, is_explicit=True), environment, agent=agent
+    )
 
 
 def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
@@ -200,19 +202,53 @@ def _make_unreadable_error(path: Path, error: OSError) -> BadPolicy:
 
 def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
     try:
-        return None if data is None else _parse_text(data.decode("utf-8-sig"), str(path))
+        return None if data is None else read_config_text(data.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError:
         raise BadPolicy(f"{path}: not UTF-8 text.", "Save the file as UTF-8.") from None
 
 
-def _parse_text(text: str, source: str) -> YamlNode | None:
-    """Parse a file; None if it has nothing but comments."""
+def read_config_text(text: str, source: str) -> YamlNode | None:
+    """Parse a file; None if it has nothing but comments. Earlier names of keys become the current ones."""
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return None
     try:
-        return read_yaml(text, source)
+        return _rename_earlier_keys(read_yaml(text, source))
     except BadPolicy as error:  # the parser may quote a secret
         raise BadPolicy(SecretMask()(error.args[0]), error.remedy) from None
+
+
+def _rename_earlier_keys(top: YamlNode) -> YamlNode:
+    """Return a file with `model` and `summary_model` where it says `brain` and `summary_brain`."""
+    agents, execution = _descend(top, "agents"), _descend(top, "execution")
+    if not isinstance(top.value, dict) or not (agents or execution):
+        return top
+    changed = dict(top.value)
+    if agents is not None and isinstance(agents.value, list):
+        changed["agents"] = agents._replace(value=[_rename_agent_keys(each) for each in agents.value])
+    if execution is not None:
+        changed["execution"] = _change_inner(execution, "context", _rename_key)
+    return top._replace(value=changed)
+
+
+def _rename_agent_keys(agent: YamlNode) -> YamlNode:
+    return _change_inner(_rename_key(agent), "model", lambda model: _change_inner(model, "context", _rename_key))
+
+
+def _change_inner(node: YamlNode, key: str, change: Callable[[YamlNode], YamlNode]) -> YamlNode:
+    if not isinstance(node.value, dict) or key not in node.value:
+        return node
+    return node._replace(value={**node.value, key: change(node.value[key])})
+
+
+def _rename_key(node: YamlNode) -> YamlNode:
+    if not isinstance(node.value, dict):
+        return node
+    for earlier in EARLIER_KEYS.keys() & node.value.keys():
+        if EARLIER_KEYS[earlier] in node.value:
+            raise node.value[earlier].key.make_error(
+                f'"{earlier}" and "{EARLIER_KEYS[earlier]}" are the same key.', f"Leave out {earlier}."
+            )
+    return node._replace(value={EARLIER_KEYS.get(key, key): each for key, each in node.value.items()})
 
 
 def _expand_policy(top: YamlNode) -> YamlNode:
@@ -258,11 +294,11 @@ def _without_agents(top: YamlNode) -> YamlNode:
 
 
 def _context_node(top: YamlNode, agent: YamlNode | None) -> YamlNode | None:
-    """Return the context of the brain, merged over that of the execution."""
-    brain, execution = _descend(agent, "brain", "context"), _descend(top, "execution", "context")
-    if brain is None or execution is None:
-        return brain or execution
-    return merge_nodes(brain, execution)
+    """Return the context of the agent's model, merged over that of the execution."""
+    own, execution = _descend(agent, "model", "context"), _descend(top, "execution", "context")
+    if own is None or execution is None:
+        return own or execution
+    return merge_nodes(own, execution)
 
 
 def _descend(node: YamlNode | None, *keys: str) -> YamlNode | None:

@@ -37,8 +37,8 @@ def adapt_foreign_file(top: YamlNode) -> YamlNode:
     model = top.value.get(_MODEL_KEY)
     if model is not None and model.value:
         provider = guess_provider(model.value) if isinstance(model.value, str) else ""
-        brain = top._replace(value={"provider": model._replace(value=provider), "model": model})
-        agent = top._replace(value={"id": top._replace(value=AGENT_ID, size=1), "brain": brain})
+        agent_model = top._replace(value={"provider": model._replace(value=provider), "model": model})
+        agent = top._replace(value={"id": top._replace(value=AGENT_ID, size=1), "model": agent_model})
         adapted["agents"] = top._replace(value=[agent])
     return top._replace(value=adapted)
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, guess_provider
+from tidegate.agent.config.settings import EARLIER_KEYS
 from tidegate.presets import find_preset_of_setting
 
 Json = Mapping[str, Any]
 AGENT_ID: Final = "assistant"
-_BRAIN: Final = ("agents", AGENT_ID, "brain")
+_MODEL: Final = ("agents", AGENT_ID, "model")
 _POLICY_SETTINGS: Final = ("policy", "settings")
 _PROVIDER_BY_NAME: Final = {"open_ai": "openai", "claude": "anthropic", "google": "gemini", "google_genai": "gemini"}
 """Names that other systems have for a provider."""
@@ -91,15 +92,15 @@ def _name_variable(*words: str) -> str:
 
 
 def _take_model(key: tuple[str, ...], text: object, separator: str, provider: str = "") -> Iterator[ForeignEntry]:
-    """Yield provider and model of a brain. The provider is given, or before the separator, or told by the name."""
+    """Yield provider and name of a model. The provider is given, or before the separator, or known from the name."""
     if not isinstance(text, str) or not text.strip():
         return
     prefix, found, name = text.partition(separator) if separator else ("", "", text)
     if not found or (provider and _name_provider(prefix) != provider):
         prefix, name = provider or guess_provider(text), text
     if prefix:
-        yield ForeignEntry(key, (*_BRAIN, "provider"), _name_provider(prefix))
-    yield ForeignEntry(key, (*_BRAIN, "model"), name)
+        yield ForeignEntry(key, (*_MODEL, "provider"), _name_provider(prefix))
+    yield ForeignEntry(key, (*_MODEL, "model"), name)
 
 
 def _take_address(
@@ -139,7 +140,7 @@ def _list_cowagent_entries(values: Json) -> Iterator[ForeignEntry]:
     yield from _take(
         values,
         (),
-        {"temperature": (*_BRAIN, "temperature"), "character_desc": ("agents", AGENT_ID, "system_prompt")},
+        {"temperature": (*_MODEL, "temperature"), "character_desc": ("agents", AGENT_ID, "system_prompt")},
     )
     for key in values:
         if key.endswith("_api_base"):
@@ -155,7 +156,7 @@ def _list_picoclaw_entries(values: Json) -> Iterator[ForeignEntry]:
         "context_window": (*_POLICY_SETTINGS, "context_window"),
         "summarize_message_threshold": (*_POLICY_SETTINGS, "message_threshold"),
         "max_tool_iterations": ("execution", "max_steps"),
-        "temperature": (*_BRAIN, "temperature"),
+        "temperature": (*_MODEL, "temperature"),
     }
     yield from _take(values, defaults, names)
     share = given.get("summarize_token_percent")
@@ -217,7 +218,8 @@ def _list_ai_entries(values: Json) -> Iterator[ForeignEntry]:
 
 def _list_digitorn_entries(values: Json) -> Iterator[ForeignEntry]:
     """Its file is a `tidegate.yaml`: every value at its own place. Agents are lists, and told apart by their ids."""
-    yield from _list_leaves(values, ())
+    for entry in _list_leaves(values, ()):
+        yield entry._replace(setting=tuple(EARLIER_KEYS.get(key, key) for key in entry.setting))
 
 
 def _list_leaves(value: object, path: tuple[str, ...]) -> Iterator[ForeignEntry]:

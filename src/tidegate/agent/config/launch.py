@@ -17,7 +17,7 @@ import msgspec
 from tidegate.agent.config.files import ConfigFiles, read_config_sources, resolve_config
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, guess_provider
 from tidegate.agent.config.resolved_config import ResolvedConfig
-from tidegate.agent.config.settings import BrainSettings, PolicySettings
+from tidegate.agent.config.settings import AgentModel, PolicySettings
 from tidegate.agent.config.trust import check_trust
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput, TidegateError
@@ -78,27 +78,32 @@ def override_config(config: ResolvedConfig, *, model: str = "", policy: str = ""
         sources["policy.name"] = "--policy"
         settings = msgspec.structs.replace(settings, policy=PolicySettings(policy))
     if model:
-        path = f"agents.{agent.id}.brain"
-        brain = choose_brain(model, agent.brain, KNOWN_PROVIDERS.keys() | settings.providers.keys())
-        if brain.provider != agent.brain.provider:
+        path = f"agents.{agent.id}.model"
+        agent_model = choose_agent_model(model, agent.model, KNOWN_PROVIDERS.keys() | settings.providers.keys())
+        if agent_model.provider != agent.model.provider:
             sources = {each: source for each, source in sources.items() if not each.startswith(f"{path}.config")}
             sources[f"{path}.provider"] = "--model"
         sources[f"{path}.model"] = "--model"
-        agent = msgspec.structs.replace(agent, brain=brain)
+        agent = msgspec.structs.replace(agent, model=agent_model)
     return msgspec.structs.replace(
         config, settings=settings, agent=agent, sources=sources, project_policy=project_policy
     )
 
 
-def choose_brain(model: str, brain: BrainSettings, providers: frozenset[str] | set[str]) -> BrainSettings:
-    """Return the brain for `PROVIDER/MODEL`, a model of the configured provider, or a model with a known maker."""
+def choose_agent_model(model: str, current: AgentModel, providers: frozenset[str] | set[str]) -> AgentModel:
+    """Return the settings for `PROVIDER/MODEL`, a model of the configured provider, or a model with a known maker."""
     provider, slash, name = model.partition("/")
     if not slash or not (provider in providers or find_plugin("provider", provider)):
-        provider, name = brain.provider or _require_provider(model), model
-    if provider == brain.provider:
-        return msgspec.structs.replace(brain, model=name)
-    return BrainSettings(
-        provider, name, context=brain.context, temperature=brain.temperature, top_p=brain.top_p, timeout=brain.timeout
+        provider, name = current.provider or _require_provider(model), model
+    if provider == current.provider:
+        return msgspec.structs.replace(current, model=name)
+    return AgentModel(
+        provider,
+        name,
+        context=current.context,
+        temperature=current.temperature,
+        top_p=current.top_p,
+        timeout=current.timeout,
     )
 
 

@@ -21,7 +21,7 @@ from tidegate.agent.tools.command_rules import intersect_command_rules
 from tidegate.core.config.values import quote_value
 from tidegate.core.config.yaml_tree import YamlNode
 
-UNMERGED_KEYS: Final = frozenset({"brain", "summary_brain", "policy"})
+UNMERGED_KEYS: Final = frozenset({"model", "summary_model", "policy"})
 """Not merged key by key: a model of one file with the provider of another makes no sense."""
 _DEFAULT_POLICIES: Final = ("allow", "auto", "ask", "deny")
 """The values of `default_policy`, from the loosest to the strictest."""
@@ -192,14 +192,14 @@ class _FileCombiner:
         return own
 
     def drop_addresses(self, path: _SettingPath, node: YamlNode, reader: SettingsReader) -> YamlNode:
-        """Remove address and headers of a brain whose provider is set in the user's own file."""
+        """Remove address and headers of a model whose provider is set in the user's own file."""
         if isinstance(node.value, list):
             items = [self.drop_addresses((*path, node_id(each)), each, reader) for each in node.value]
             return node._replace(value=items)
         if not isinstance(node.value, dict):
             return node
         found = {key: self.drop_addresses((*path, key), each, reader) for key, each in node.value.items()}
-        if path and path[-1] in ("brain", "summary_brain") and "provider" in found and "config" in found:
+        if path and path[-1] in ("model", "summary_model") and "provider" in found and "config" in found:
             provider = reader.read(found["provider"], str, "provider")
             if provider in self._own.providers:
                 found["config"] = self._without_address((*path, "config"), found["config"], provider)

@@ -1,4 +1,4 @@
-"""Resolves a brain to the target of its requests: address, key and dialect."""
+"""Resolves the model of a configuration to the target of its requests: address, key and dialect."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tidegate.agent.config.reader import SecretString
-from tidegate.agent.config.settings import BrainSettings, ProviderSettings
+from tidegate.agent.config.settings import AgentModel, ProviderSettings
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
 from tidegate.plugins import Plugin, find_plugin, list_plugins
@@ -89,21 +89,21 @@ def base_url_variable(provider: str) -> str:
 
 
 def resolve_target(
-    brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
+    agent_model: AgentModel, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
 ) -> ProviderTarget:
-    """Resolve a brain. The base URL of the environment wins over that of the brain, and that over the provider's."""
-    if brain.model and not brain.provider and not is_path_of_weights(brain.model):
+    """Resolve a model. The base URL of the environment wins over that of the model, and that over the provider's."""
+    if agent_model.model and not agent_model.provider and not is_path_of_weights(agent_model.model):
         raise BadInput(
-            f"The provider of the model {quote_value(brain.model)} is not known.",
-            f"Set the brain's provider, or choose a model with --model PROVIDER/MODEL; known providers:"
+            f"The provider of the model {quote_value(agent_model.model)} is not known.",
+            f"Set the model's provider, or choose a model with --model PROVIDER/MODEL; known providers:"
             f" {', '.join(KNOWN_PROVIDERS)}.",
         )
-    name = brain.provider or EMBEDDED_PROVIDER
+    name = agent_model.provider or EMBEDDED_PROVIDER
     declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
     address = environment.get(variable, "")
     plugin = find_plugin("provider", name) if declared is None and known is None else None
-    if declared is None and known is None and plugin is None and not (address or brain.config.base_url):
+    if declared is None and known is None and plugin is None and not (address or agent_model.config.base_url):
         names = {*KNOWN_PROVIDERS, *providers, *(each.name for each in list_plugins("provider"))}
         raise BadInput(
             f"The provider {quote_value(name)} is not known and has no base URL.",
@@ -111,25 +111,25 @@ def resolve_target(
         )
     choices = (
         (address, f"${variable}"),
-        (brain.config.base_url, "config.base_url"),
+        (agent_model.config.base_url, "config.base_url"),
         (declared.base_url if declared else "", f"providers.{name}.base_url"),
         (known.base_url if known else "", "default"),
     )
     base_url, base_url_source = next((each for each in choices if each[0]), ("", "default"))
     key_env = (declared.key_env if declared else "") or (known.key_env if known else "")
-    key, key_source = brain.config.api_key, "config.api_key"
+    key, key_source = agent_model.config.api_key, "config.api_key"
     if not key and key_env:
         key, key_source = environment.get(key_env, ""), f"${key_env}"
     return ProviderTarget(
         provider=name,
-        model=brain.model,
-        wire=_choose_dialect(brain, declared, known),
+        model=agent_model.model,
+        wire=_choose_dialect(agent_model, declared, known),
         base_url=base_url,
         base_url_source=base_url_source,
         api_key=SecretString(key),
         key_source=key_source if key else "default",
-        headers={**(declared.headers if declared else {}), **brain.config.headers},
-        timeout=brain.timeout,
+        headers={**(declared.headers if declared else {}), **agent_model.config.headers},
+        timeout=agent_model.timeout,
         plugin=plugin,
         loads_models=_loads_models(declared, known),
     )
@@ -141,11 +141,11 @@ def _loads_models(declared: ProviderSettings | None, known: ProviderSettings | N
     return known is not None and known.loads_models is True
 
 
-def _choose_dialect(brain: BrainSettings, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
-    """Return the dialect of the brain's backend; for `openai_compat`, the provider's variant of it if there is one."""
-    if brain.backend is not None and brain.backend != "openai_compat":
-        return _DIALECT_BY_BACKEND[brain.backend]
+def _choose_dialect(agent_model: AgentModel, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
+    """Return the dialect of the model's backend; for `openai_compat`, the provider's variant of it if there is one."""
+    if agent_model.backend is not None and agent_model.backend != "openai_compat":
+        return _DIALECT_BY_BACKEND[agent_model.backend]
     wire = (declared.wire if declared else None) or (known.wire if known else None)
-    if brain.backend == "openai_compat":
+    if agent_model.backend == "openai_compat":
         return wire if wire and get_dialect(wire).family == "openai_chat" else "openai_chat"
-    return wire or resolve_dialect("", brain.model).name
+    return wire or resolve_dialect("", agent_model.model).name

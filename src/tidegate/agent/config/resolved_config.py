@@ -9,8 +9,8 @@ import msgspec
 from tidegate.agent.config.provider_target import ProviderTarget, resolve_target
 from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import (
+    AgentModel,
     AgentSettings,
-    BrainSettings,
     ContextSettings,
     FileSettings,
     PolicySettings,
@@ -22,7 +22,7 @@ from tidegate.core.errors import BadPolicy
 from tidegate.core.policy.policy import Policy, PolicyContext
 from tidegate.presets import DEFAULT_PRESET, list_context_presets, load
 
-COMMON_CONTEXT_KEYS = frozenset({"max_tokens", "output_reserved", "summary_brain"})
+COMMON_CONTEXT_KEYS = frozenset({"max_tokens", "output_reserved", "summary_model"})
 """The keys of a context that the agent reads itself; the others need a policy that takes them over."""
 
 
@@ -49,9 +49,9 @@ class UserLimits(msgspec.Struct, frozen=True):
 class ResolvedConfig(msgspec.Struct, frozen=True):
     """The settings of one agent, from all files.
 
-    `context` is that of the brain, merged over that of the execution; `declared_context_keys` are the keys of it that a
-    file gives. `sources` has the position of each setting that a file gives, by its path. Values of `hidden_paths` are
-    shown masked. `user_limits` is None unless a project's file was combined with the user's own. `project_policy`
+    `context` is that of the agent's model, merged over that of the execution; `declared_context_keys` are its keys that
+    a file gives. `sources` has the position of each setting that a file gives, by its path. Values of `hidden_paths`
+    are shown masked. `user_limits` is None unless a project's file was combined with the user's own. `project_policy`
     is True if a project's file chose the policy. `unused_keys` are the keys of another system's file that have no
     meaning here.
     """
@@ -91,10 +91,10 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     @property
     def window(self) -> int | None:
         """The window in tokens that a file sets, else None: it is then learned from the provider or looked up."""
-        windows = [_configured_window(self.settings, self.context, self.agent.brain.model)]
+        windows = [_configured_window(self.settings, self.context, self.agent.model.model)]
         if self.user_limits is not None:
             own = self.user_limits.user_settings
-            windows.append(_configured_window(own, own.execution.context, self.agent.brain.model))
+            windows.append(_configured_window(own, own.execution.context, self.agent.model.model))
         return min((each for each in windows if each and isinstance(each, int)), default=None)
 
     @property
@@ -102,8 +102,8 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
         return self.context.output_reserved if "output_reserved" in self.declared_context_keys else None
 
     @property
-    def summary_brain(self) -> BrainSettings:
-        return self.context.summary_brain or self.agent.brain
+    def summary_model(self) -> AgentModel:
+        return self.context.summary_model or self.agent.model
 
     @property
     def hooks(self) -> tuple[Hook, ...]:
@@ -178,17 +178,17 @@ def find_ignored_retention(config: ResolvedConfig) -> IgnoredValue | None:
     return IgnoredValue("policy.name", config.sources.get("policy.name", ""), reason)
 
 
-def resolve_brain_target(config: ResolvedConfig, environment: Mapping[str, str]) -> ProviderTarget:
-    return resolve_target(config.agent.brain, config.settings.providers, environment)
+def resolve_model_target(config: ResolvedConfig, environment: Mapping[str, str]) -> ProviderTarget:
+    return resolve_target(config.agent.model, config.settings.providers, environment)
 
 
 def resolve_summary_target(config: ResolvedConfig, environment: Mapping[str, str]) -> ProviderTarget:
-    return resolve_target(config.summary_brain, config.settings.providers, environment)
+    return resolve_target(config.summary_model, config.settings.providers, environment)
 
 
 def collect_secret_values(config: ResolvedConfig, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return every key and header of this configuration, so that they can be masked in files."""
-    targets = resolve_brain_target(config, environment), resolve_summary_target(config, environment)
+    targets = resolve_model_target(config, environment), resolve_summary_target(config, environment)
     used = msgspec.structs.replace(config.settings, agents=(config.agent,))
     found = [*(target.api_key for target in targets), *_iterate_secrets(used), *_iterate_secrets(config.context)]
     return tuple(dict.fromkeys(key for key in found if key))

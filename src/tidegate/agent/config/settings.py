@@ -4,7 +4,7 @@
 `resolved_config` has the settings of one agent.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     DialectName = str
 else:  # the file may name any dialect of the registry
     DialectName = Literal[tuple(DIALECTS)]
+EARLIER_KEYS: Final = {"brain": "model", "summary_brain": "summary_model"}
+"""Names of keys that are still accepted, and those that they have now."""
 BackendName = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
 
 
-class BrainAccess(msgspec.Struct, frozen=True):
-    """How a brain reaches its provider. These values override those of `providers`."""
+class ModelAccess(msgspec.Struct, frozen=True):
+    """How the provider of a model is reached. These values override those of `providers`."""
 
     api_key: SecretText = ""
     base_url: str = ""
@@ -40,7 +42,7 @@ class BrainAccess(msgspec.Struct, frozen=True):
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
-    """How the window is managed. `max_tokens` is the window (0: the model's). `summary_brain` writes summaries."""
+    """How the window is managed. `max_tokens` is the window (0: the model's). `summary_model` writes summaries."""
 
     max_tokens: NonNegativeInt = 0
     output_reserved: NonNegativeInt = 4096
@@ -49,16 +51,16 @@ class ContextSettings(msgspec.Struct, frozen=True):
     compression_trigger: UnitInterval = 0.75
     summary_max_tokens: PositiveInt = 1024
     auto_compact: bool = True
-    summary_brain: "BrainSettings | None" = None
+    summary_model: "AgentModel | None" = None
 
 
-class BrainSettings(msgspec.Struct, frozen=True):
+class AgentModel(msgspec.Struct, frozen=True):
     """A model and its provider. `timeout` is the seconds for one reply. A null value means the provider's default."""
 
     provider: str = ""
     model: str = ""
     backend: BackendName | None = None
-    config: BrainAccess = BrainAccess()
+    config: ModelAccess = ModelAccess()
     context: ContextSettings | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: UnitInterval | None = None
@@ -69,7 +71,7 @@ class BrainSettings(msgspec.Struct, frozen=True):
 class AgentSettings(msgspec.Struct, frozen=True):
     """An agent. One with the role `specialist` or `worker` is a kind of subagent: only the tool `task` uses it.
 
-    A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its brain is its window.
+    A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its model is its window.
     `tools` lists the tools it may use: names, patterns or actions of modules, as under `capabilities`. Null allows all
     tools that the file offers. A subagent never has a tool that the agent which asked it does not have, and asks other
     subagents only if `task` is allowed.
@@ -78,7 +80,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     id: ConfigName
     role: Literal["assistant", "coordinator", "specialist", "worker"] = "assistant"
     description: str = ""
-    brain: BrainSettings = BrainSettings()
+    model: AgentModel = AgentModel()
     system_prompt: str = ""
     tools: tuple[str, ...] | None = None
 

@@ -30,12 +30,12 @@ _RISKY_KEYS = ("capabilities", "gateway", "mcp", "providers", "skills", "tools",
 def find_risky_keys(top: YamlNode) -> list[str]:
     """Return the paths of the settings in a file that need trust."""
     keys = _mapping(top)
-    brains = list(_iterate_brains(top))
+    models = list(_iterate_models(top))
     execution = _mapping(keys.get("execution"))
     steps = execution.get("max_steps")
     found = [key for key in _RISKY_KEYS if key in keys]
-    found += ["agents[].brain.config"] if any("config" in brain for brain in brains) else []
-    found += ["agents[].brain.model (a file of weights)"] if any(map(_loads_weights, brains)) else []
+    found += ["agents[].model.config"] if any("config" in each for each in models) else []
+    found += ["agents[].model.model (a file of weights)"] if any(map(_loads_weights, models)) else []
     found += ["execution.hooks"] if _list_items(execution.get("hooks")) else []
     found += ["execution.max_steps"] if steps is not None and _is_above(steps, ExecutionSettings().max_steps) else []
     priced = any(price in _mapping(model) for model in _mapping(keys.get("models")).values() for price in PRICE_KEYS)
@@ -50,19 +50,21 @@ def find_environment_variables(node: YamlNode) -> Iterator[str]:
         yield from find_environment_variables(each)
 
 
-def _iterate_brains(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
-    """Yield all brains in a file, including those for summaries."""
+def _iterate_models(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
+    """Yield all models of agents in a file, including those for summaries."""
     for key, each in _mapping(node).items():
-        if key in ("brain", "summary_brain"):
+        if key in ("model", "summary_model"):
             yield _mapping(each)
-        yield from _iterate_brains(each)
+        yield from _iterate_models(each)
     for each in _list_items(node):
-        yield from _iterate_brains(each)
+        yield from _iterate_models(each)
 
 
-def _loads_weights(brain: dict[str, YamlNode]) -> bool:
-    """Return whether a brain names a file of weights, which native code would read. A variable may name one."""
-    provider, model = (node.value if node is not None else None for node in (brain.get("provider"), brain.get("model")))
+def _loads_weights(agent_model: dict[str, YamlNode]) -> bool:
+    """Return whether a model is a file of weights, which native code would read. A variable may name one."""
+    provider, model = (
+        node.value if node is not None else None for node in (agent_model.get("provider"), agent_model.get("model"))
+    )
     if not isinstance(model, str) or not model:
         return False
     return provider == EMBEDDED_PROVIDER or (provider in (None, "") and ("{{" in model or is_path_of_weights(model)))

@@ -58,7 +58,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
     if (action.strategy or context.strategy) == "truncate":
         return Rule(name, "keep_recent", keep_recent, settings | {"messages": keep})
     settings |= {"keep_messages": keep, "max_tokens": action.summary_max_tokens or context.summary_max_tokens}
-    return Rule(name, "summarise", summarize, settings | {"before": "[Summary: ", "behind": "]"})
+    return Rule(name, "summarize", summarize, settings | {"before": "[Summary: ", "behind": "]"})
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:

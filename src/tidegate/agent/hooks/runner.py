@@ -158,10 +158,10 @@ class HookRunner:
     def _is_recently_compacted(self, at: HookContext) -> bool:
         """Return whether a hook or the policy compacted within the policy's `cooldown_turns`."""
         turns = at.session.policy.settings.get("cooldown_turns", 0)
-        context, last_fired = at.session.policy.context, at.session.view.last_fired
+        context, view = at.session.policy.context, at.session.view
         names = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
         names += [context.automatic_rule] if context is not None else []
-        fired = [last_fired[name].turn for name in names if name in last_fired]
+        fired = [firing.turn for name in names if (firing := view.find_last_firing(name)) is not None]
         return bool(fired) and isinstance(turns, int) and turns > 0 and at.turn - max(fired) <= turns
 
     def _note_firing(self, hook: Hook, session: Session) -> None:

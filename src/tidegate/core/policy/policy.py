@@ -244,7 +244,7 @@ def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
         if not fires:
             return Verdict(False, reading)
         why = reading
-    last = occasion.view.last_fired.get(rule.name)
+    last = occasion.view.find_last_firing(rule.name)
     if last is not None:
         turns = occasion.view.total_turns - last.turn
         if rule.cooldown_turns and turns <= rule.cooldown_turns:

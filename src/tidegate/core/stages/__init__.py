@@ -25,7 +25,7 @@ STAGES: dict[str, Stage] = {
     "cap_texts": cap_texts,
     "archive_results": archive_results,
     "digest_results": digest_results,
-    "summarise": summarize,
+    "summarize": summarize,
     "drop_turns": drop_turns,
     "text_only_turns": text_only_turns,
     "keep_recent": keep_recent,

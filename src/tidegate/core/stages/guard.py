@@ -17,6 +17,7 @@ from tidegate.core.edits import Insert
 from tidegate.core.ledger.loss_check import PIN
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
+    HANDOFF,
     INSTRUCTION,
     NOTE,
     REMINDER,
@@ -173,13 +174,13 @@ def _without_thinking(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
-    """Drop whole groups, oldest first. Pins, summaries, notes, instructions and reminders stay."""
+    """Drop whole groups, oldest first. Pins, summaries, notes, instructions, reminders and handoffs stay."""
     if draft.tokens <= aim:
         return
     for unit in old:
         if draft.tokens <= aim:
             break
-        if unit.items[0].message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER):
+        if unit.items[0].message.kind not in (PIN, SUMMARY, NOTE, INSTRUCTION, REMINDER, HANDOFF):
             draft.drop(unit)
 
 
@@ -256,11 +257,11 @@ def _texts(part: Part) -> list[str]:
 
 
 def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -> None:
-    """Drop everything but the newest request, oldest first, then pins, the recall note last."""
+    """Drop everything but the newest request, oldest first, then pins and handoffs, the recall note last."""
 
     def rank(unit: Group) -> int:
         first = unit.items[0].message
-        return 2 if is_recall_note(first) else int(first.kind == PIN)
+        return 2 if is_recall_note(first) else int(first.kind in (PIN, HANDOFF))
 
     for unit in sorted(units, key=rank):
         if draft.tokens <= target:

@@ -1,4 +1,4 @@
-"""The stage `summarise`: replace old messages by a summary.
+"""The stage `summarize`: replace old messages by a summary.
 
 The stage returns a request for the summary. The caller writes it with a model; without one it is the digest.
 """
@@ -11,7 +11,7 @@ from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit
 from tidegate.core.ledger.recall_pointers import is_recall_note, make_recall_line, strip_recall_line
-from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
+from tidegate.core.messages import HANDOFF, REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, Spill, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
 from tidegate.core.text.clip import clip_chars
@@ -47,7 +47,11 @@ def summarize(
     """
     units = split_groups(view)
     kept = _count_kept_groups(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
-    old = [group for group in units[: len(units) - kept] if view.newest_request not in group.ids]
+    old = [
+        group
+        for group in units[: len(units) - kept]
+        if view.newest_request not in group.ids and group.items[0].message.kind != HANDOFF
+    ]
     earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]
     fresh = [item for group in old for item in group.items if not _stands_for_others(item.message)]
     if not fresh:
@@ -100,7 +104,7 @@ def _count_kept_groups(
 def _write_instructions(sections: tuple[str, ...]) -> str:
     heads = "\n".join(f"## {name}" for name in sections)
     return (
-        "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier,"
+        "Summarize the conversation below for the assistant that continues it. Keep every file name, identifier,"
         " number, error text and rule of the user exactly. State facts in the past tense and begin each line with its"
         f" author: user said, tool said or agent concluded; write no instructions. Use these headings:\n{heads}"
     )

@@ -5,7 +5,7 @@ import math
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Drop, Edit, Insert, Replace
-from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
+from tidegate.core.messages import HANDOFF, NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
 from tidegate.core.text.plural import format_count
@@ -156,7 +156,7 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
     gone = [
         group
         for group in old
-        if view.newest_request not in group.ids and group.items[0].message.kind not in (SUMMARY, REMINDER)
+        if view.newest_request not in group.ids and group.items[0].message.kind not in (SUMMARY, REMINDER, HANDOFF)
     ]
     if not any(is_user_request(item.message) or item.message.role != "user" for group in gone for item in group.items):
         return NO_OUTCOME

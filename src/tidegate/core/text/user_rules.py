@@ -12,7 +12,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from tidegate.core.messages import Message, is_user_request
+from tidegate.core.messages import HANDOFF, Message, is_user_request
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.rule_text import LIST_ITEM, rule_text
 from tidegate.core.text.word_choice import join_by_first_letter
@@ -133,8 +133,9 @@ _SENTENCE_FEW: Final = 4
 
 
 def rules_of(message: Message) -> list[str]:
-    """The distinct rules of a user message, in order, word for word."""
-    return [*_RULES_BY_TEXT[rule_text(message)]] if is_user_request(message) else []
+    """The distinct rules of a user message, in order, word for word. Those in a handoff were typed elsewhere."""
+    gives_rules = is_user_request(message) or message.kind == HANDOFF
+    return [*_RULES_BY_TEXT[rule_text(message)]] if gives_rules else []
 
 
 def find_rules(text: str) -> list[str]:

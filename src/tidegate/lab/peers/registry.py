@@ -160,7 +160,7 @@ PEERS = (
         _PYDANTIC_AI,
         "pydantic_ai",
         "pydantic_tiered",
-        {"tiers": ["clear", "summarise"]},
+        {"tiers": ["clear", "summarize"]},
     ),
 )
 

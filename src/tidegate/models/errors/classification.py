@@ -59,7 +59,7 @@ ERROR_REMEDIES: Final[Mapping[ErrorKind, str]] = MappingProxyType(
         "overflow": "Compact the session, or set the model's true window.",
         "rate_bucket": "Waiting does not help: compact below that limit, or use another model or a higher tier.",
         "rate_limit": "Wait and ask again.",
-        "output_cap": "Ask for less output (max_output of the brain).",
+        "output_cap": "Ask for less output (max_output of the model).",
         "bytes": "Shrink or leave out images and large results.",
         "media": "Leave out the named part, or use a model that reads it.",
         "invalid_history": "Repair the session (tidegate doctor) and ask again.",

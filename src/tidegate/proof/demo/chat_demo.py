@@ -31,7 +31,7 @@ DEMO_SESSION = "demo"
 DEMO_WINDOW, _MAX_ANSWER_TOKENS = 384, 20
 """In tokens. On one core the model reads about seventy tokens a second: a larger window would take longer to fill."""
 
-_EMBEDDED_BRAIN: Final[Mapping[str, str | int]] = {"provider": "embedded", "max_output": _MAX_ANSWER_TOKENS}
+_EMBEDDED_MODEL: Final[Mapping[str, str | int]] = {"provider": "embedded", "max_output": _MAX_ANSWER_TOKENS}
 
 
 def run_chat_demo(policy: str, window: int = 0) -> int:
@@ -68,9 +68,9 @@ def _play_demo(folder: Path, policy: str, window: int) -> int:
 
 
 def create_demo_launch(
-    workspace: Path, policy: str, window: int, brain: Mapping[str, str | int] = _EMBEDDED_BRAIN
+    workspace: Path, policy: str, window: int, agent_model: Mapping[str, str | int] = _EMBEDDED_MODEL
 ) -> LaunchOptions:
-    agent = {"id": "main", "brain": brain}
+    agent = {"id": "main", "model": agent_model}
     config = workspace / "tidegate.yaml"
     config.write_bytes(msgspec.json.encode({"window": window, "agents": [agent]}))
     passed_on = ("PATH", "LANG", "TIDEGATE_GGUF")

@@ -25,7 +25,7 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.tui.plain.chat_streams import ChatOutput, has_interactive_terminal
 
 TOUR_WINDOW: Final = 8_000
-_BRAIN: Final = {"provider": "openai", "model": "scripted"}
+_MODEL: Final = {"provider": "openai", "model": "scripted"}
 _END_TEXT: Final = f"This was the last answer of the script; no model is connected.\n\n{CONNECT_TEXT}"
 _WORKERS: Final = (1, 2, 3, 4)
 _LOG_LINES: Final = 30
@@ -108,7 +108,7 @@ def run_tour(policy: str, window: int = 0) -> int:
 def _play_tour(folder: Path, policy: str, window: int) -> int:
     workspace = folder / "work"
     workspace.mkdir()
-    launch = create_demo_launch(workspace, policy, window, _BRAIN)
+    launch = create_demo_launch(workspace, policy, window, _MODEL)
     for name, text in _FILES.items():
         (workspace / name).write_text(text)
     provider = ScriptedProvider("openai_chat", list_tour_answers(), count=_count_tokens)

@@ -248,7 +248,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
     if len(text) < _MAX_REFUSAL_CHARS and _REFUSAL.match(text):
         raise AnswerRejected("it was a refusal")
     if len(text) < _MAX_REFUSAL_CHARS and _NOTHING_TO_SUMMARIZE.search(text):
-        raise AnswerRejected("it said that there was nothing to summarise")
+        raise AnswerRejected("it said that there was nothing to summarize")
     if any(_normalize(hole[0]) not in source for hole in _PLACEHOLDERS.finditer(text)):
         raise AnswerRejected("it was a template that nobody filled in")
     _check_substance(text, asked)

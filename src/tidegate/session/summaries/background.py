@@ -81,14 +81,14 @@ class BackgroundSummarizer:
     def __init__(
         self,
         session: Session,
-        summarise: AsyncSummarizer,
+        summarize: AsyncSummarizer,
         *,
         mark: float | None = None,
         margin: float = _DEFAULT_MARGIN,
         moments: Sequence[Moment] = ("turn_end", "before_call"),
     ) -> None:
         self._session = session
-        self._summarise = summarise
+        self._summarize = summarize
         self._moments = tuple(moments)
         self._policy = lower_triggers(session.policy, mark, margin, self._moments)
         self._task: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class BackgroundSummarizer:
     async def _ask(self, request: SummaryRequest) -> CheckedSummary | None:
         """The summarizer's text, checked. If it cannot be used, the log says why."""
         try:
-            return check_written_summary(await self._summarise(request), request, self._session.counter)
+            return check_written_summary(await self._summarize(request), request, self._session.counter)
         except AnswerRejected as no:
             self._session.history.add_note(REJECTED_TOPIC, str(no))
             return None

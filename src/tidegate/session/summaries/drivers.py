@@ -5,8 +5,9 @@ so that async code waits for them in the event loop and not in a thread.
 """
 
 from collections.abc import Awaitable, Callable, Generator
-from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_planning
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class PendingAppend(NamedTuple):
@@ -35,12 +37,28 @@ AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
 FailureCallback = Callable[[Exception], None]
 
 
-def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure: FailureCallback) -> _T:
+def accept_summarise(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Accept the argument `summarize` also by the name that it had before: `summarise`."""
+
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        if "summarise" in named:
+            named["summarize"] = named.pop("summarise")
+        return method(*args, **named)
+
+    @wraps(method)
+    async def call_async(*args: Any, **named: Any) -> Any:
+        return await call(*args, **named)
+
+    return cast(Callable[_P, _T], call_async if iscoroutinefunction(method) else call)
+
+
+def run_steps(steps: SummarySteps[_T], summarize: Summarizer | None, on_failure: FailureCallback) -> _T:
     try:
         step = next(steps)
         while True:
             if isinstance(step, SummaryRequest):
-                step = steps.send(_ask(step, summarise, on_failure))
+                step = steps.send(_ask(step, summarize, on_failure))
                 continue
             try:
                 step.append()
@@ -53,16 +71,16 @@ def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure:
         return found
 
 
-def _ask(request: SummaryRequest, summarise: Summarizer | None, on_failure: FailureCallback) -> str | None:
+def _ask(request: SummaryRequest, summarize: Summarizer | None, on_failure: FailureCallback) -> str | None:
     try:
-        return summarise(request) if summarise else None
+        return summarize(request) if summarize else None
     except Exception as failure:  # noqa: BLE001 - it is not our code
         on_failure(failure)
         return None
 
 
 async def run_steps_async(
-    steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback, calls: SerialCalls
+    steps: SummarySteps[_T], summarize: AsyncSummarizer | None, on_failure: FailureCallback, calls: SerialCalls
 ) -> _T:
     """Run the steps in a thread, because they compute. Appends and the summarizer run in the event loop."""
     resume = partial(steps.send, None)
@@ -102,7 +120,7 @@ async def run_steps_async(
             return results[0]
         answer: str | None = None
         try:
-            answer = await summarise(request) if summarise else None
+            answer = await summarize(request) if summarize else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
             await calls.run(on_failure, failure)
         resume = partial(steps.send, answer)
@@ -117,18 +135,18 @@ FOCUS_PREFIX: Final = "Above all, keep clear what concerns this: "
 MAX_FOCUS_CHARS: Final = 500
 
 
-def add_focus(summarise: Summarizer | None, focus: str) -> Summarizer | None:
-    if summarise is None or not focus.strip():
-        return summarise
-    return lambda request: summarise(focus_request(request, focus))
+def add_focus(summarize: Summarizer | None, focus: str) -> Summarizer | None:
+    if summarize is None or not focus.strip():
+        return summarize
+    return lambda request: summarize(focus_request(request, focus))
 
 
-def add_focus_async(summarise: AsyncSummarizer | None, focus: str) -> AsyncSummarizer | None:
-    if summarise is None or not focus.strip():
-        return summarise
+def add_focus_async(summarize: AsyncSummarizer | None, focus: str) -> AsyncSummarizer | None:
+    if summarize is None or not focus.strip():
+        return summarize
 
     async def asked(request: SummaryRequest) -> str | None:
-        return await summarise(focus_request(request, focus))
+        return await summarize(focus_request(request, focus))
 
     return asked
 

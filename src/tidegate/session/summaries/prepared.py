@@ -104,7 +104,7 @@ def choose_coming_rules(at: PlanContext) -> Policy:
 
 
 def _asks(rule: Rule) -> bool:
-    return rule.stage == "summarise" or bool(rule.settings.get("flush"))
+    return rule.stage == "summarize" or bool(rule.settings.get("flush"))
 
 
 def change_triggers(policy: Policy, moments: Iterable[Moment], change: Callable[[Trigger], Trigger]) -> Policy:

@@ -19,6 +19,7 @@ from tidegate.datafolder.session_names import read_session_title
 from tidegate.datafolder.workspaces import find_workspace
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo
+from tidegate.session.shared_timeline import name_client
 from tidegate.store.store import SessionInfo
 from tidegate.web.live.session_figures import FiguresReader, FindWindow, SessionFigures
 from tidegate.web.live.session_index import SessionIndex
@@ -36,13 +37,6 @@ _PARENT_EVENTS: Final = 4
 _FIRST_EVENTS: Final = 8
 """The note about the model is among them, unless the model was changed later."""
 _NEWEST_EVENTS: Final = 700
-_CLIENTS: Final = (
-    ("claude-", "Claude Code"),
-    ("codex-", "Codex"),
-    ("opencode-", "OpenCode"),
-    ("pi-", "pi"),
-    ("auto-", "unnamed client"),
-)
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -280,8 +274,3 @@ class SessionCatalog:
 
     def _make_index(self, info: SessionInfo) -> _Indexed:
         return _Indexed(info.created, SessionIndex(self._find_reader(info), self._find_window, self._prices))
-
-
-def name_client(name: str) -> str:
-    """The client of a session by the beginning of its name; empty if the user chose the name."""
-    return next((client for start, client in _CLIENTS if name.startswith(start)), "")

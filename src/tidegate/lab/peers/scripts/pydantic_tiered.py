@@ -2,7 +2,7 @@
 
 The library's code decides: a `TieredCompaction`, in the hook that a run calls before each request, changes the run's
 messages in place. The tiers and their order are those of its documentation, with their defaults (3 pairs are not
-cleared, 40 messages in the sliding window); `tiers` names `clear`, `slide` and `summarise`. Its target is a number of
+cleared, 40 messages in the sliding window); `tiers` names `clear`, `slide` and `summarize`. Its target is a number of
 tokens; we chose 0.8 of the window. The responses have no usage, so sizes are its own estimate of four characters per
 token.
 """
@@ -64,7 +64,7 @@ class PydanticTiered:
         made = {
             "clear": ClearToolResults(max_tokens=1),
             "slide": SlidingWindowCompaction(max_messages=1),
-            "summarise": SummarizingCompaction(model=self.model, max_messages=1),
+            "summarize": SummarizingCompaction(model=self.model, max_messages=1),
         }
         tiers = [made[name] for name in settings["tiers"]]
         self.tiered: Any = TieredCompaction(tiers=tiers, target_tokens=int(settings["target"] * window))

@@ -1,0 +1,210 @@
+"""One session that several clients work on: who said what, and which events are the work so far.
+
+Each client has its own list of messages, so each is a branch of the log. Where a client takes over, its branch gets a
+handoff: a note that names an event, and a message with the record of the work up to that event. The *timeline* at an
+event is therefore its own branch and, for each handoff on it, the timeline at the event that the handoff names. All of
+it is in the order of the log, which is the order in which it happened.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.events import (
+    BranchStarted,
+    Event,
+    HostMessageAdded,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+)
+from tidegate.core.log_fold import BranchPoint, hidden_spans
+from tidegate.core.messages import HANDOFF
+
+CLIENT_TOPIC: Final = "client"
+HANDOFF_TOPIC: Final = "handoff"
+IMPORTED_TOPIC: Final = "imported"
+OWN_AGENT: Final = "tidegate"
+UNKNOWN_CLIENT: Final = "another client"
+_LEFT_OUT: Final = NoteAdded("elsewhere")
+"""What takes the place of an event that a copy of a log leaves out, so that all others keep their numbers."""
+_TITLES: Final = (
+    ("claude", "Claude Code"),
+    ("codex", "Codex"),
+    ("opencode", "OpenCode"),
+    ("gemini", "Gemini CLI"),
+    ("qwen", "Qwen Code"),
+    ("copilot", "Copilot CLI"),
+    ("pi", "pi"),
+)
+
+
+class ClientNote(msgspec.Struct, frozen=True):
+    """The client that speaks from here on: its command and its title."""
+
+    client: str
+    title: str
+
+
+class HandoffNote(msgspec.Struct, frozen=True):
+    """The next message is a handoff: the record of the work up to the event `source`, of these clients.
+
+    `tokens` are those of the record, `messages` how many messages the work has, `whole` how many of them are in it
+    whole, and `masked` how many secrets were masked in it.
+    """
+
+    source: int
+    clients: tuple[str, ...]
+    tokens: int = 0
+    messages: int = 0
+    whole: int = 0
+    masked: int = 0
+
+
+class _Origin(msgspec.Struct):
+    agent: str = ""
+    format: str = ""
+
+
+def encode_note(note: ClientNote | HandoffNote) -> NoteAdded:
+    topic = CLIENT_TOPIC if isinstance(note, ClientNote) else HANDOFF_TOPIC
+    return NoteAdded(topic, msgspec.json.encode(note).decode())
+
+
+def decode_client_note(noted: NoteAdded) -> ClientNote:
+    try:
+        return msgspec.json.decode(noted.text, type=ClientNote)
+    except msgspec.DecodeError:  # a log may hold anything
+        return ClientNote("", UNKNOWN_CLIENT)
+
+
+def decode_handoff_note(noted: NoteAdded) -> HandoffNote:
+    try:
+        return msgspec.json.decode(noted.text, type=HandoffNote)
+    except msgspec.DecodeError:
+        return HandoffNote(0, ())
+
+
+def name_client(name: str) -> str:
+    """The client of a session by the beginning of its name; empty if the user chose the name."""
+    if name.startswith("auto-"):
+        return "unnamed client"
+    found = next((title for client, title in _TITLES if name.startswith(f"{client}-")), "")
+    return found if found not in ("Gemini CLI", "Qwen Code", "Copilot CLI") else ""
+
+
+def _name_origin(noted: NoteAdded) -> str:
+    try:
+        origin = msgspec.json.decode(noted.text, type=_Origin)
+    except msgspec.DecodeError:
+        return UNKNOWN_CLIENT
+    given = origin.agent or origin.format
+    return next((title for client, title in _TITLES if given.startswith(client)), given) or UNKNOWN_CLIENT
+
+
+class ClientSpan(NamedTuple):
+    """From the event `first` on, this client spoke."""
+
+    first: int
+    title: str
+
+
+class SharedTimeline:
+    """What is known of the clients and branches of a log. It is read once, from its first event."""
+
+    def __init__(self, events: Iterable[Event], name: str) -> None:
+        self._points: list[BranchPoint] = []
+        self._handoffs: list[tuple[int, int]] = []  # a handoff, and the event that it describes the work up to
+        self._messages: list[int] = []  # those that a client or a user added
+        self._spans: list[ClientSpan] = []
+        self._head = 0
+        host = name_client(name) or UNKNOWN_CLIENT
+        other = OWN_AGENT
+        for event in events:
+            what, self._head = event.payload, event.seq
+            if isinstance(what, BranchStarted):
+                self._points.append(BranchPoint(event.seq, what.edit))
+            elif isinstance(what, MessageAdded) and what.message.kind != HANDOFF:
+                if what.message.agent_visible and what.message.role in ("user", "assistant"):
+                    self._messages.append(event.seq)
+                self._speak(event.seq, host if isinstance(what, HostMessageAdded) else other)
+            elif isinstance(what, NoteAdded) and what.topic == CLIENT_TOPIC:
+                note = decode_client_note(what)
+                host, other = (host, note.title) if note.client == OWN_AGENT else (note.title, other)
+            elif isinstance(what, NoteAdded) and what.topic == HANDOFF_TOPIC:
+                self._handoffs.append((event.seq, decode_handoff_note(what).source))
+            elif isinstance(what, NoteAdded) and what.topic == IMPORTED_TOPIC:
+                other = _name_origin(what)
+
+    def _speak(self, seq: int, title: str) -> None:
+        if not self._spans or self._spans[-1].title != title:
+            self._spans.append(ClientSpan(seq, title))
+
+    @property
+    def spans(self) -> list[ClientSpan]:
+        """Who spoke from which event on, in the order of the log."""
+        return self._spans[:]
+
+    def client_of(self, seq: int) -> str:
+        """The title of the client that added the message with this number."""
+        place = bisect_right(self._spans, seq, key=lambda span: span.first) - 1
+        return self._spans[place].title if place >= 0 else ""
+
+    def list_clients(self, events: bytearray) -> list[str]:
+        """The clients of these events, each once, in the order in which they first spoke."""
+        return list(dict.fromkeys(self.client_of(seq) for seq in self._messages if events[seq]))
+
+    def list_messages(self, events: bytearray) -> list[int]:
+        """The messages of users and models among these events."""
+        return [seq for seq in self._messages if events[seq]]
+
+    def find_newest_work(self, until: int) -> int:
+        """The last event of the branch with the newest message, of the events up to this one; 0 without a message."""
+        place = bisect_right(self._messages, until)
+        if not place:
+            return 0
+        newest = self._messages[place - 1]
+        following = (point.seq for point in self._points if newest < point.seq <= until)
+        return next(following, until + 1) - 1
+
+    def mark_timeline(self, at: int) -> bytearray:
+        """The timeline at an event: for each number of an event, whether it is on it."""
+        found = bytearray(self._head + 1)
+        seen: set[int] = set()
+        left = [at]
+        while left:
+            end = left.pop()
+            if end in seen:
+                continue
+            seen.add(end)
+            visible = self._mark_branch(end)
+            left += [source for seq, source in self._handoffs if visible[seq] and source < seq]
+            for seq in range(1, end + 1):
+                found[seq] |= visible[seq]
+        return found
+
+    def _mark_branch(self, at: int) -> bytearray:
+        """The events of the branch that was the current one at an event, up to it."""
+        visible = bytearray(self._head + 1)
+        visible[1 : at + 1] = b"\x01" * at
+        for span in hidden_spans([point for point in self._points if point.seq <= at]):
+            visible[span.first : span.last + 1] = bytes(span.last + 1 - span.first)
+        return visible
+
+
+def select_events(events: Iterable[Event], chosen: bytearray) -> Iterator[Event]:
+    """The events of a log with all others made empty: they keep their numbers, and so the messages their ids.
+
+    The fixed part, branches, handoffs and reports of usage are left out, too: they say nothing about the work.
+    """
+    for event in events:
+        what = event.payload
+        is_about_requests = isinstance(what, BranchStarted | UsageReported) or (
+            isinstance(what, NoteAdded) and what.topic in ("system", "tools", "model")
+        )
+        is_handoff = isinstance(what, MessageAdded) and what.message.kind == HANDOFF
+        if event.seq >= len(chosen) or not chosen[event.seq] or is_about_requests or is_handoff:
+            event = msgspec.structs.replace(event, payload=_LEFT_OUT)
+        yield event
