@@ -13,7 +13,7 @@ from tests.gateway.serving import DEADLINE, open_http
 
 async def start_gateway(folder: Path, port: int, *more: str) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "tidegate", "serve", "--data", str(folder), "--port", str(port), *more]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
     return await asyncio.create_subprocess_exec(
         *command, env=environment, stderr=asyncio.subprocess.PIPE, cwd=folder, limit=10_000_000
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fake.server import CutAt, Fake
+from tests.fake.server import KEY, CutAt, Fake
 from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.server_process import end, start_gateway, wait_until_ready
@@ -64,6 +64,33 @@ def test_requests_that_are_none_and_websockets_print_nothing_of_the_web_server(t
     assert "WebSocket" not in printed
     assert "upgrade" not in printed
     assert "Invalid" not in printed
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_without_a_call_is_one_line(workers: int, tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "Which port?"},
+        {"role": "tool", "tool_call_id": "c9", "content": "8443"},
+        {"role": "user", "content": "Well?"},
+    ]
+
+    async def run() -> str:
+        async with Fake("openai_chat", [ScriptedAnswer(text="It is 8443.")]) as fake, open_http() as http:
+            port = find_free_port()
+            upstream = ("--upstream", f"openai={fake.host}", "--workers", str(workers), "--window", "32000")
+            process = await start_gateway(tmp_path, port, *upstream)
+            await wait_until_ready(port)
+            tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+            body = {"model": "gpt-4o", "messages": messages, "tools": tools}
+            headers = {"authorization": f"Bearer {KEY}", "x-tidegate-session": "s"}
+            answer = await http.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+            return await end(process)
+
+    printed = asyncio.run(run())
+    assert printed.count("\ns: 1 result had no call.\n") == 1, printed
+    assert "Warning" not in printed
+    assert ".py:" not in printed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a running process is changed")

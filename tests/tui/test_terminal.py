@@ -124,3 +124,13 @@ def test_the_end_of_the_tour_is_wrapped_between_words(terminal: Terminal) -> Non
     shown = terminal.sees("status 0\n")
     assert "begins one that is kept.\nstatus 0" in shown
     assert max(map(len, shown.splitlines())) < 80  # a line that the terminal broke has all 80 columns
+
+
+def test_one_notice_says_which_model_answers(terminal: Terminal) -> None:
+    terminal.start("chat", "--session", "talk", *PLACE)
+    terminal.sees("You have not chosen a model.")
+    terminal.say("The port is 8443.")
+    terminal.until(lambda _: answers(terminal.folder) == 1)
+    shown = " ".join(terminal.idle().split())
+    assert shown.count("a model") + shown.count("small model") == 2, shown  # the sentence above, and how to connect one
+    assert "runs on this machine with a window of 2,048 tokens. It gets no tools;" in shown

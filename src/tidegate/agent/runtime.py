@@ -55,11 +55,23 @@ class UserNotice(NamedTuple):
     text: str
 
 
+class UnchosenModel(NamedTuple):
+    """What a user should know who has not chosen a model. `known_keys`: the keys of others that are set, in words."""
+
+    answering: str
+    known_keys: str
+
+    def __str__(self) -> str:
+        other = "To use another one: --model PROVIDER/MODEL, or a model in tidegate.yaml (docs/agent.md)."
+        return f"{self.answering} {self.known_keys or other}"
+
+
 class OpenAgent:
     """An agent that is ready for turns, within the limits of its configuration.
 
-    `notices` are yielded at the next turn, and `on_notices_shown` is called then. `is_finished` is True after the only
-    turn of an agent with `execution.mode: one_shot`.
+    `unchosen_model` is shown when the agent is opened, or with the notices. `notices` are yielded at the next turn, and
+    `on_notices_shown` is called then. `is_finished` is True after the only turn of an agent with
+    `execution.mode: one_shot`.
     """
 
     def __init__(
@@ -71,7 +83,7 @@ class OpenAgent:
         prompt: SystemPrompt,
         connection: ProviderConnection,
         spending: SessionSpending,
-        notices: Sequence[str] = (),
+        notices: Sequence[str | UnchosenModel] = (),
         on_notices_shown: Callable[[], None] = lambda: None,
     ) -> None:
         self.agent = agent
@@ -82,7 +94,8 @@ class OpenAgent:
         self.connection = connection
         self.window = connection.window
         self.spending = spending
-        self.notices = [text for text in notices if text]
+        self.unchosen_model = next((each for each in notices if isinstance(each, UnchosenModel)), None)
+        self.notices = [str(each) for each in notices if each]
         self._on_notices_shown = on_notices_shown
         self.is_finished = False
         self._shown_notices: set[str] = set()
@@ -210,6 +223,12 @@ class OpenAgent:
             self._plan_with_window(window.tokens)
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
+    def take_unchosen_model(self) -> UnchosenModel | None:
+        """Return what there is to know of a model that nobody chose, and leave it out of the notices."""
+        taken, self.unchosen_model = self.unchosen_model, None
+        self.notices = [text for text in self.notices if text != str(taken)]
+        return taken
+
     def _take_notices(self) -> list[UserNotice]:
         """Return each new notice once. Notices that differ only in numbers are the same."""
         news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
@@ -317,15 +336,24 @@ def _name_file(config: ResolvedConfig) -> str:
     return config.sources.get("policy.name", "").rpartition(":")[0]
 
 
-def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
+def _find_unchosen_model(
+    config: ResolvedConfig, connection: ProviderConnection, environment: Mapping[str, str]
+) -> UnchosenModel | None:
+    """Return what to say of the embedded model if it answers because no model was chosen."""
+    if not connection.is_embedded or config.agent.model.provider:
+        return None
+    keys = find_provider_keys(environment)
+    known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
+    place = f"No model is set in {_name_file(config)}." if config.unused_keys else "You have not chosen a model."
+    return UnchosenModel(f"{place} {connection.window.explanation}", known)
+
+
+def _list_opening_notices(
+    config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder
+) -> list[str | UnchosenModel]:
     """List what the user should know before the first turn."""
-    agent_model, remarks = config.agent.model, []
-    if connection.is_embedded and not agent_model.provider:
-        keys = find_provider_keys(builder.environment)
-        known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
-        hint = known or "To use another one: --model PROVIDER/MODEL, or a model in tidegate.yaml (docs/agent.md)."
-        place = f"No model is set in {_name_file(config)}." if config.unused_keys else "You have not chosen a model."
-        remarks.append(f"{place} {connection.window.explanation} {hint}")
+    unchosen = _find_unchosen_model(config, connection, builder.environment)
+    remarks: list[str | UnchosenModel] = [unchosen] if unchosen is not None else []
     if config.unused_keys:
         remarks.append(f"{_name_file(config)}: these keys are not used: {', '.join(config.unused_keys)}.")
     if connection.window.tokens is None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tidegate.cli.extras import describe_missing_package
-from tidegate.core.errors import BadInput, BadPolicy, IgnoredResultWarning, TidegateError, UnknownWindowWarning
+from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
-from tidegate.terminal.output import guard_streams, print_error
+from tidegate.terminal.output import guard_streams, hide_engine_warnings, print_error
 
 _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 
@@ -21,8 +21,7 @@ _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Nothing is raised."""
     with guard_streams(), warnings.catch_warnings():
-        for each in (UnknownWindowWarning, IgnoredResultWarning):  # the commands say it in their own output
-            warnings.simplefilter("ignore", each)
+        hide_engine_warnings()
         return _main(argv)
 
 

@@ -164,10 +164,12 @@ def _serve(options: argparse.Namespace, settings: "GatewaySettings", listener: "
     from tidegate.core.text.secrets import keys_of
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.server import open_listener, print_log_line, run_gateway
+    from tidegate.terminal.output import hide_engine_warnings
     from tidegate.web.live.pages import GatewayPage
 
     if listener is not None:  # a worker, a process of its own
         _hide_keys()
+        hide_engine_warnings()
 
     secrets = [*keys_of(os.environ), *settings.tokens, *(each.key for each in settings.upstreams if each.key)]
     with open_data_folder(options, create=True, secrets=secrets) as data:

@@ -237,9 +237,8 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
 
 def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
-    if kept.tally is None:
-        return outcome
-    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, str(kept.tally)))
+    counts = str(kept.tally or "")
+    return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, counts)) if counts else outcome
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:

@@ -72,7 +72,7 @@ from tidegate.session.managed_request import (
     write_request,
     write_view,
 )
-from tidegate.session.request_report import has_guard_acted
+from tidegate.session.request_report import has_guard_acted, list_repairs
 from tidegate.wire.splicing.head import leave_out_thinking
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
@@ -435,6 +435,8 @@ class Gateway:
             if offer := self._notes.describe_offer(conversation, whole):
                 self._is_offer_made = True
                 self._note_once(offer)
+        for repair in list_repairs(conversation.following.session):
+            self.log_line(f"{clean_line(conversation.name)}: {repair}")
         if has_guard_acted(conversation.following.session):
             self.metrics.count("guarded_requests")
             self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")

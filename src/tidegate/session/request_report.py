@@ -30,6 +30,11 @@ def has_guard_acted(session: Session) -> bool:
     return any(decision.acted and decision.stage == "guard" for decision in session.last_decisions)
 
 
+def list_repairs(session: Session) -> list[str]:
+    """What was wrong with the calls and results of the last request, such as a result without a call."""
+    return [str(each.reason) for each in session.last_decisions if each.acted and each.stage == "repair"]
+
+
 def report_request(following: FollowingSession[HostObject], request: FollowedRequest[HostObject], name: str) -> None:
     """Note and log what a request of the session `name` lacks."""
     following.unmanaged_reason = ""

@@ -8,11 +8,13 @@ check in `tui/control_filter.py`.
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from tidegate.core.errors import IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ _SEARCHED_CHARS: Final = 4_000
 _MIN_TEXT_WIDTH: Final = 20
 """In a narrower column, a text begins on a line of its own."""
 _NARROW_INDENT: Final = 4
+
+
+def hide_engine_warnings() -> None:
+    """Keep what the engine warns programs of from the terminal: the commands say it in their own output."""
+    for each in (UnknownWindowWarning, IgnoredResultWarning):
+        warnings.simplefilter("ignore", each)
 
 
 class TerminalStream:

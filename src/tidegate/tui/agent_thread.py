@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.environment import allowed_environment
 from tidegate.agent.loop import AgentEvent
-from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
+from tidegate.agent.runtime import OpenAgent, UnchosenModel, UserNotice, open_agent
 from tidegate.agent.session_model import use_session_model
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.agent.tools.files.file_change import FileChange, find_file_change, read_text_before
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 class AgentOpened(NamedTuple):
     """An agent was opened and accepts messages. `title` is the first request of a session that continues.
-    `is_embedded`: the small model on this machine answers."""
+    `is_embedded`: the small model on this machine answers. `unchosen`: why, if the user chose no model."""
 
     session_name: str
     model: str
@@ -44,6 +44,7 @@ class AgentOpened(NamedTuple):
     is_new: bool
     title: str = ""
     is_embedded: bool = False
+    unchosen: UnchosenModel | None = None
 
 
 class EventLogged(NamedTuple):
@@ -235,8 +236,9 @@ class AgentThread:
         session.history.observe(self._follow_event)
         is_new = not session.view.total_turns
         title = "" if is_new else read_session_title(self._data, agent.session_name)
+        is_embedded, unchosen = agent.connection.is_embedded, agent.take_unchosen_model()
         self._listener(
-            AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title, agent.connection.is_embedded)
+            AgentOpened(agent.session_name, session.model, agent.greeting, is_new, title, is_embedded, unchosen)
         )
         self._status_watcher.update()
 

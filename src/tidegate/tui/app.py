@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.runtime import UnchosenModel
 from tidegate.commands.actions import (
     AttachOutput,
     ChooseTheme,
@@ -57,7 +58,7 @@ from tidegate.tui.composer.input_history import InputHistory
 from tidegate.tui.control_filter import ControlFilter
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
-from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, EMBEDDED_TEXT, KEY_HELP, WELCOME_TEXT
+from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
 from tidegate.tui.screens.chat_pickers import ChatPickers
 from tidegate.tui.screens.context_pane import ContextPane
@@ -67,6 +68,12 @@ from tidegate.tui.status.status_figures import StatusFigures
 from tidegate.tui.themes import DARK_THEME, LIGHT_THEME, find_theme, read_saved_theme, save_theme
 from tidegate.tui.turn_state import TurnState
 from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
+
+
+def _describe_embedded(unchosen: UnchosenModel | None) -> str:
+    answering = unchosen.answering if unchosen is not None else "A small model on this machine answers."
+    keys = unchosen.known_keys if unchosen is not None else ""
+    return " ".join(filter(None, (answering, "It gets no tools; `tidegate demo --tour` shows them.", keys)))
 
 
 class ChatApp(App[int]):
@@ -215,7 +222,7 @@ class ChatApp(App[int]):
         elif is_other and news.title:
             self.turn_state.add_remark(f"Continuing: {news.title}")
         if is_other and news.is_embedded:
-            self.turn_state.add_remark(f"{EMBEDDED_TEXT}\n{CONNECT_TEXT}")
+            self.turn_state.add_remark(f"{_describe_embedded(news.unchosen)}\n{CONNECT_TEXT}")
         self._send_next()
 
     def _handle_turn_finished(self, over: TurnFinished) -> None:

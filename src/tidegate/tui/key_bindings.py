@@ -33,7 +33,6 @@ CONVERSATION_ACTIONS: Final = frozenset(
 WELCOME_TEXT: Final = """\
 Everything said here is kept, even when it no longer fits the window.
 F1 shows the keys, F2 what fills the window and what left it."""
-EMBEDDED_TEXT: Final = "A small model on this machine answers. It gets no tools; `tidegate demo --tour` shows them."
 KEY_HELP: Final = """\
 enter             send; while the agent works it is queued, enter again sends it now
 ctrl+j            new line (also alt+enter, shift+enter, ctrl+enter)

@@ -23,7 +23,10 @@ _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begin
 
 
 class LossTally(NamedTuple):
-    """The counts of one check. `shortened`: messages that are shown shortened and name their id for recall."""
+    """The counts of one check. `shortened`: messages that are shown shortened and name their id for recall.
+
+    `is_searched`: what left was searched for facts. As text it is empty if nothing was checked.
+    """
 
     checked: int = 0
     present: int = 0
@@ -31,6 +34,7 @@ class LossTally(NamedTuple):
     kept: int = 0
     left_out: int = 0
     shortened: int = 0
+    is_searched: bool = False
 
     def __str__(self) -> str:
         places = (
@@ -42,7 +46,7 @@ class LossTally(NamedTuple):
         found = [f"{count:,} {'is' if count == 1 else 'are'} {place}" for count, place in places if count]
         facts = ", ".join([f"of {format_count(self.checked, 'fact')}", *found]) if found else ""
         if not self.shortened:
-            return facts or "no facts are missing"
+            return facts or ("no facts to keep were found" if self.is_searched else "")
         shortened = f"{format_count(self.shortened, 'message')} shortened, with the id for recall"
         return "; ".join(filter(None, (facts, shortened)))
 
@@ -81,7 +85,8 @@ class LossCheck:
             if self.moves or requests
             else []
         )
-        if facts and self.moves:
+        self._is_searched = facts and self.moves
+        if self._is_searched:
             stay = [*shown, *(insert.message for insert in changes.inserts)]
             described = described_ids(message for message in stay if is_group_note(message))
             vanished = [
@@ -148,7 +153,9 @@ class LossCheck:
         reached = sum(not ident or ident in self._pointed or ident in reach for ident in rest)
         checked = len(self._facts) + len(self._rules)
         missing = len(self._missing) + len(self._laid_down)
-        return LossTally(checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened)
+        return LossTally(
+            checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened, self._is_searched
+        )
 
 
 def _is_view_read_again(view: View, changes: EditIndex) -> bool:

@@ -324,6 +324,8 @@ class PlainChat:
     def _handle_opened(self, news: AgentOpened) -> None:
         if self.session_name != news.session_name:
             self._grants = SessionGrants()
+            if news.unchosen is not None:
+                self._output.write_notice(str(news.unchosen))
         self.session_name, self.has_opened = news.session_name, True
         if news.greeting:
             self._output.write_line(news.greeting)
