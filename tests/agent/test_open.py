@@ -25,7 +25,6 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.models.window import ResolvedWindow
 from tidegate.session.reports.costs import SPENT_TOPIC
-from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.wire.usage import Usage
 
 SCRIPTED = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 8000\n"
@@ -278,11 +277,15 @@ def test_tools_take_at_most_a_quarter_of_the_window(window: int | None) -> None:
 
 
 def test_the_background_of_a_policy_is_honoured() -> None:
-    found: list[object] = []
+    found: list[bool] = []
+
+    def look(agent: OpenAgent) -> None:
+        found.append(agent.session.state_notes.writer is not None)
+
     for setting in ("true", "false"):
-        config = f"policy: {{name: picoclaw, settings: {{background: {setting}}}}}"
-        talk(["Yes."], "Hello.", config=config, after=lambda agent: found.append(agent.agent.summarizer))
-    assert [isinstance(each, BackgroundSummarizer) for each in found] == [True, False]
+        config = f"policy: {{name: picoclaw, settings: {{background: {setting}}}}}\nexecution: {{state_notes: false}}"
+        talk(["Yes."], "Hello.", config=config, after=look)
+    assert found == [True, False]
 
 
 def test_a_missing_key_is_said_before_anything_is_sent() -> None:

@@ -19,8 +19,6 @@ from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.core.messages import SUMMARY, Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.models.window import LearnedWindow
-from tidegate.session.summaries.background import BackgroundSummarizer
-from tidegate.session.summaries.drivers import AsyncSummarizer
 
 
 def test_one_shot_ends_after_one_turn() -> None:
@@ -196,18 +194,16 @@ def test_rules_of_the_user_stand_in_every_prompt() -> None:
 
 
 def test_summaries_may_be_prepared_ahead_under_any_policy() -> None:
-    """Below the mark of the policy itself: a jutul summary waits for 85 % of the window."""
-    found: list[AsyncSummarizer | None] = []
-    for more in ("", "execution: {background: true}"):
+    """As state notes are, and with `background` also without these."""
+    found: list[bool] = []
+    for more in ("", "{state_notes: false}", "{state_notes: false, background: true}"):
         talk(
             ["Yes."],
             "Hello.",
-            config=f"policy: jutul\n{more}",
-            after=lambda agent: found.append(agent.agent.summarizer),
+            config=f"policy: jutul\n{more and f'execution: {more}'}",
+            after=lambda agent: found.append(agent.session.state_notes.writer is not None),
         )
-    plain, ahead = found
-    assert not isinstance(plain, BackgroundSummarizer)
-    assert isinstance(ahead, BackgroundSummarizer)
+    assert found == [True, False, True]
 
 
 def test_a_summary_that_was_prepared_ahead_is_what_the_compaction_takes() -> None:
@@ -237,8 +233,8 @@ models: {small: {window: 16000}}
                 provider=provider,
                 environment={"HERE": KEY},
             ) as agent:
-                ahead = agent.agent.summarizer
-                assert isinstance(ahead, BackgroundSummarizer)
+                ahead = agent.session.state_notes.writer
+                assert ahead is not None
                 begun = 0
                 for number in range(40):
                     before = len(asked)

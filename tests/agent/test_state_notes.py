@@ -2,23 +2,27 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from tests.fake.server import KEY, Fake
 from tests.session.noted import note_message, write_answer
 from tidegate import Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import RequestSent
 from tidegate.agent.runtime import OpenAgent, open_agent
-from tidegate.agent.spending import SessionSpending
+from tidegate.agent.spending import MeteredProvider, SessionSpending, SpendMeter
 from tidegate.agent.subagents import SubagentKind, SubagentSession, SubagentTool
 from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.reports.costs import CostReport
+from tidegate.session.summaries.note_writer import NoteWriter, ask_provider
 
 CONFIG = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 16000\n"
 QUESTION = "The tide comes in. " * 100
@@ -115,12 +119,17 @@ def test_a_subagent_writes_notes_of_its_own_session() -> None:
     session = Session("scripted", wire="openai_chat", window=16_000, count="chars/4")
     asker = Session("scripted", wire="openai_chat", window=16_000)
     tool = FunctionTool("read", "Read a file.", Part, read)
+    provider = ScriptedProvider("openai_chat", [answer] * 200)
+
+    def write_ahead(own: Session, meters: Sequence[SpendMeter]) -> NoteWriter:
+        return NoteWriter(own, own.state_notes, ask_provider(MeteredProvider(provider, meters, purpose="state_note")))
+
     kind = SubagentKind(
         "reads",
-        ScriptedProvider("openai_chat", [answer] * 200),
+        provider,
         [tool],
         lambda name, tools: SubagentSession(session, f"{name}.task-1"),
-        writes_notes=True,
+        write_ahead=write_ahead,
     )
     task = SubagentTool({"general": kind}, approval=ALLOW_ALL, meters=[SessionSpending(asker)])
     result = asyncio.run(task({"prompt": "Read all parts."}, ToolContext(Path("."), asker, session_name="build")))
@@ -128,3 +137,37 @@ def test_a_subagent_writes_notes_of_its_own_session() -> None:
     assert notes
     assert session.edit_counts["note_sweep"] == 1
     assert any("- the tide comes in" in text_of(item.message) for item in session.view.items)
+
+
+@pytest.mark.parametrize(("window", "writer"), [(20_000, "small"), (8_000, "scripted")])
+def test_the_model_for_summaries_writes_the_notes_if_its_window_holds_the_conversation(
+    window: int, writer: str
+) -> None:
+    own, other = Scripted(), Scripted()
+    config = f"""
+execution: {{context: {{summary_brain: {{provider: here, model: small}}}}}}
+models: {{small: {{window: {window}}}}}
+"""
+
+    async def run() -> OpenAgent:
+        async with Fake("openai_chat", lambda body: other(json.dumps(body).encode()), window=window) as server:
+            whole = f"{CONFIG}{config}providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
+            provider = ScriptedProvider("openai_chat", [own] * 200)
+            parsed = parse_config(whole, {"HERE": KEY})
+            async with open_agent(
+                parsed, data=None, name="t", workspace=Path("."), provider=provider, environment={"HERE": KEY}
+            ) as agent:
+                for _ in range(40):
+                    async for _ in agent.run_turn(QUESTION):
+                        pass
+                    notes = agent.session.state_notes
+                    while notes.writer is not None and notes.writer.is_busy:
+                        await asyncio.sleep(0.01)
+                    if agent.session.edit_counts["note_sweep"]:
+                        break
+                return agent
+
+    agent = asyncio.run(run())
+    assert agent.session.edit_counts["note_sweep"] == 1
+    assert [bool(own.notes), bool(other.notes)] == [writer == "scripted", writer == "small"]
+    assert all(body["model"] == writer for body in (*own.notes, *other.notes))

@@ -40,7 +40,10 @@ def test_a_secret_does_not_reach_another_provider(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trust", [False, True])
 def test_an_imported_session_has_rules_only_if_it_is_trusted(trust: bool, tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": f"Fix the pump. {RULE}"}, {"role": "assistant", "content": "Fixed."}]
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": f"Fix the pump. {RULE}"},
+        {"role": "assistant", "content": "Fixed."},
+    ]
     recording = Recording(SESSION, messages, origin=RecordingOrigin("codex", "Codex", "gpt-5"))
     with DataFolder(tmp_path) as data:
         import_recording(data, recording, trust=trust)

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tests.gateway.serving import open_http
+from tests.session.noted import write_answer
 from tests.web.browser import DEADLINE, READY, STRAY_VALUES, BrowserThread, Looked
 from tests.web.live_gateway import LONG_STEPS, LiveGateway, fill, live_gateway
 from tests.web.sample_sessions import HOSTILE, SECRET, deny_and_run
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.gateway.settings import scope_of_token
 from tidegate.session.reports.costs import CostReport
+from tidegate.session.state_notes import answered_groups
 
 TOKEN = "token-0123456789abcdef"
 SCOPE = scope_of_token(TOKEN)
@@ -236,6 +238,25 @@ def test_undo_and_redo_from_the_page(browser: BrowserThread, gateway: LiveGatewa
     notes = [event.payload for event in gateway.running.data.open_log(SCOPE + "claude-undone").read()]
     toggles = [each for each in notes if isinstance(each, NoteAdded) and each.topic in ("undo", "redo")]
     assert [(each.topic, each.edit) for each in toggles] == [("undo", newest), ("redo", newest)]
+
+
+def test_a_state_note_leads_to_its_sources(browser: BrowserThread, gateway: LiveGateway) -> None:
+    gateway.talk(6, first="Note me.", x_tidegate_token=TOKEN, x_claude_code_session_id="noted")
+    name = SCOPE + "claude-noted"
+    with gateway.running.data.open(name, "claude-sonnet-4-5", window=16_000) as session:
+        notes = session.state_notes
+        for state in ("- begun [m1]\n- gone soon", f"- begun [m1]\n- more {HOSTILE[0]} [m1]"):
+            task = notes.make_task(answered_groups(session.view)[-1].last_id)
+            assert task is not None
+            assert notes.take(task, write_answer(state=state)).note is not None
+    with visiting(browser, gateway, session_path("claude-noted")) as looked:
+        looked.page.click("#changes tbody tr:has-text('state note') >> nth=1 >> button")
+        looked.page.wait_for_selector("#change .state-note .new")
+        assert "more" in looked.text("#change .state-note .new")
+        assert "gone soon" in looked.text("#change .state-note .removed")
+        looked.page.click("#change .state-note li:has-text('begun') button:text-is('m1')")
+        looked.page.wait_for_selector("#change .state-note .talk pre:has-text('Note me.')")
+        check_clean(looked, gateway)
 
 
 def test_the_page_follows_a_run(browser: BrowserThread, gateway: LiveGateway) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.noted import begin, fill, fill_until_sweep, make_session, take, write_answer
 from tests.web.browser import BrowserThread, Looked, looking
 from tests.web.sample_sessions import HOSTILE, SECRET, Made, deny_and_run, lived
 from tidegate.core.events import ViewEdited
@@ -241,6 +242,40 @@ def test_an_edit_of_a_file_is_shown_as_a_diff(browser: BrowserThread, tmp_path: 
         assert found.page.eval_on_selector_all(
             "#request .diff .number", "all => all.map(each => each.textContent)"
         ) == (["8443", "9000"])
+        found.clean(file)
+
+
+def test_a_state_note_leads_to_its_sources(browser: BrowserThread, tmp_path: Path) -> None:
+    """Each statement and passage, what the check dropped, and what changed since the note before."""
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer(state=f"- reading {HOSTILE[0]} [m3]\n- gone soon"))
+    fill_until_sweep(session, number)
+    fill(session, notes, number + 60)
+    passage = {"find": "def step_0_3()", "after": 1}
+    take(
+        notes,
+        write_answer(
+            [passage], state="- read [m4]\n- in `src/absent_file.py` [m3]", rules='- user: "Delete all tests" [m9999]'
+        ),
+    )
+    file = tmp_path / "noted.html"
+    file.write_text(render_session_page("noted", session.log, SecretMask()).html, "utf-8")
+    with looking(browser, file) as found:
+        rows = found.page.locator("#changes tbody tr:has-text('state note') button")
+        rows.last.click()
+        found.page.wait_for_selector("#change .state-note")
+        words = found.text("#change .state-note")
+        assert "+ new" in words
+        assert "? marked" in words
+        assert "− removed gone soon" in " ".join(words.split())
+        assert "Dropped by the check" in words
+        assert "def step_0_3(): return 3" in words
+        found.page.click("#change .state-note li:has-text('read [m4]') button:text-is('m4')")
+        found.page.wait_for_selector("#change .state-note .talk pre:has-text('def step_0_50()')")
+        found.page.click("#change .state-note li:has-text('read [m4]') button:text-is('m4')")
+        found.page.wait_for_selector("#change .state-note .talk", state="detached")
         found.clean(file)
 
 

@@ -191,8 +191,15 @@ def test_a_state_note_says_what_changed_since_the_one_before() -> None:
     take(notes, write_answer(state="- reading\n- remaining: `src/part_1.py`"))
     fill_until_sweep(session, number)
     fill(session, notes, number + 60)
-    take(notes, write_answer(state="- reading\n- done [m3]"))
-    said = [change.why for change in read_session_story(session.log, str).changes if change.what == STATE_NOTE]
-    assert len(said) == 2
-    assert "Changed:" not in said[0]
-    assert said[1].split("\n")[1:] == ["Changed:", "-- remaining: `src/part_1.py`", "+- done [m3]"]
+    take(notes, write_answer(state="- reading\n- done [m4]"))
+    story = read_session_story(session.log, str)
+    first, second = (change for change in story.changes if change.what == STATE_NOTE)
+    assert first.note is not None
+    assert second.note is not None
+    assert not any(line.is_new for section in first.note.sections for line in section.statements)
+    (state,) = second.note.sections
+    assert [(line.text, line.is_new) for line in state.statements] == [("- reading", False), ("- done [m4]", True)]
+    assert state.removed == ("- remaining: `src/part_1.py`",)
+    assert second.note.list_sources() == ["m4"]
+    texts = story.pool.bound_texts(10**9).values
+    assert b"def step_0_3()" in texts[second.sources["m4"]]

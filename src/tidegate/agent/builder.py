@@ -25,8 +25,9 @@ from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
-from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending, SpendMeter
-from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, TASK_TOOL_NAME, SubagentKind, SubagentSession
+from tidegate.agent.spending import DailySpending, SessionSpending
+from tidegate.agent.subagents import TASK_TOOL_NAME, SubagentKind, SubagentSession
+from tidegate.agent.summary_writer import SummaryWriter
 from tidegate.agent.system_prompt import (
     AGENT_RULES,
     SHORT_AGENT_RULES,
@@ -49,10 +50,7 @@ from tidegate.models.provider import Provider
 from tidegate.models.window import ResolvedWindow
 from tidegate.plugins import find_plugin
 from tidegate.session.session import Session
-from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteWriter, ask_provider
-from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.limits import MAX_TOOLS
 
 _SMALL_WINDOW: Final = 4_096
@@ -289,52 +287,38 @@ class AgentBuilder(NamedTuple):
             may_delegate,
             lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),
             partial(self.build_hooks, config),
-            writes_notes=config.settings.execution.state_notes and not connection.is_embedded,
+            None if writer is None else partial(writer.write_ahead, config.settings.execution),
         )
 
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
     ) -> AsyncSummarizer | None:
-        """Build the summarizer of the summary model, else of the agent's model.
+        """Build the summarizer of the summary model, else of the agent's model, for compactions on demand.
 
+        If nothing is written ahead, calls wait for it, too.
         None for an embedded model, unless it was named as the summary model: a digest without a model is better.
         """
         writer = await self._connect_summary(config, connection)
-        if writer is None:
-            return None
-        summarizer = writer.make_summarizer(session, [spending])
-        if config.settings.execution.background:
-            ahead = BackgroundSummarizer(session, summarizer)
-        elif session.policy.settings.get("background"):  # its own rules say when
-            ahead = BackgroundSummarizer(session, summarizer, margin=0.0, moments=("turn_end",))
-        else:
-            return summarizer
-        self.stack.push_async_callback(ahead.close)
-        return ahead
+        return None if writer is None else writer.make_summarizer(session, [spending])
 
-    def start_state_notes(
+    async def start_state_notes(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
     ) -> None:
-        """Have the model of the conversation write state notes, beside its calls and on its warm cache.
+        """Have state notes, or the summaries of the policy, written beside the calls of the conversation."""
+        writer = await self._connect_summary(config, connection)
+        started = None if writer is None else writer.write_ahead(config.settings.execution, session, [spending])
+        if started is not None:
+            self.stack.push_async_callback(started.close)
 
-        An embedded model writes none: it is busy with the conversation itself.
-        """
-        if connection.is_embedded or not config.settings.execution.state_notes or not session.state_notes.is_offered:
-            return
-        provider = MeteredProvider(connection.provider, [spending], purpose="state_note")
-        timeout = config.agent.model.timeout or NOTE_TIMEOUT_SECONDS
-        writer = NoteWriter(session, session.state_notes, ask_provider(provider), timeout=timeout)
-        self.stack.push_async_callback(writer.close)
-
-    async def _connect_summary(self, config: ResolvedConfig, connection: ProviderConnection) -> "SummaryWriter | None":
+    async def _connect_summary(self, config: ResolvedConfig, connection: ProviderConnection) -> SummaryWriter | None:
         agent_model = config.context.summary_model
         if agent_model is None:
-            return None if connection.is_embedded else SummaryWriter(connection, config.agent.model)
+            return None if connection.is_embedded else SummaryWriter(connection, config.agent.model, connection)
         own = next((found for known, found in self.summary_connections if known == agent_model), None)
         if own is None:
             own = await connect_provider(config, agent_model, self.environment, self.data, stack=self.stack)
             self.summary_connections.append((agent_model, own))
-        return SummaryWriter(own, agent_model, self._choose_summary_mask(config), own.max_output_tokens)
+        return SummaryWriter(own, agent_model, connection, self._choose_summary_mask(config), own.max_output_tokens)
 
     def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
         """Return the mask for texts sent to the summary model.
@@ -346,28 +330,6 @@ class AgentBuilder(NamedTuple):
         if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
         return self.extend_mask(config)
-
-
-class SummaryWriter(NamedTuple):
-    """The connection of the model that writes summaries, and how it is asked."""
-
-    connection: ProviderConnection
-    model: AgentModel
-    mask: Callable[[str], str] | None = None
-    max_output: int = 0
-
-    def make_summarizer(self, session: Session, meters: Sequence[SpendMeter]) -> AsyncSummarizer:
-        return create_summarizer(
-            MeteredProvider(self.connection.provider, meters),
-            window=self.connection.window.tokens,
-            counter=self.connection.counter,
-            timeout=self.model.timeout or SUMMARY_TIMEOUT_SECONDS,
-            conversation=session,
-            mask=self.mask,
-            temperature=self.model.temperature,
-            top_p=self.model.top_p,
-            max_output=self.max_output,
-        )
 
 
 class LoadedTools(NamedTuple):

@@ -42,7 +42,6 @@ from tidegate.models.catalog import accepts_images
 from tidegate.models.provider import Provider
 from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
 from tidegate.presets import load
-from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.store.deferred_log import call_when_stored
 
 DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
@@ -198,9 +197,7 @@ class OpenAgent:
             self.session.recovery.set_window(chosen)
 
     def _review_turn(self) -> None:
-        """After a turn, start a background summary if one is due, and check the reported usage."""
-        if isinstance(self.agent.summarizer, BackgroundSummarizer):
-            self.agent.summarizer.start_if_due()
+        """After a turn, check the reported usage."""
         for event in self.session.log.read(self._read_seq + 1):
             self._read_seq = event.seq
             if isinstance(event.payload, UsageReported):
@@ -288,7 +285,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
             hooks=builder.build_hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
-        builder.start_state_notes(config, connection, session, spending)
+        await builder.start_state_notes(config, connection, session, spending)
         rules = make_rule_notice(config, data.root if data is not None else None)
         notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
         yield OpenAgent(

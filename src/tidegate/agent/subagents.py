@@ -30,7 +30,6 @@ from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.note_writer import NOTE_PURPOSE, NoteWriter, ask_provider
 from tidegate.session.summaries.summarizer import create_summarizer
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL
@@ -68,8 +67,8 @@ class SubagentKind(NamedTuple):
 
     `tools` do not include `task`, which it has if `may_delegate` is True. They are shown in discovery mode if
     `discovery` is True. `make_summarizer` takes the session and the meters of its calls; without it, the model of the
-    subagent writes its summaries. `make_hooks` makes the hooks that run in its turn. `writes_notes`: its model writes
-    state notes of its session.
+    subagent writes its summaries. `make_hooks` makes the hooks that run in its turn. `write_ahead` has
+    state notes of its session written.
     """
 
     description: str
@@ -80,7 +79,7 @@ class SubagentKind(NamedTuple):
     may_delegate: bool = True
     make_summarizer: Callable[[Session, Sequence[SpendMeter]], AsyncSummarizer | None] | None = None
     make_hooks: Callable[[Toolbox, ToolContext], HookRunner] | None = None
-    writes_notes: bool = False
+    write_ahead: Callable[[Session, Sequence[SpendMeter]], object] | None = None
 
     def limit_tools(self, asker: "SubagentKind") -> "SubagentKind":
         """The same kind without tools that the asker does not have."""
@@ -175,9 +174,8 @@ class SubagentTool:
         session = opened.session
         meters: list[SpendMeter] = [*map(SubagentMeter, self._meters), allowance, SessionSpending(session)]
         provider = MeteredProvider(kind.provider, meters, purpose="turn")
-        if kind.writes_notes and session.state_notes.is_offered:
-            asked = MeteredProvider(kind.provider, meters, purpose=NOTE_PURPOSE)
-            NoteWriter(session, session.state_notes, ask_provider(asked))
+        if kind.write_ahead is not None:
+            kind.write_ahead(session, meters)
         context = ToolContext(
             asker.workspace,
             session,

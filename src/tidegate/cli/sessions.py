@@ -59,6 +59,12 @@ def _print_table(rows: Sequence[Sequence[str]], titles: Sequence[str], marks: Se
         print_row(cells, f"{title if len(title) <= most else title[: most - 1] + '…' if most else ''}{mark[:room]}")
 
 
+def _mark_use(clients: Sequence[str], is_open: bool) -> str:
+    """Several clients of a session, and whether it is open now."""
+    named = f"  ({', '.join(clients)})" if len(clients) > 1 else ""
+    return named + ("  (open)" if is_open else "")
+
+
 def run(options: argparse.Namespace) -> int:
     import os
 
@@ -110,8 +116,7 @@ def run(options: argparse.Namespace) -> int:
         (name, f"{info.head:,}", format_byte_size(info.size), format_time(info.used), format_time(info.created))
         for info, name in zip(shown, names, strict=True)
     ]
-    several = {name: f"  ({', '.join(each)})" if len(each) > 1 else "" for name, each in clients.items()}
-    marks = [several[info.name] + ("  (open)" if used[info.name] else "") for info in shown]
+    marks = [_mark_use(clients[info.name], used[info.name]) for info in shown]
     _print_table(cells, [titles[info.name] for info in shown], marks)
     if total > len(shown):
         more = f" More: tidegate sessions --page {options.page + 1}" if first + len(shown) < total else ""

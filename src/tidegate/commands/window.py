@@ -14,7 +14,7 @@ from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
 from tidegate.session.reports.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
-from tidegate.session.reports.state_note_report import StateNoteReport, describe_state_note
+from tidegate.session.reports.state_note_report import StateNoteReport
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
 from tidegate.session.session import Session
 
@@ -265,8 +265,6 @@ async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
     lines += session.budget.explain()
     coming = forecast_sweep(session.policy, session.view, session.budget, session._clock())
     lines += [str(coming)] if coming is not None else []
-    newest = session.state_notes.newest
-    lines += [f"{describe_state_note(newest)} /state shows it."] if newest is not None else []
     moment = ""
     for each in forecast_rules(session):
         if each.moment != moment:
@@ -274,6 +272,9 @@ async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
             lines.append(f"{moment} ({_MOMENT_DESCRIPTIONS[moment]}):")
         lines += _format_forecast(each)
         await asyncio.sleep(0)  # a rule takes a while in a large view
+    if session.state_notes.newest is not None:
+        lines += ["", *(await asyncio.to_thread(StateNoteReport, session.log)).lines()]
+        lines.append("/recall ID shows a message that a line cites; /state CORRECTION corrects the note.")
     return CommandAnswer("\n".join(lines))
 
 

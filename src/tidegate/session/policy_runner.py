@@ -88,7 +88,8 @@ class PolicyRunner:
         self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
-        self.find_summary: Callable[[SummaryRequest], str | None] = lambda _: None
+        self.writes_ahead: Callable[[Moment], bool] = lambda _: False
+        self.find_summary: Callable[[SummaryRequest, bool], str | None] = lambda *_: None
         self._begun_turn = (0, "")
         self.refusals = 0
 
@@ -233,8 +234,9 @@ class PolicyRunner:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         yield from self._note_compaction_start(step.request)
-                        answer = self.find_summary(step.request)
-                        if answer is None:
+                        is_ahead = self._is_written_ahead(step.request, moment)
+                        answer = self.find_summary(step.request, is_ahead)
+                        if answer is None and not is_ahead:
                             answer = yield from self._check_summary((yield step.request), step.request)
                     elif isinstance(step, CommitEdits):
                         answer = yield from self.edit_steps(step.edited)
@@ -250,6 +252,13 @@ class PolicyRunner:
         elif moment == "turn_start":
             yield self._pend(NoteAdded("turn"))
         return decisions
+
+    def _is_written_ahead(self, request: SummaryRequest, moment: Moment) -> bool:
+        """Whether a model writes such texts before they are asked for, so that no call waits for one.
+
+        The summary of a single result has a text of its own to fall back on; it cannot be written ahead.
+        """
+        return self.writes_ahead(moment) and not request.fallback
 
     def plan_context(self, policy: Policy) -> PlanContext:
         view = self._view

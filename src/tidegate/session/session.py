@@ -37,7 +37,7 @@ from tidegate.session.recovery import Recovery
 from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
-from tidegate.session.state_notes import StateNotes
+from tidegate.session.state_notes import NoteModel, StateNotes
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.drivers import (
     AsyncSummarizer,
@@ -96,6 +96,8 @@ class Session(LiveConversation):
     - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
       writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
       ready-made ones for the SDKs.
+    - `summarizer_model`: another model to put these questions to, such as a cheaper one. It gets the messages without
+      thinking and with secrets masked, and cannot read them from the cache of the conversation's own model.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Session(LiveConversation):
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
         summarizer: AskModel | None = None,
+        summarizer_model: str = "",
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
@@ -150,7 +153,7 @@ class Session(LiveConversation):
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        self._write_state_notes(summarizer)
+        self._write_state_notes(summarizer, summarizer_model)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -159,12 +162,22 @@ class Session(LiveConversation):
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
-    def _write_state_notes(self, ask: AskModel | None) -> None:
+    def _write_state_notes(self, ask: AskModel | None, model: str) -> None:
         if ask is None:
             return
         from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
-        NoteWriter(self, self._state_notes, ask)
+        other = self._describe_other_model(model) if model not in ("", self.model) else None
+        NoteWriter(self, self._state_notes, ask, model=other)
+
+    def _describe_other_model(self, model: str) -> NoteModel:
+        """A model of the same provider is asked in the message format of the session."""
+        from tidegate.core.text.secrets import SecretMask  # noqa: PLC0415 - it loads slowly
+
+        is_same = resolve_dialect("", model) is resolve_dialect("", self.model)
+        dialect = self.dialect if is_same else resolve_dialect("", model)
+        known = find_model(model)
+        return NoteModel(model, dialect, find_window(model), SecretMask(), (known and known.max_output) or 0)
 
     # --- what the model sees --------------------------------------------------------------------------------------
 
@@ -243,7 +256,7 @@ class Session(LiveConversation):
         Without it, a model that writes state notes writes one first, and the view is swept to it.
         """
         writer = self._state_notes.writer
-        if writer is not None and (summarize is None or (self._state_notes.is_offered and not focus.strip())):
+        if writer is not None and self._state_notes.writes_on_demand(focus, is_alone=summarize is None):
             writer.write_now_sync(focus)
             rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = self.run_rules([rule]) if rule is not None else []
@@ -257,7 +270,7 @@ class Session(LiveConversation):
     async def compact_async(self, summarize: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """`compact` for async code."""
         writer = self._state_notes.writer
-        if writer is not None and (summarize is None or (self._state_notes.is_offered and not focus.strip())):
+        if writer is not None and self._state_notes.writes_on_demand(focus, is_alone=summarize is None):
             await writer.write_now(focus)
             rule = None if focus.strip() else self._state_notes.make_manual_rule()
             decisions = await self.run_rules_async([rule]) if rule is not None else []

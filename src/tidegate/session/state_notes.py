@@ -67,8 +67,9 @@ from tidegate.session.summaries.prepared import (
     make_summary_task,
     wants_summaries,
 )
-from tidegate.session.summaries.prompt import SummaryRequestView, make_question_item
+from tidegate.session.summaries.prompt import SummaryRequestView, make_question_item, mask_items
 from tidegate.store.log import LogReader
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.rendering.request import RenderedRequest, RequestRenderer
@@ -85,6 +86,8 @@ _MAX_ATTEMPTS: Final = 2  # until the next sweep
 _PASSAGE_LIST_SHARE: Final = 0.75  # of the note's limit: for the list of passages in the answer
 _MIN_ANSWER_SHARE: Final = 0.6  # of the wanted output: with less room a note would be cut off
 _MAX_OVER: Final = 1.25  # times the limit: what is still taken
+_NOTHING: Final = "there is nothing to write about"
+_MAY_WAIT: Final = ("manual", "restore")
 _MAX_FAR_OVER: Final = 4.0  # times the limit: what is refused
 _CUT_ORDER: Final = (HEADINGS[4], HEADINGS[3], HEADINGS[2], HEADINGS[1])
 
@@ -94,12 +97,26 @@ WriteTask = NoteTask | SummaryTask
 Written = StateNote | PreparedSummary
 
 
+class NoteModel(NamedTuple):
+    """Another model that writes for the conversation. It gets the same messages without the thinking of the first, and
+    what `mask` leaves of them. `max_output` is the most that it can write; 0 if that is not known.
+    """
+
+    name: str
+    dialect: Dialect
+    window: int | None = None
+    mask: Callable[[str], str] = str
+    max_output: int = 0
+
+
 class NoteQuestion(NamedTuple):
-    """A question for a note: the task, and the whole request for the model of the conversation."""
+    """A question for a note: the task, and the whole request for the model of the conversation, or for another one."""
 
     task: WriteTask
     request: RenderedRequest
     max_tokens: int
+    model: str
+    dialect_name: str
 
 
 class NoteReport(NamedTuple):
@@ -140,6 +157,15 @@ class StateNotes:
         self._is_paused = False
         self.writer: BackgroundWriter | None = None
         runner.find_summary = self.find_summary
+        runner.writes_ahead = self._writes_ahead
+        runner.is_summary_running = lambda: self.writer is not None and self.writer.is_busy and not self.is_offered
+
+    def _writes_ahead(self, moment: Moment) -> bool:
+        """Whether no call waits for a text at this moment, because a model writes ahead.
+
+        After a refusal for its length a policy with summaries of its own may wait for one, as a compaction on demand.
+        """
+        return self.writer is not None and moment not in (_MAY_WAIT if self.is_offered else (*_MAY_WAIT, "overflow"))
 
     @property
     def is_offered(self) -> bool:
@@ -168,6 +194,13 @@ class StateNotes:
     def is_worthwhile(self) -> bool:
         """Whether there is enough in the view for a note on demand: at least twice what the note may take."""
         return self._view.tokens > 2 * choose_note_limits(self._runner.budget).note
+
+    def writes_on_demand(self, focus: str, *, is_alone: bool) -> bool:
+        """Whether a compaction on demand has the writer write first.
+
+        If another summarizer is given (not `is_alone`), it writes the summary with a focus under a policy with notes.
+        """
+        return is_alone or not self.is_offered or not focus.strip()
 
     def make_manual_rule(self) -> Rule | None:
         """The rule that sweeps to the newest note on demand, if there is one that was not shown yet."""
@@ -237,19 +270,35 @@ class StateNotes:
         self.refuse(made)
         return None
 
-    def draft_question(self, moments: Sequence[Moment] = (), focus: str = "") -> Callable[[], NoteQuestion | str]:
+    def draft_question(
+        self, moments: Sequence[Moment] = (), focus: str = "", model: NoteModel | None = None
+    ) -> Callable[[], NoteQuestion | str]:
         """A function that makes the question from a copy of the view, or says why not: call it in any thread.
 
-        With `moments`, the question is for the summary that the policy asks for then, with this focus.
+        With `moments`, the question is for the summary that the policy asks for then, with this focus. `model` is
+        asked instead of the conversation's own.
         """
+        view = self._copy_view()
+        task = self._draft_task_of(view, moments, focus)
+        if model is not None:
+            return partial(_make_question_for, model, view, self._runner.budget, task)
+        renderer = partial(self._make_renderer, self._renderer.options, self._renderer.thinking_tokens)
+        return partial(_make_question, view, self._runner.budget, renderer, self._runner.window, task)
+
+    def draft_task(self, moments: Sequence[Moment] = (), focus: str = "") -> Callable[[], WriteTask | str]:
+        """Like `draft_question`, for a task that a writer puts into words of its own."""
+        view = self._copy_view()
+        return partial(_make_task_alone, view, self._draft_task_of(view, moments, focus))
+
+    def _copy_view(self) -> View:
         self._attempts.append(self._measure_fill())
         view = copy(self._view)
         view.items, view.unanswered, view.kind_index = view.items[:], dict(view.unanswered), KindIndex()
-        renderer = partial(self._make_renderer, self._renderer.options, self._renderer.thinking_tokens)
-        task = partial(
-            self._make_task_for, view, self._draft_context(view), moments, focus, self._conversation.log.head
-        )
-        return partial(_make_question, view, self._runner.budget, renderer, self._runner.window, task)
+        return view
+
+    def _draft_task_of(self, view: View, moments: Sequence[Moment], focus: str) -> "_MakeTask":
+        head = self._conversation.log.head
+        return partial(self._make_task_for, view, self._draft_context(view), moments, focus, head)
 
     def _draft_context(self, view: View) -> "_Draft":
         at = self._runner.plan_context(self._runner.policy)
@@ -328,12 +377,16 @@ class StateNotes:
         conversation._append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(made))))
         return NoteReport(made)
 
-    def find_summary(self, request: SummaryRequest) -> str | None:
-        """The text that was written ahead for this request of the policy; None if none fits it."""
+    def find_summary(self, request: SummaryRequest, may_be_old: bool) -> str | None:
+        """The text that was written ahead for this request of the policy; None if none fits it.
+
+        It `may_be_old` if no other one can be asked for.
+        """
         if request.fallback or not self.is_wanted:
             return None
         self._prepared_seq = 0
-        return find_prepared(self._conversation.log, request, self._conversation.counter)
+        self._attempts, self._is_paused = [], False
+        return find_prepared(self._conversation.log, request, self._conversation.counter, may_be_old=may_be_old)
 
     def refuse(self, why: str) -> NoteReport:
         """Note in the log that there is no new note, and why."""
@@ -356,20 +409,36 @@ class _Draft(NamedTuple):
     shows_notes: bool
 
 
+_MakeTask = Callable[[Sequence[Group]], WriteTask | str]
+
+
+def _make_task_alone(view: View, make_task: _MakeTask) -> WriteTask | str:
+    groups = answered_groups(view)
+    return make_task(groups) if groups else _NOTHING
+
+
+def _make_question_for(model: NoteModel, view: View, budget: Budget, make_task: _MakeTask) -> NoteQuestion | str:
+    """The question to another model: without thinking and options, which only the conversation's own model knows."""
+    view.items = mask_items(view.items, model.mask)
+    view.system = model.mask(view.system)
+
+    def make_renderer(max_output: int) -> RequestRenderer:
+        return RequestRenderer(model.dialect, model.name, max_tokens=min(max_output, model.max_output or max_output))
+
+    return _make_question(view, budget, make_renderer, model.window, make_task)
+
+
 def _make_question(
     view: View,
     budget: Budget,
     make_renderer: Callable[[int], RequestRenderer],
     window: int | None,
-    make_task: Callable[[Sequence[Group]], WriteTask | str],
+    make_task: _MakeTask,
 ) -> NoteQuestion | str:
-    groups = answered_groups(view)
-    if not groups:
-        return "there is nothing to write about"
-    task = make_task(groups)
+    task = _make_task_alone(view, make_task)
     if isinstance(task, str):
         return task
-    items = [item for group in groups for item in group.items]
+    items = [item for group in answered_groups(view) for item in group.items]
     asked = make_question_item(repair_unicode(task.instruction))
     size = budget.fixed + sum(item.tokens for item in items)
     size += budget.counter.count_text(task.instruction) + REQUEST_OVERHEAD
@@ -383,7 +452,7 @@ def _make_question(
     faults = renderer.faults()
     if faults:
         return f"the question broke a rule of {renderer.dialect.name}: {faults[0].rule}"
-    return NoteQuestion(task, renderer.freeze(), most)
+    return NoteQuestion(task, renderer.freeze(), most, renderer.options.model, renderer.dialect.name)
 
 
 def count_answer_tokens(task: WriteTask) -> int:

@@ -6,7 +6,7 @@ Sizes are the provider's tokens if it reported them; the categories are scaled t
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -14,16 +14,18 @@ import msgspec
 
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import LISTED_TOPICS, Event, EventPayload, NoteAdded, ViewEdited
+from tidegate.core.events import LISTED_TOPICS, STATE_NOTE, Event, EventPayload, NoteAdded, ViewEdited
 from tidegate.core.log_fold import fold_log
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import RefoldNeeded, View
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
-from tidegate.session.reports.state_note_report import describe_listed_note
+from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
+from tidegate.web.live.message_json import describe_event
 from tidegate.web.request_history import RequestHistory, RequestRecord, SideSpending, read_request_history
 from tidegate.web.text_pool import TextPool
 from tidegate.wire.registry import resolve_dialect
@@ -32,6 +34,8 @@ from tidegate.wire.rendering.request import RequestRenderer
 _MAX_REQUESTS: Final = 10_000
 MAX_LISTED_CHANGES: Final = 4_000
 MAX_CHART_POINTS: Final = 1_500
+_MAX_SOURCES: Final = 100
+"""Messages that a state note cites, whose texts the page has for it."""
 
 
 class RequestState(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +70,8 @@ class ViewChange(msgspec.Struct, frozen=True):
     """An edit of the view, or a note that changed it.
 
     `before` and `after` are our own token counts of the history, from the log; `full` and `left` are the size of a
-    request in the provider's tokens. `was` and `now` are indexes of states.
+    request in the provider's tokens. `was` and `now` are indexes of states. Of a state note, `note` are the parts, and
+    `sources` the indexes of the texts of messages that it cites.
     """
 
     seq: int
@@ -85,6 +90,8 @@ class ViewChange(msgspec.Struct, frozen=True):
     undone: bool
     was: int
     now: int
+    note: NoteParts | None = None
+    sources: dict[str, int] = {}
 
 
 class SessionStory(msgspec.Struct, frozen=True):
@@ -188,10 +195,24 @@ class _StoryReader:
         if isinstance(payload, ViewEdited):
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
-            said = describe_listed_note(payload, note)
+            parts = split_note(payload.text, note, self._mask) if payload.topic == STATE_NOTE else None
+            said = describe_listed_note(payload, note, is_brief=parts is not None)
             edited = ViewEdited(payload.topic, "", "", said, before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
+            if parts is not None and is_listed:
+                sources = self._add_sources(parts.list_sources()[:_MAX_SOURCES])
+                self._changes[-1] = msgspec.structs.replace(self._changes[-1], note=parts, sources=sources)
         self._add_requests_at(event)
+
+    def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
+        """Keep the texts of these messages for the page."""
+        found: dict[str, int] = {}
+        for ident in ids:
+            event = next(iter(self._log.read(seq_of_id(ident))), None) if ident[:1] == "m" else None
+            described = describe_event(event) if event is not None else None
+            if described is not None:
+                found[ident] = self._pool.add(msgspec.json.encode(described))
+        return found
 
     def _fold(self, event: Event) -> None:
         try:

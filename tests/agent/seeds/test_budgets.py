@@ -16,7 +16,6 @@ from tidegate.agent.loop import RequestSent
 from tidegate.agent.runtime import OpenAgent
 from tidegate.agent.system_prompt import AGENT_RULES, SHORT_AGENT_RULES
 from tidegate.models.token_counters import create_counter
-from tidegate.session.summaries.background import BackgroundSummarizer
 
 SMALL = "execution: {context: {summary_brain: {provider: small, model: gpt-4o-mini}}}\n"
 SUMMARY = "The user asked about many valves. Valve four opens at nine bar."
@@ -126,13 +125,13 @@ def test_the_prompt_suits_the_window_of_picoclaw(window: int, rules: str, tmp_pa
 @pytest.mark.seed("PIC-07")
 @pytest.mark.parametrize("background", [True, False])
 def test_after_a_turn_a_summary_is_written_in_the_background(background: bool, tmp_path: Path) -> None:
-    """More than 20 messages start it when the turn has ended; the next turn takes it and does not wait for it."""
+    """More than 20 messages have it used at the next turn, which does not wait: it is written three messages before."""
     turns, asked_before, busy_after = 14, [], []
 
     async def wait_until_idle(agent: OpenAgent) -> None:
-        ahead = agent.agent.summarizer
-        busy_after.append(isinstance(ahead, BackgroundSummarizer) and ahead.is_busy)
-        while isinstance(ahead, BackgroundSummarizer) and ahead.is_busy:
+        ahead = agent.session.state_notes.writer
+        busy_after.append(ahead is not None and ahead.is_busy)
+        while ahead is not None and ahead.is_busy:
             await asyncio.sleep(0.01)
 
     def summarize(body: Json) -> Step:
@@ -148,7 +147,7 @@ def test_after_a_turn_a_summary_is_written_in_the_background(background: bool, t
         assert not any(summarized)
         assert asked_before == []
         return
-    assert busy_after.index(True) == 10, "after the turn with message 22"
+    assert busy_after.index(True) == 8, "after the turn with message 18"
     assert summarized.index(True) == 11, "the next request has it"
     assert "Question 0" in asked_before[0]
     assert "Question 0" not in str(talk.bodies[11]["messages"])

@@ -64,6 +64,7 @@ agents:
     system_prompt: |
       You look after valves.
 execution:
+  state_notes: false  # so that calls wait for their summaries
   mode: conversation
   greeting: "Which valve?"
   max_turns: 9
@@ -182,6 +183,7 @@ def test_a_variable_sends_a_provider_to_another_address(tmp_path: Path) -> None:
 SUMMARIES = """
 agents: [{id: a, brain: {provider: main, model: gpt-4o, context: {OWN}}}]
 execution:
+  state_notes: false  # so that calls wait for their summaries
   context: {max_tokens: 12000, keep_recent: 2, compression_trigger: 0.4, output_reserved: 1000, summary_max_tokens: 300
     EXECUTION}
 """
@@ -228,6 +230,7 @@ agents:
   - {id: a, brain: {provider: main, model: gpt-4o}}
   - {id: reader, role: specialist, brain: {provider: main, model: gpt-4o}}
 execution:
+  state_notes: false  # so that calls wait for their summaries
   context: {max_tokens: 12000, keep_recent: 2, compression_trigger: 0.4, output_reserved: 1000,
     summary_brain: {provider: small, model: gpt-4o-mini}}
   hooks: [{id: care, on: turn_start, condition: {type: always}, action: {type: inject_message, message: Take care.}}]

@@ -111,8 +111,8 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
     `timeout` the seconds of a turn.
 
     In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
-    `background` prepares summaries a little before the policy needs them. With `state_notes` the model writes down the
-    state of the work before a sweep, if the policy has the stage `note_sweep` (docs/state-notes.md).
+    With `state_notes` the model writes down the state of the work before a sweep, or the summaries of a policy that has
+    its own, beside its calls (docs/state-notes.md). Without, `background` still prepares the summaries.
 
     `tool_mode` says how tools are shown to the model: `direct` with all definitions, `discovery` with categories and
     meta-tools to find and call them, `auto` as `discovery` above `max_direct_tools` tools, else as `direct`.

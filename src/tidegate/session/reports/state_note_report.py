@@ -1,8 +1,10 @@
-"""The newest state note as text for people: sections, passages, what the check found, and what changed."""
+"""A state note for people, as text and in parts: sections, passages, what the check found, and what changed."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import unified_diff
 from typing import Final
+
+import msgspec
 
 from tidegate.core.events import (
     CLIENT_SPEAKING,
@@ -13,7 +15,8 @@ from tidegate.core.events import (
     NoteAdded,
 )
 from tidegate.core.log_fold import iterate_current_branch
-from tidegate.core.state_note.note import NotePassage, StateNote, decode_state_note
+from tidegate.core.state_note.check import MARK, list_cited_ids
+from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, decode_state_note
 from tidegate.core.text.plural import format_count
 from tidegate.session.shared_timeline import describe_client_note
 from tidegate.session.summaries.prepared import decode_prepared
@@ -22,15 +25,80 @@ from tidegate.store.log import LogReader
 _NO_NOTE: Final = "There is no state note yet. docs/state-notes.md says when the model writes one."
 
 
-class StateNoteReport:
-    """The newest note of a log's current branch, the one before it, and the last failure if it came later."""
+class NoteStatement(msgspec.Struct, frozen=True):
+    """A line of a note and the messages that it cites. `is_marked`: the check did not find all of it in the log."""
 
-    def __init__(self, log: LogReader) -> None:
+    text: str
+    sources: tuple[str, ...] = ()
+    is_new: bool = False
+    is_marked: bool = False
+
+
+class NoteSection(msgspec.Struct, frozen=True):
+    """A section; `removed` are lines of it that the note before had."""
+
+    heading: str
+    statements: tuple[NoteStatement, ...]
+    removed: tuple[str, ...] = ()
+
+
+class ShownPassage(msgspec.Struct, frozen=True):
+    source: str
+    place: str
+    text: str
+
+
+class NoteParts(msgspec.Struct, frozen=True):
+    """A note in parts, for pages that lead from each statement to its sources."""
+
+    sections: tuple[NoteSection, ...]
+    passages: tuple[ShownPassage, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def list_sources(self) -> list[str]:
+        """The ids of all messages that the note cites or quotes."""
+        cited = [ident for section in self.sections for line in section.statements for ident in line.sources]
+        return list(dict.fromkeys([*cited, *(passage.source for passage in self.passages)]))
+
+
+def split_note(text: str, previous: str = "", mask: Callable[[str], str] = str) -> NoteParts | None:
+    """The parts of a note as it is stored, compared with the one before; None if it is none. `mask` hides secrets."""
+    note, before = decode_state_note(text), decode_state_note(previous) if previous else None
+    if note is None:
+        return None
+    old = before.sections if before else {}
+    sections = (_split_section(heading, note, old.get(heading, ""), before is not None, mask) for heading in HEADINGS)
+    return NoteParts(
+        tuple(section for section in sections if section.statements or section.removed),
+        tuple(ShownPassage(each.id, mask(describe_passage(each).strip()), mask(each.text)) for each in note.passages),
+        tuple(map(mask, note.dropped)),
+    )
+
+
+def _split_section(heading: str, note: StateNote, old: str, has_old: bool, mask: Callable[[str], str]) -> NoteSection:
+    before = [line for line in old.split("\n") if line.strip()]
+    now = [line for line in note.sections.get(heading, "").split("\n") if line.strip()]
+    statements = (
+        NoteStatement(mask(line), tuple(list_cited_ids(line)), has_old and line not in before, MARK in line)
+        for line in now
+    )
+    return NoteSection(heading, tuple(statements), tuple(mask(line) for line in before if line not in now))
+
+
+class StateNoteReport:
+    """The newest note of a log's current branch, the one before it, and the last failure if it came later.
+
+    With `seq`, the note of that event.
+    """
+
+    def __init__(self, log: LogReader, seq: int = 0) -> None:
         self.note: StateNote | None = None
         self.previous: StateNote | None = None
         self.failure = ""
         for event in iterate_current_branch(log.read):
             what = event.payload
+            if seq and event.seq > seq:
+                break
             if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
                 self.previous, self.note, self.failure = self.note, decode_state_note(what.text), ""
             elif isinstance(what, NoteAdded) and what.topic == STATE_NOTE_FAILED:
@@ -82,10 +150,11 @@ def compare_notes(old: StateNote, new: StateNote) -> list[str]:
     return [line for line in lines if line[1:].strip() and not line.startswith(("---", "+++", "@@"))]
 
 
-def describe_listed_note(noted: NoteAdded, previous: str = "") -> str:
+def describe_listed_note(noted: NoteAdded, previous: str = "", *, is_brief: bool = False) -> str:
     """The text of a note under one of the `LISTED_TOPICS`: of a state note, what it has and what the check dropped.
 
-    `previous` is the state note before, as it is stored: then the lines that changed are listed, too.
+    `previous` is the state note before, as it is stored: then the lines that changed are listed, too. `is_brief`: one
+    line, where its parts are shown as well.
     """
     if noted.topic in (CLIENT_SPEAKING, WORK_RECORD):
         return describe_client_note(noted)
@@ -96,6 +165,8 @@ def describe_listed_note(noted: NoteAdded, previous: str = "") -> str:
     note = decode_state_note(noted.text) if noted.topic == STATE_NOTE else None
     if note is None:
         return noted.text
+    if is_brief:
+        return describe_state_note(note)
     dropped = f" Dropped: {' / '.join(note.dropped)}" if note.dropped else ""
     before = decode_state_note(previous) if previous else None
     changes = compare_notes(before, note) if before else []

@@ -6,25 +6,33 @@
 
 `ask` gets a `ModelQuestion`, a whole request with an output limit, and returns the text of the answer. Whatever it
 raises is noted in the log; after a refusal for money or rate it is not asked again until the next sweep.
+
+The question goes to the model of the conversation, which reads it from its cache, or to another one (`NoteModel`). The
+summaries of a policy are asked for in the same way, or written by `write_summary`, which can ask in pieces.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Final, TypeVar, cast
 
+import msgspec
+
 from tidegate.core.errors import GiveUp, TidegateError
 from tidegate.core.messages import Text, calls_of
+from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Moment
 from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusable
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.reports.costs import SideCost, make_spent_note
-from tidegate.session.state_notes import NoteQuestion, NoteReport, StateNotes, WriteTask, Written
+from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+from tidegate.session.summaries.prepared import SummaryTask
 from tidegate.wire.parsing import require_object, to_plain_json
 from tidegate.wire.usage import read_usage
 
@@ -36,6 +44,10 @@ NOTE_TIMEOUT_SECONDS: Final = 180.0
 _FINAL_KINDS: Final = frozenset({"rate_limit", "rate_bucket", "billing", "auth", "model"})
 _FINAL_STATUSES: Final = frozenset({401, 402, 403, 429})
 _STOPPED: Final = {"refused": "the model refused", "filtered": "the provider's filter stopped it"}
+
+
+WriteSummary = Callable[[SummaryRequest], Awaitable[str]]
+"""Writes the summary that a policy will ask for. It raises NoteRefused if there is none."""
 
 
 class NoteRefused(Exception):
@@ -50,15 +62,26 @@ class NoteWriter:
     """Writes the state notes of a session, one at a time: in a task of the running event loop, or else in a thread.
 
     Neither touches the session. `collect` stores what has arrived; the session calls it before each request.
+
+    `model` is asked instead of the conversation's own.
     """
 
     def __init__(
-        self, session: LiveConversation, notes: StateNotes, ask: AskModel, *, timeout: float = NOTE_TIMEOUT_SECONDS
+        self,
+        session: LiveConversation,
+        notes: StateNotes,
+        ask: AskModel,
+        *,
+        timeout: float = NOTE_TIMEOUT_SECONDS,
+        model: NoteModel | None = None,
+        write_summary: WriteSummary | None = None,
     ) -> None:
         self._session = session
         self._ask = ask
         self.notes = notes
         self._timeout = timeout
+        self._model = model
+        self._write_summary = write_summary
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._spent: list[SideCost] = []
@@ -80,16 +103,20 @@ class NoteWriter:
         return True
 
     def _start(self, moments: Sequence[Moment] = (), focus: str = "") -> None:
-        draft = self.notes.draft_question(moments, focus)
+        work = self._write(self._choose_work(moments, focus))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._write(draft)), name=_THREAD_NAME, daemon=True
-            )
+            self._thread = threading.Thread(target=lambda: asyncio.run(work), name=_THREAD_NAME, daemon=True)
             self._thread.start()
         else:
-            self._task = loop.create_task(self._write(draft))
+            self._task = loop.create_task(work)
+
+    def _choose_work(self, moments: Sequence[Moment], focus: str) -> "_Work":
+        notes, write_summary = self.notes, self._write_summary
+        if write_summary is not None and (moments or not notes.is_offered):
+            return partial(self._ask_for_summary, notes.draft_task(moments, focus), write_summary)
+        return partial(self._ask_for_note, notes.draft_question(moments, focus, self._model))
 
     def _start_now(self, focus: str) -> None:
         """Start what a compaction on demand waits for: a state note, or the summary of the policy with a focus."""
@@ -117,19 +144,11 @@ class NoteWriter:
             self._thread.join()
         return self.collect()
 
-    async def _write(self, draft: Callable[[], NoteQuestion | str]) -> None:
+    async def _write(self, work: "_Work") -> None:
         task: WriteTask | None = None
         made: Written | NoteRefused
         try:
-            question = await asyncio.to_thread(draft)
-            if isinstance(question, str):
-                raise NoteRefused(question)
-            task = question.task
-            answer, usage = await self._put(question)
-            if usage is not None:
-                self._spent.append(
-                    SideCost(self._session.model, read_usage(require_object(to_plain_json(usage), "")), NOTE_PURPOSE)
-                )
+            task, answer = await work()
             made = await asyncio.to_thread(self.notes.check, task, answer)
         except AnswerUnusable as no:
             made = NoteRefused(str(no))
@@ -139,10 +158,29 @@ class NoteWriter:
             made = explain_failure(failure)
         self._arrived.append((task, made))
 
+    async def _ask_for_summary(
+        self, draft: Callable[[], WriteTask | str], write_summary: WriteSummary
+    ) -> tuple[WriteTask, str]:
+        task = await asyncio.to_thread(draft)
+        if not isinstance(task, SummaryTask):
+            raise NoteRefused(task if isinstance(task, str) else "the policy asks for no summary")
+        request = msgspec.structs.replace(task.request, max_tokens=task.max_tokens)
+        async with asyncio.timeout(self._timeout):
+            return task, await write_summary(request)
+
+    async def _ask_for_note(self, draft: Callable[[], NoteQuestion | str]) -> tuple[WriteTask, str]:
+        question = await asyncio.to_thread(draft)
+        if isinstance(question, str):
+            raise NoteRefused(question)
+        answer, usage = await self._put(question)
+        if usage is not None:
+            read = read_usage(require_object(to_plain_json(usage), ""))
+            self._spent.append(SideCost(question.model, read, NOTE_PURPOSE))
+        return question.task, answer
+
     async def _put(self, question: NoteQuestion) -> ModelAnswer:
         """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
-        session = self._session
-        asked = ModelQuestion(question.request, session.model, session.dialect.name, question.max_tokens)
+        asked = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
         async with asyncio.timeout(self._timeout):
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
                 said = self._ask(asked)
@@ -178,6 +216,10 @@ class NoteWriter:
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
+
+
+_Work = Callable[[], Awaitable[tuple[WriteTask, str]]]
+"""Asks a model for what is due. Returns the task and the answer."""
 
 
 async def _call_in_daemon(function: Callable[[], _T]) -> _T:

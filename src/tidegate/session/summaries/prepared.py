@@ -35,15 +35,13 @@ from tidegate.session.summaries.drivers import strip_focus_line
 from tidegate.session.summaries.prompt import make_record_entries, write_closing_question
 from tidegate.store.log import LogReader
 
-MAX_NEW_SHARE: Final = 0.35
-"""Largest share of the requested messages that may be newer than a prepared text: lines of them are added to it."""
-
+_MAX_NEW_SHARE: Final = 0.35  # of the requested messages, newer than a text, if a newer text can be asked for
 _MARGIN: Final = 0.15  # below the thresholds of the policy
 _MOMENTS: Final[tuple[Moment, ...]] = ("turn_end", "turn_start", "before_call")
 _SIZE_METRICS: Final = frozenset(
     {"tokens", "history", "pressure", "window_share", "history_share", "fill", "messages", "turns", "unlimited"}
 )
-PREPARED_SHARE: Final = 3, 4
+_PREPARED_SHARE: Final = 3, 4
 """The share of the limit that is for the prepared text; the rest is for newer messages."""
 
 
@@ -79,16 +77,16 @@ def wants_summaries(policy: Policy, moments: Iterable[str] = _MOMENTS) -> bool:
 
 def is_summary_near(at: PlanContext) -> bool:
     """Whether a rule that asks for a summary would fire soon."""
-    coming = choose_coming_rules(at)
+    coming = _choose_coming_rules(at)
     return any(map(_asks, (rule for rules in coming.moments.values() for rule in rules)))
 
 
-def choose_coming_rules(at: PlanContext) -> Policy:
+def _choose_coming_rules(at: PlanContext) -> Policy:
     """The policy with lower thresholds: a rule that asks for a summary fires at once if it is near, else never.
 
     A copy of a view does not have the provider's reports, so its size cannot be compared with a threshold again.
     """
-    policy = change_triggers(at.policy, _MOMENTS, _lower_trigger)
+    policy = _change_triggers(at.policy, _MOMENTS, _lower_trigger)
     occasion = TriggerContext(at.view, at.budget, policy, measure_for_triggers(policy, at.view, at.budget))
 
     def choose(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -107,7 +105,7 @@ def _asks(rule: Rule) -> bool:
     return rule.stage == "summarize" or bool(rule.settings.get("flush"))
 
 
-def change_triggers(policy: Policy, moments: Iterable[Moment], change: Callable[[Trigger], Trigger]) -> Policy:
+def _change_triggers(policy: Policy, moments: Iterable[Moment], change: Callable[[Trigger], Trigger]) -> Policy:
     """Return the policy with the rules of these moments only, with other triggers."""
 
     def change_rule(rule: Rule) -> Rule:
@@ -129,7 +127,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
 
     By default for the moments before a call, with lower thresholds. A request with a fallback of its own is not meant.
     """
-    policy = at.policy if moments else choose_coming_rules(at)
+    policy = at.policy if moments else _choose_coming_rules(at)
     at = at._replace(policy=policy, view=thaw_view(freeze_view(at.view), meter), fruitless_runs=set(at.fruitless_runs))
     for moment in moments or _MOMENTS:
         plan = run_moment(moment, at)
@@ -138,7 +136,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
             if isinstance(step, AskSummary) and not step.request.fallback:
                 return step.request
             if isinstance(step, CommitEdits):
-                fold_edits(at, step.edited)
+                _fold_edits(at, step.edited)
             try:
                 step = plan.send(None)
             except StopIteration:
@@ -146,7 +144,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
     return None
 
 
-def fold_edits(at: PlanContext, edited: ViewEdited) -> None:
+def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
     """Apply an edit to the copy, with the ids that the session would give."""
     seq = at.view.head + 1
     edits = tuple(
@@ -160,7 +158,7 @@ def fold_edits(at: PlanContext, edited: ViewEdited) -> None:
 
 def make_summary_task(request: SummaryRequest, horizon: str, head: int, *, is_ahead: bool) -> SummaryTask:
     """The task of writing this summary. What is written ahead leaves room for lines about newer messages."""
-    part, whole = PREPARED_SHARE
+    part, whole = _PREPARED_SHARE
     tokens = max(1, request.max_tokens * part // whole) if is_ahead else request.max_tokens
     return SummaryTask(write_closing_question(request, tokens), horizon, request, tokens, head)
 
@@ -193,10 +191,13 @@ def decode_prepared(text: str) -> PreparedSummary | None:
         return None
 
 
-def find_prepared(log: LogReader, request: SummaryRequest, counter: TokenCounter) -> str | None:
-    """The newest text of the log that answers a request: it covers only messages of it, and most of them.
+def find_prepared(
+    log: LogReader, request: SummaryRequest, counter: TokenCounter, *, may_be_old: bool = False
+) -> str | None:
+    """The newest text of the log that answers a request: it covers only messages of it.
 
-    Lines about the newer ones are added to it. None after an undo or a return to before it was written.
+    Lines about the newer ones are added to it. None after an undo or a return to before it was written, and unless it
+    `may_be_old` also if too many messages are newer.
     """
     asked = {message.id for message in request.messages}
     task, found = _hash_task(request), None
@@ -212,9 +213,9 @@ def find_prepared(log: LogReader, request: SummaryRequest, counter: TokenCounter
         return None
     covered = set(found.ids)
     rest = [message for message in request.messages if message.id not in covered]
-    if _count(rest, counter) > MAX_NEW_SHARE * _count(request.messages, counter):
+    if not may_be_old and _count(rest, counter) > _MAX_NEW_SHARE * _count(request.messages, counter):
         return None
-    return join_digest(found.text, rest, request.max_tokens, counter)
+    return _join_digest(found.text, rest, request.max_tokens, counter)
 
 
 _UNDOING: Final = ("undo", "redo", "clear", "forgotten")
@@ -229,10 +230,10 @@ def _count(messages: Sequence[Message], counter: TokenCounter) -> int:
     return sum(counter.count_text(entry.text) for entry in make_record_entries(messages))
 
 
-def join_digest(text: str, rest: Sequence[Message], max_tokens: int, counter: TokenCounter) -> str:
+def _join_digest(text: str, rest: Sequence[Message], max_tokens: int, counter: TokenCounter) -> str:
     """Return a prepared text with lines about the messages that came after it."""
     if not rest:
         return text
-    part, whole = PREPARED_SHARE
+    part, whole = _PREPARED_SHARE
     left = max(max_tokens - counter.count_text(text) - 2, max_tokens * (whole - part) // whole)
     return f"{text}\n{write_digest(rest, max_tokens=left, counter=counter)}"

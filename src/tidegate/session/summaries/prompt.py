@@ -22,8 +22,10 @@ from tidegate.core.messages import (
     Call,
     Image,
     Message,
+    Part,
     Result,
     Text,
+    Thinking,
     Tool,
     calls_of,
     common_mark,
@@ -244,6 +246,31 @@ def find_leading_items(view: View, request: SummaryRequest) -> list[Item]:
     others = [item.message for item in head if item.message.id not in asked]
     lawful = all(other.kind in (SUMMARY, REMINDER) or other.id == view.newest_request for other in others)
     return head if lawful else []
+
+
+def mask_items(items: Iterable[Item], mask: Callable[[str], str]) -> list[Item]:
+    """The messages for another model: with secrets hidden by `mask`, and without thinking and opaque data."""
+    masked = (msgspec.structs.replace(item, message=_mask_message(item.message, mask)) for item in items)
+    return [item for item in masked if item.message.parts]
+
+
+def _mask_message(message: Message, mask: Callable[[str], str]) -> Message:
+    parts = (_mask_part(part, mask) for part in message.parts if not isinstance(part, Thinking))
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def _mask_part(part: Part, mask: Callable[[str], str]) -> Part:
+    if isinstance(part, Text):
+        return msgspec.structs.replace(part, text=mask(part.text), opaque="")
+    if isinstance(part, Call):
+        return msgspec.structs.replace(part, arguments=mask(part.arguments), opaque="")
+    if isinstance(part, Result):
+        inner = (
+            msgspec.structs.replace(each, text=mask(each.text)) if isinstance(each, Text) else each
+            for each in part.parts
+        )
+        return msgspec.structs.replace(part, parts=tuple(inner))
+    return part
 
 
 def make_question_item(text: str) -> Item:

@@ -14,7 +14,9 @@ from textual.widgets.option_list import Option
 
 from tidegate.commands.registry import CommandContext
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import STATE_NOTE, NoteAdded
 from tidegate.session.recall import recall_text
+from tidegate.session.reports.state_note_report import StateNoteReport, split_note
 from tidegate.session.reports.timeline import Timeline, TimelineEntry, read_timeline
 from tidegate.session.reports.window_usage import WindowUsage, measure_window_usage
 from tidegate.terminal.output import TextSanitizer
@@ -39,6 +41,8 @@ from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.tui.themes import make_palette
 
 _MAX_SHOWN_CHARS = 60_000
+_SOURCE_CHARS = 4_000
+"""Of a message that a state note cites."""
 _DETAIL_LINES = 3
 """Lines below the list."""
 
@@ -209,7 +213,9 @@ class ContextPane(Screen[str]):
 
     def on_option_list_option_selected(self) -> None:
         entry, ident = self._selected_entry(), self._selected_message_id()
-        if entry is not None:
+        if entry is not None and entry.action == STATE_NOTE:
+            self._show_state_note(entry.seq)
+        elif entry is not None:
             self._show_messages(
                 f"removed or shortened by {entry.rule or entry.action}", [*entry.removed_ids, *entry.shortened_ids]
             )
@@ -231,6 +237,26 @@ class ContextPane(Screen[str]):
         about = "\n".join(self._list_details())
         text = await asyncio.wrap_future(self._agent_thread.run_with_context(said)) or "Nothing left the window here."
         _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._sanitizer))
+
+    @work(exclusive=True)
+    async def _show_state_note(self, seq: int) -> None:
+        """Show a state note, and below it the messages that it cites."""
+
+        async def describe(context: CommandContext) -> str:
+            log = context.session.log
+            text = str(await asyncio.to_thread(StateNoteReport, log, seq))
+            noted = next(iter(log.read(seq))).payload
+            parts = split_note(noted.text) if isinstance(noted, NoteAdded) else None
+            texts, room = [text], _MAX_SHOWN_CHARS - len(text)
+            for ident in parts.list_sources() if parts else ():
+                if room <= 0:
+                    break
+                texts.append(recall_text(log, ident, max_chars=max(400, min(room, _SOURCE_CHARS))).text)
+                room -= len(texts[-1])
+            return "\n\n".join(texts)
+
+        text = await asyncio.wrap_future(self._agent_thread.run_with_context(describe))
+        _ = self.app.push_screen(TextScreen("the state note and the messages that it cites", text, self._sanitizer))
 
     def action_recall(self) -> None:
         """Run /recall: the text is shown in the conversation."""

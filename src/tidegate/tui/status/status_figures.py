@@ -8,7 +8,6 @@ from tidegate.agent.runtime import OpenAgent
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event, NoteAdded
 from tidegate.session.reports.costs import CostReport
-from tidegate.session.summaries.background import BackgroundSummarizer
 
 _POLL_SECONDS: Final = 0.2
 """Seconds between two checks while a background summary is being written: it sends no event."""
@@ -84,7 +83,7 @@ class StatusWatcher:
             size, capacity = session.tokens, session.budget.capacity
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
             size, capacity = None, None
-        summarizer = self._agent.agent.summarizer
+        notes = session.state_notes
         priced = total.tokens > total.unpriced_tokens or not total.tokens
         return StatusFigures(
             session.model,
@@ -95,7 +94,7 @@ class StatusWatcher:
             total.tokens,
             total.compactions,
             is_summarizing=self._is_summarizing
-            or (isinstance(summarizer, BackgroundSummarizer) and summarizer.is_busy),
+            or (notes.writer is not None and notes.writer.is_busy and not notes.is_offered),
             cost_is_complete=counted,
             window_is_assumed=session.window_is_assumed,
         )

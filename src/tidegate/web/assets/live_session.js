@@ -20,7 +20,7 @@ async function showSession() {
   const picked = { change: 0 };
   texts.compare = async (change) => {
     const found = await ask('change', { name, seq: change.seq });
-    return stretches(texts, found.stretches, found.labels);
+    return found.note ? [notePart(texts, found.note, found.sources)] : stretches(texts, found.stretches, found.labels);
   };
   async function toggle(change, redo, button) {
     button.disabled = true;

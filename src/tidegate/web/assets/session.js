@@ -63,7 +63,10 @@ function library(data) {
     all: (list) => Promise.all(list.map(text)),
     head: (state) => text(data.states[state][0]),
     key: (state) => data.states[state][1],
-    compare: (change) => difference(found, places(change.was), places(change.now)),
+    compare: async (change) =>
+      change.note
+        ? [notePart(found, change.note, change.sources)]
+        : difference(found, places(change.was), places(change.now)),
   };
   return found;
 }

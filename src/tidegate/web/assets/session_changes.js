@@ -95,6 +95,60 @@ function changeSection(page, data, texts, choose, listeners) {
   );
 }
 
+/* A state note: each statement and passage leads to its sources. */
+function notePart(texts, note, sources) {
+  const lead = (host, ids) =>
+    ids
+      .filter((id) => sources[id] !== undefined)
+      .map((id) => {
+        const open = el('button', { type: 'button', class: 'source', 'aria-expanded': 'false' }, id);
+        let shown = null;
+        open.addEventListener('click', async () => {
+          if (shown) {
+            shown.remove();
+            shown = null;
+          } else {
+            shown = el('div', { class: 'talk' }, await each(texts, [sources[id]], Number(id.slice(1)) - 1, true));
+            host.append(shown);
+          }
+          open.setAttribute('aria-expanded', String(Boolean(shown)));
+        });
+        return open;
+      });
+  const line = (name, word, text, ids) => {
+    const host = el('li', { class: name }, word && el('span', { class: 'word' }, word + ' '), text + ' ');
+    host.append(...lead(host, ids));
+    return host;
+  };
+  const statement = ({ text, sources: ids, is_new, is_marked }) => {
+    const words = [is_new && '+ new', is_marked && '? marked'].filter(Boolean).join(' ');
+    return line(is_marked ? 'marked' : is_new ? 'new' : null, words, text.replace(/^\s*[-*]\s+/, ''), ids);
+  };
+  const nodes = note.sections.flatMap(({ heading, statements, removed }) => [
+    el('h4', {}, heading),
+    el('ul', {}, statements.map(statement), removed.map((text) => line('removed', '− removed', text.replace(/^\s*[-*]\s+/, ''), []))),
+  ]);
+  if (note.passages.length) {
+    nodes.push(el('h4', {}, 'Passages, quoted from the log'));
+    nodes.push(
+      el(
+        'ul',
+        {},
+        note.passages.map(({ source, place, text }) => {
+          const host = line(null, '', place, [source]);
+          host.append(el('pre', { tabindex: 0, 'aria-label': 'The passage' }, text));
+          return host;
+        }),
+      ),
+    );
+  }
+  if (note.dropped.length) {
+    nodes.push(el('h4', {}, 'Dropped by the check'));
+    nodes.push(el('ul', {}, note.dropped.map((text) => line('removed', '', text, []))));
+  }
+  return el('div', { class: 'state-note' }, nodes);
+}
+
 async function difference(texts, before, after) {
   const ops = align(before, after),
     nodes = [];

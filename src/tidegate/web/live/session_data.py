@@ -6,11 +6,13 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import Event, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Message, calls_of, text_of
 from tidegate.core.text.clip import clip_chars
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.recall import find_edit_to_toggle, recall_text
+from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.store.log import LogReader
 from tidegate.store.store import SessionInfo
 from tidegate.web.category_shares import CHART_CATEGORIES
@@ -96,13 +98,16 @@ class NewestPart(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """`system` and `tools` are the events with the fixed part of the request, 0 for none.
 
-    `labels` say what a changed message and one that was added hold, by the reference of the message.
+    `labels` say what a changed message and one that was added hold, by the reference of the message. Of a state note,
+    `note` are the parts, and `sources` the references of the messages that it cites.
     """
 
     stretches: list[Stretch]
     labels: dict[int, str]
     system: int = 0
     tools: int = 0
+    note: NoteParts | None = None
+    sources: dict[str, int] = {}
 
 
 class RecallAnswer(msgspec.Struct, frozen=True):
@@ -184,7 +189,18 @@ class SessionLooks:
     def compare_change(self, scope: str, name: str, seq: int) -> bytes:
         index = self._index(scope, name)
         found = index.compare_change(seq)
-        return msgspec.json.encode(Comparison(found, self._label(name, index, found)))
+        labels, note = self._label(name, index, found), self._split_note(name, index, seq)
+        sources = {ident: seq_of_id(ident) for ident in (note.list_sources() if note else ()) if ident[:1] == "m"}
+        return msgspec.json.encode(Comparison(found, labels, note=note, sources=sources))
+
+    def _split_note(self, name: str, index: SessionIndex, seq: int) -> NoteParts | None:
+        """The parts of the state note of this event; None if it is another change."""
+        before = index.note_before.get(seq)
+        if before is None:
+            return None
+        events = _read_events(self._data.open_log(name), [each for each in (before, seq) if each])
+        texts = {each: event.payload.text for each, event in events.items() if isinstance(event.payload, NoteAdded)}
+        return split_note(texts.get(seq, ""), texts.get(before, ""), self._data.mask)
 
     def _label(self, name: str, index: SessionIndex, stretches: Sequence[Stretch]) -> dict[int, str]:
         """The first words of each message that was changed or added, of so many at most."""

@@ -20,6 +20,7 @@ import msgspec
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import (
     LISTED_TOPICS,
+    STATE_NOTE,
     BranchStarted,
     Event,
     EventPayload,
@@ -137,6 +138,8 @@ class SessionIndex:
         self.changes: list[Change] = []
         self.undone: set[int] = set()
         self.edits = EditStack()
+        self.note_before: dict[int, int] = {}
+        """The state note before each one, by their events; 0 for the first one."""
         self.forgotten_at = 0
         """The event that says that content was removed from the log."""
         self._find_window = find_window
@@ -192,7 +195,8 @@ class SessionIndex:
         return isinstance(what, MessageAdded) and what.message.role == "assistant"
 
     def _read_note(self, event: Event, noted: NoteAdded, log: LogReader) -> None:
-        before, state, note = self._view.tokens, self._describe_view(), self._view.state_note
+        before, state = self._view.tokens, self._describe_view()
+        note, note_seq = self._view.state_note, self._view.state_note_seq
         self._fold(event, log)
         if self._describe_view() != state:
             self._changed_seq = event.seq
@@ -201,7 +205,9 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            said = describe_listed_note(noted, note)
+            said = describe_listed_note(noted, note, is_brief=True)
+            if noted.topic == STATE_NOTE:
+                self.note_before[event.seq] = note_seq
             self._add_change(event, ViewEdited(noted.topic, "", "", said, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
