@@ -6,9 +6,9 @@
     python bench/code_figures.py --list siblings               # modules that one module of the same folder imports
     python bench/code_figures.py --list unused                 # modules that no module of the package imports
 
-Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins in
-another file than the call before it, which is a place where a reader has to change the page. The gateway request is a streamed one of a known
-session, from the first byte of the request to the last byte of the answer; its upstream is a fake in the same process.
+Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins
+in another file than the call before it: there a reader has to change the page. The gateway request is a streamed one of
+a known session, from the first byte of the request to the last byte of the answer, with a fake upstream.
 """
 
 import argparse
