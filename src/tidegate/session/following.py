@@ -29,7 +29,7 @@ import msgspec
 
 from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import INTERRUPTED, Message, Tool
+from tidegate.core.messages import INTERRUPTED, Message, Tool, is_user_request
 from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
@@ -280,13 +280,13 @@ class FollowingSession(Generic[HostObject]):
     ) -> bool:
         """Put into the new events what a client that continues a session gets. Return whether it got a record.
 
-        It comes before the client's first message that the log does not know.
+        The record comes before the user's newest message: what a client says at every beginning stays the beginning
+        that its other conversations in the session have, too.
         """
         if self.continuation is None or len(known) == len(items):
             return False
         session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
         place = len(added) - len(items) + len(known)
-        opening: list[EventPayload] = [*continuation.note_client(self._tree.speaker)]
         record: list[EventPayload] = []
         if continuation.wants_record(has_tools=has_tools):
             told, ident = (len(known), known[-1]) if known else self._tree.find_rewritten([item.key for item in items])
@@ -295,7 +295,10 @@ class FollowingSession(Generic[HostObject]):
             returns = self._is_return(items[:told], ident)
             room = self._count_room(items, fixed_part or FixedPart())
             record = continuation.make_record(session.log.read, after, room, session.counter, is_return=returns)
-        added[place:place] = [*opening, *record]
+        requests = [at for at, item in enumerate(items, len(added) - len(items)) if is_user_request(item.message)]
+        before = max([place, *requests[-1:]])
+        added[before:before] = record
+        added[place:place] = continuation.note_client(self._tree.speaker)
         return bool(record)
 
     def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 
 from tidegate.core.events import (
     CLIENT_SPEAKING,
+    WORK_RECORD,
     BranchStarted,
     Event,
     HostMessageAdded,
@@ -27,7 +28,7 @@ from tidegate.core.events import (
 )
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
-from tidegate.session.shared_timeline import ClientNote, decode_client_note
+from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
 from tidegate.wire.splicing.hidden_exchanges import HiddenCall
 
 ROOT: Final = ""
@@ -126,6 +127,11 @@ class HostTree:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
         elif isinstance(what, NoteAdded) and what.topic == CLIENT_SPEAKING:
             self.speaker = decode_client_note(what)
+        elif isinstance(what, NoteAdded) and what.topic == WORK_RECORD:  # the record itself is the next event
+            if decode_handoff_note(what).is_return:
+                self._resume[self.tip] = event.seq + 1
+            else:  # what begins alike begins without it
+                self._resume.setdefault(self.tip, event.seq - 1)
         elif isinstance(what, NoteAdded) and what.topic == "tools":
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
