@@ -58,9 +58,11 @@ def open_tenant(data: "DataFolder", tenant: str) -> "Iterator[DataFolder]":
 
     if not isinstance(data.store, TenantStore):
         raise BadInput("Only a PostgreSQL database has tenants.", "Name it with --store.")
-    with tempfile.TemporaryDirectory(prefix="tidegate-tenant-") as folder:
-        with DataFolder(folder, store=data.store.open_tenant(tenant)) as other:
-            yield other
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-tenant-") as folder,
+        DataFolder(folder, store=data.store.open_tenant(tenant)) as other,
+    ):
+        yield other
 
 
 def open_existing_log(data: "DataFolder", name: str) -> KeptLog:
