@@ -14,7 +14,7 @@ from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tidegate.core.events import SENT_UNMANAGED, SENT_WHOLE, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Json = dict[str, Any]
 WIRE = "openai_responses"

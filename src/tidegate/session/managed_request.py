@@ -28,6 +28,7 @@ from tidegate.wire.splicing.hidden_exchanges import append_tool
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
 from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
+from tidegate.wire.splicing.write_memo import WriteMemo
 from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
 
@@ -87,6 +88,7 @@ class _ViewUnits:
 
     def __init__(self) -> None:
         self._last: tuple[str | None, list[Shown[HostUnit]], list[ShownUnit]] = None, [], []
+        self.memo = WriteMemo()
 
     def make(self, shown: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
         """`recall_name` is the name of the tool in notes; None leaves them as they are, an empty one takes it out."""
@@ -207,7 +209,7 @@ class _KnownRequest:
 
     @property
     def size(self) -> int:
-        return len(self.source.decoded.text) if self.source else 0
+        return len(self.source.decoded.text) + self.source.units.memo.size if self.source else 0
 
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
@@ -228,7 +230,6 @@ class ClientRequestReader:
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], _KnownRequest] = OrderedDict()
-        self._size = 0
 
     def read(self, dialect: str, text: bytes, model: str, conversation: str = "") -> ClientRequest | None:
         """Read a request; None if it is not a JSON object, which the upstream shall say.
@@ -244,7 +245,6 @@ class ClientRequestReader:
         known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
         host, items = known.read(dialect, decoded.body)
         host = _complete_host(host, dialect, decoded.body, model)
-        self._size += len(text) - known.size
         source = (
             known.source.follow(decoded)
             if known.source
@@ -275,8 +275,9 @@ class ClientRequestReader:
         return known
 
     def _forget_oldest(self) -> None:
-        while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
-            self._size -= self._known.popitem(last=False)[1].size
+        size = sum(known.size for known in self._known.values())
+        while len(self._known) > self._most or size > _MAX_KNOWN_BYTES:
+            size -= self._known.popitem(last=False)[1].size
 
 
 def _read_alone(dialect: str, text: bytes, decoded: RequestText, model: str) -> ClientRequest:
@@ -371,7 +372,7 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     made = client.source.units if client.source else _ViewUnits()
     units = made.make(shown, None if client.offers_recall else client.recall_name)
     items = client.listed.list_items() if client.listed is not None else None
-    return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
+    return write_messages(client.dialect, client.text, units, client.host.fixed_items, items, made.memo)
 
 
 def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:

@@ -5,6 +5,7 @@ replaced: the text of a block, the content of a result, the arguments of a call.
 so do its marks for the provider's cache.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
@@ -24,7 +25,7 @@ from tidegate.wire.splicing.block_rules import (
     wrap_result,
 )
 from tidegate.wire.splicing.cache_marks import keep_marks
-from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, find_items, join_items
+from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, OutputItem, find_items, join_items, join_list
 from tidegate.wire.splicing.spans import (
     find_elements,
     find_members,
@@ -33,6 +34,7 @@ from tidegate.wire.splicing.spans import (
     replace_value,
 )
 from tidegate.wire.splicing.units import HostUnit
+from tidegate.wire.splicing.write_memo import WriteMemo
 
 _encode = msgspec.json.encode
 
@@ -61,11 +63,17 @@ def show_unit(unit: HostUnit | None, message: Message | None, signed: bool = Tru
 
 
 def write_messages(
-    dialect: str, body: bytes, shown: Sequence[ShownUnit], fixed_items: int = 0, items: ItemSpans | None = None
+    dialect: str,
+    body: bytes,
+    shown: Sequence[ShownUnit],
+    fixed_items: int = 0,
+    items: ItemSpans | None = None,
+    memo: WriteMemo | None = None,
 ) -> bytes:
     """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front.
 
-    `items` says where the items are in the body, if that is known already (`RequestText.list_items`).
+    `items` says where the items are in the body, if that is known already (`RequestText.list_items`). `memo` is what
+    was written for the last request of the conversation.
     """
     form = _FORMS[dialect]
     member = find_members(body)[form.key] if not items else None
@@ -74,12 +82,44 @@ def write_messages(
         body = body[: member.value] + b"[" + form.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
         shown = [show_unit(_at_first_place(each.unit), each.message, each.signed) for each in shown]
     items = items or find_items(body, form.key)
-    texts = ItemTexts(body, items)
-    written = [_OutputItem("", texts[place], place) for place in range(fixed_items)]
-    written += form.write(texts, shown, fixed_items)
     if member is not None and not items:
+        written = form.write(ItemTexts(body, items), shown, 0)
         return body[: member.value] + b"[" + b",".join(item.text for item in written) + b"]" + body[member.end :]
-    return join_items(body, items, [(item.text, item.place) for item in written])
+    return join_items(body, items, _write_items(form, body, items, shown, fixed_items, memo or WriteMemo()))
+
+
+def _write_items(
+    form: "_Form", body: bytes, items: ItemSpans, shown: Sequence[ShownUnit], fixed_items: int, memo: WriteMemo
+) -> list[OutputItem]:
+    """The items to send. What was written before is one of them."""
+    texts = ItemTexts(body, items)
+    known = memo.find(body, items, shown)
+    if known is None:
+        start, first = 0, fixed_items
+        written = [OutputItem("", texts[place], place) for place in range(fixed_items)]
+    else:
+        start, first = len(known.units), known.place
+        written = [OutputItem("", known.text, 0)]
+    cut = _find_cut(shown[start:]) + start
+    if cut > start:
+        written += form.write(texts, shown[start:cut], first)
+        start, first = cut, shown[cut].kept_place
+        memo.keep(body, items, shown[:cut], first, join_list(body, items, written))
+    return written + form.write(texts, shown[start:], first)
+
+
+def _find_cut(shown: Sequence[ShownUnit]) -> int:
+    """The first answer in the last run of kept items, but not in a run from the start; 0 if there is none.
+
+    What is before it is written without a look at what follows: no two kept items are joined, and an answer ends the
+    place to which system messages are moved.
+    """
+    start, end = next(iter(deque(_find_kept_runs(shown), maxlen=1)), (0, 0))
+    return next((place for place in range(start + 1, end) if start and _is_answer(shown[place])), 0)
+
+
+def _is_answer(shown: ShownUnit) -> bool:
+    return shown.unit is not None and shown.unit.message.role == "assistant"
 
 
 def _at_first_place(unit: HostUnit | None) -> HostUnit | None:
@@ -105,17 +145,6 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
         yield start, len(shown)
 
 
-class _OutputItem(NamedTuple):
-    """An item of the list to send. `place` is its place in the client's list; -1 for one that is new.
-
-    Adjacent items of the client that are kept are one item without a role, with the place of the first.
-    """
-
-    role: str
-    text: bytes
-    place: int = -1
-
-
 class _Form:
     """How a dialect writes a list of messages. Here: each unit is one or more whole items, as in OpenAI's dialects."""
 
@@ -134,15 +163,15 @@ class _Form:
     blocks_key = "content"
     assistant_role = "assistant"
 
-    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
         found = self._write_view(items, shown)
         if found and found[0].role == self.assistant_role and found[0].place != first:
-            found.insert(0, _OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
+            found.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
         return self._join_adjacent(found)
 
-    def _write_view(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    def _write_view(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
         """The items of a view. Kept ones between two other kept ones are copied at once: none of them is joined."""
-        found: list[_OutputItem] = []
+        found: list[OutputItem] = []
         begin = 0  # of what is not written yet
         for start, end in _find_kept_runs(shown):
             first, last = shown[start + 1].unit, shown[end - 2].unit
@@ -150,16 +179,16 @@ class _Form:
             assert last is not None
             found += self._write_units(items, shown[begin : start + 1])
             place = first.items[0]
-            found.append(_OutputItem("", items.copy_run(place, last.items[-1]), place))
+            found.append(OutputItem("", items.copy_run(place, last.items[-1]), place))
             begin = end - 1
         return found + self._write_units(items, shown[begin:])
 
-    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
+    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
         return [item for each in shown for item in self._write_unit(items, each)]
 
-    def _join_adjacent(self, items: list[_OutputItem]) -> list[_OutputItem]:
+    def _join_adjacent(self, items: list[OutputItem]) -> list[OutputItem]:
         """Join items of one side that an edit brought together: some servers want the sides to alternate."""
-        found: list[_OutputItem] = []
+        found: list[OutputItem] = []
         for item in self._move_system_items(items):
             last = found[-1] if found else None
             by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
@@ -169,11 +198,11 @@ class _Form:
                 found.append(item)
         return found
 
-    def _move_system_items(self, items: list[_OutputItem]) -> list[_OutputItem]:
+    def _move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
         """The items in an order that the dialect accepts. OpenAI's takes system messages anywhere."""
         return items
 
-    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
+    def _join(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
         """Both items as one. An answer with calls or with other fields than its text stays as it is."""
         if first.role != "user" and "tool_calls" in find_members(first.text):
             return [first, second]
@@ -183,7 +212,7 @@ class _Form:
         else:
             value = b"[" + b",".join([*self._blocks_of(first.text), *self._blocks_of(second.text)]) + b"]"
         text = replace_value(second.text, (self.blocks_key,), value)
-        return [_OutputItem(second.role, text, second.place)]
+        return [OutputItem(second.role, text, second.place)]
 
     def _blocks_of(self, text: bytes) -> list[bytes]:
         said = _read_content(text, self.blocks_key)
@@ -191,33 +220,33 @@ class _Form:
             return _list_blocks(text, self.blocks_key)
         return [self.encode_text_block(said)] if isinstance(said, str) and said else []
 
-    def _write_unit(self, items: ItemTexts, shown: ShownUnit) -> Iterator[_OutputItem]:
+    def _write_unit(self, items: ItemTexts, shown: ShownUnit) -> Iterator[OutputItem]:
         unit, message = shown.unit, shown.message
         if unit is None:
             if message is not None:
                 yield self._insert(message)
         elif message is None:
-            yield from (_OutputItem(unit.message.role, items[place], place) for place in unit.items)
+            yield from (OutputItem(unit.message.role, items[place], place) for place in unit.items)
         else:
             yield from self._rewrite(items, unit, message)
 
-    def _insert(self, message: Message) -> _OutputItem:
+    def _insert(self, message: Message) -> OutputItem:
         result = result_of(message)
         if result is not None:
-            return _OutputItem("tool", self.encode_result_item(result))
+            return OutputItem("tool", self.encode_result_item(result))
         role = "assistant" if message.role == "assistant" else "user"
-        return _OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
+        return OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
 
-    def _rewrite(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         place = unit.items[0]
         text = items[place]
         result = result_of(message)
         if result is not None:
-            yield _OutputItem("tool", self._rewrite_result(text, result, unit), place)
+            yield OutputItem("tool", self._rewrite_result(text, result, unit), place)
         elif message.role == "assistant":
             yield from self._rewrite_answer(items, unit, message)
         else:
-            yield _OutputItem(message.role, self._rewrite_content(text, unit.message.parts, message.parts), place)
+            yield OutputItem(message.role, self._rewrite_content(text, unit.message.parts, message.parts), place)
 
     def _rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
         old = result_of(unit.message)
@@ -261,7 +290,7 @@ class _Form:
                     found.append(replace_value(blocks[place], ("text",), _encode(part.text)))
         return found
 
-    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         """An answer in OpenAI's chat: text, calls and reasoning are fields of one message."""
         place = unit.items[0]
         text = items[place]
@@ -278,7 +307,7 @@ class _Form:
             text = replace_value(text, ("content",), _encode("\n\n".join(said) if said else None if calls else "(…)"))
         if not any(isinstance(part, Thinking) for part in message.parts):
             text = remove_member(remove_member(text, "reasoning_content"), "reasoning")
-        yield _OutputItem("assistant", text, place)
+        yield OutputItem("assistant", text, place)
 
     def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
         new = calls.get(old.id, old)
@@ -307,7 +336,7 @@ class _ResponsesForm(_Form):
     key = "input"
     text_type = "input_text"
 
-    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[_OutputItem]:
+    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
         return self._write_view(items, shown)  # in any order of sides
 
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
@@ -323,7 +352,7 @@ class _ResponsesForm(_Form):
         old = result_of(unit.message)
         return replace_value(text, ("output",), self._encode_result_content(text, "output", result, old))
 
-    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[_OutputItem]:
+    def _rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         """Items are kept or left out by their parts. If reasoning is left out, the others lose the ids bound to it."""
         calls = {part.id: part for part in message.parts if isinstance(part, Call)}
         said = [part for part in message.parts if isinstance(part, Text)]
@@ -343,7 +372,7 @@ class _ResponsesForm(_Form):
                     continue
                 text = replace_value(text, ("content",), _encode([_output_text(said)]))
                 said = []
-            yield _OutputItem("assistant", remove_member(text, "id") if loses_reasoning else text, place)
+            yield OutputItem("assistant", remove_member(text, "id") if loses_reasoning else text, place)
 
     def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
         new = calls.get(old.id, old)
@@ -366,9 +395,9 @@ class _BlockForm(_Form):
         self._rules = rules
         self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
 
-    def _move_system_items(self, items: list[_OutputItem]) -> list[_OutputItem]:
+    def _move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
         """A system message is the last item of the user's turn. One that an edit brought into it is moved behind it."""
-        found, held = list[_OutputItem](), list[_OutputItem]()
+        found, held = list[OutputItem](), list[OutputItem]()
         for item in items:
             is_between = item.role == "system" and bool(found) and found[-1].role == "user"
             if is_between:
@@ -390,8 +419,8 @@ class _BlockForm(_Form):
     def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
         return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
 
-    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[_OutputItem]:
-        found: list[_OutputItem] = []
+    def _write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
+        found: list[OutputItem] = []
         caller: HostUnit | None = None
         for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
             units = list(group)
@@ -403,14 +432,14 @@ class _BlockForm(_Form):
                 found.append(item)
         return found
 
-    def _insert_after(self, message: Message, caller: HostUnit | None, items: ItemTexts) -> _OutputItem:
+    def _insert_after(self, message: Message, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
         """A message of the engine. A result of one names the call as the client does, whose last calls are given."""
         result = result_of(message)
         if result is None:
             item = self._insert(message)
             return item._replace(role=self.assistant_role if item.role == "assistant" else item.role)
         block = self._find_call_block(result.call_id, caller, items) if caller is not None else {}
-        return _OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, block)]))
+        return OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, block)]))
 
     def _find_call_block(self, call_id: str, caller: HostUnit, items: ItemTexts) -> JsonObject:
         for part, origin in zip(caller.message.parts, caller.origins, strict=False):
@@ -418,7 +447,7 @@ class _BlockForm(_Form):
                 return decode_object(_list_blocks(items[origin.item], self.blocks_key)[origin.block].decode())
         return {}
 
-    def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> _OutputItem | None:
+    def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> OutputItem | None:
         role = _role_of(text)
         member = find_members(text).get(self.blocks_key) if text.startswith(b"{") else None
         content = text[member.value : member.end] if member else b""
@@ -427,15 +456,15 @@ class _BlockForm(_Form):
             if new is not None and member is not None:
                 value = _encode("\n\n".join(part.text for part in new.parts if isinstance(part, Text)))
                 text = text[: member.value] + value + text[member.end :]
-            return _OutputItem(role, text, place)
+            return OutputItem(role, text, place)
         blocks = [content[element.start : element.end] for element in find_elements(content)]
         written = [block for each in shown for block in self._write_blocks(blocks, each)]
         if not written:
-            return None if blocks else _OutputItem(role, text, place)
+            return None if blocks else OutputItem(role, text, place)
         if written != blocks:
             written = keep_marks(blocks, written)
             text = text[: member.value] + rebuild_array(content, written) + text[member.end :]
-        return _OutputItem(role, text, place)
+        return OutputItem(role, text, place)
 
     def _write_blocks(self, blocks: list[bytes], shown: ShownUnit) -> list[bytes]:
         unit, message = shown.unit, shown.message
@@ -487,11 +516,11 @@ class _BlockForm(_Form):
             block = replace_value(block, path, call.arguments.encode())
         return block
 
-    def _join(self, first: _OutputItem, second: _OutputItem) -> list[_OutputItem]:
+    def _join(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
         blocks = [*self._blocks_of(first.text), *self._blocks_of(second.text)]
         blocks.sort(key=lambda block: not self.is_result_block(block))  # results come first
         text = b"[" + b",".join(blocks) + b"]"
-        return [_OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
+        return [OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
 
     def is_result_block(self, block: bytes) -> bool:
         return self._rules.is_result(decode_object(block.decode()))
