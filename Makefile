@@ -42,7 +42,7 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
+demo: $(STAMP) ## watch a bug fix of 300 steps in a small window, and the proof that nothing was lost
 	@$(BIN)/tidegate demo
 
 # In two parts, one after the other: a worker imports what its tests need, and a new one begins without it. The first part
@@ -180,7 +180,7 @@ format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff format .
 
 peers: ## build the environments of the libraries that `make bench` and the lab compare with (ARGS="langchain")
-	@PYTHONPATH=src $(PYTHON) -m tidegate.lab.peers.build $(ARGS)
+	@$(PYTHON) bench/peers/build.py $(ARGS)
 
 bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")
 	@$(BIN)/python bench/prepare.py $(ARGS)

@@ -25,6 +25,7 @@ from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
 from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.usage import read_usage
 
 HEAD = "turn  asked  told  said  by model   cpu s  stop     stages"
@@ -72,7 +73,7 @@ async def answered(agent: Agent, text: str) -> Answered:
             elif isinstance(each, Reply):
                 usage = read_usage(each.usage)
                 told, said = usage.input_tokens, usage.output_tokens
-                words = "".join(text_of(message) for message in each.to_messages(agent.provider.wire)).strip()
+                words = "".join(text_of(message) for message in parse_reply(agent.provider.wire, each)).strip()
             elif isinstance(each, RequestRefused):
                 refused += 1
             elif isinstance(each, TurnEnded):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.fake.server import Fake
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 CALLS = 10_000
 """Of a run at most, where a framework has a limit."""

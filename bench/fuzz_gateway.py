@@ -51,9 +51,10 @@ from tidegate.gateway.app import Gateway
 from tidegate.gateway.metrics import ForwardedRequest
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.presets import preset_names
+from tidegate.wire.answers import create_assembler
 from tidegate.wire.splicing.head import find_request_faults
-from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame
 from tidegate.wire.streaming.reply import IncompleteReply
+from tidegate.wire.streaming.sse import SseReader, decode_frame
 
 BATCH = 250
 """Requests with one gateway and one data folder."""

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 from tidegate.core.messages import Call
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, read_response
 from tidegate.wire.splicing.units import to_client_messages
-from tidegate.wire.streaming.assembly import parse_reply
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
@@ -135,7 +135,7 @@ class ClientState:
 
     def keep(self, body: Json) -> None:
         """Keep an answer, and its calls to be answered."""
-        answer = to_client_messages(self.dialect, parse_reply(self.dialect, body).messages)
+        answer = to_client_messages(self.dialect, read_response(self.dialect, body).messages)
         if self.dialect == "openai_responses":
             answer = [{key: value for key, value in item.items() if key != "id"} for item in answer]
         self.messages += answer
@@ -231,7 +231,7 @@ def encode_answer(client: ClientState, answer: ScriptedAnswer, *, is_stream: boo
     if not is_stream:
         body: Any = encode_response_body(client.dialect, answer)
         return json.dumps(mutate(body, client.random) if is_odd else body).encode()
-    frames = encode_frames(client.dialect, answer)
+    frames = encode_response_frames(client.dialect, answer)
     if is_odd:
         place = client.random.randrange(len(frames))
         frames[place : place + 1] = client.random.choice(

@@ -320,8 +320,8 @@ def cycle_faults(sources: list[Source]) -> list[str]:
 
 
 SHARED_NAMES = frozenset(
-    "CAPABILITIES FAMILY frames_from_body parse_body parse_message render_block render_head render_leading_messages"
-    " validate FORMAT read recognizes add_parser run".split()
+    "CAPABILITIES FAMILY encode_body encode_frames frames_from_body parse_body parse_message render_block render_head"
+    " render_leading_messages validate FORMAT read recognizes add_parser run".split()
 )
 """Functions and constants of a protocol that each dialect, importer or command implements in its own module."""
 

@@ -159,7 +159,7 @@ def test_every_preset_is_found_in_the_installed_package(installed: Installed) ->
 NEEDING_AN_EXTRA = (
     ("agent", ["chat"]),
     ("agent", ["run", "Hello."]),
-    ("chat", ["demo", "--generated"]),
+    ("chat", ["demo"]),
     ("tune", ["tune", "recording.jsonl", "--window", "4000"]),
     ("postgres", ["import", "recording.jsonl", "--store", "postgresql://localhost/none"]),
 )
@@ -170,6 +170,12 @@ def test_a_command_without_its_extra_names_it(installed: Installed) -> None:
     for (extra, arguments), done in zip(NEEDING_AN_EXTRA, found, strict=True):
         assert done.status == 2, (arguments, done.errors)
         assert f"pip install 'tidegate[{extra}" in done.errors, arguments
+
+
+def test_the_lab_says_where_the_other_libraries_are(installed: Installed) -> None:
+    (done,) = call_installed(installed, [["lab", "recording.jsonl", "--window", "4000", "--peers"]])
+    assert done.status == 2, done.printed
+    assert "not in the installed package" in done.errors
 
 
 @pytest.mark.exhaustive

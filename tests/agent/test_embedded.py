@@ -16,6 +16,7 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.messages import text_of
 from tidegate.models.provider import Reply
 from tidegate.presets import preset_names
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.usage import read_usage
 
 __all__ = ["model_closed_after_file"]
@@ -58,7 +59,7 @@ def test_turns_in_a_small_window(count: int) -> None:
     acted = [decision.stage for each in asked for decision in each.decisions if decision.acted]
     assert {"sweep", "summarize", "guard"} & set(acted), "more was said than fits: something had to give way"
     replies = [each for turn in turns for each in turn if isinstance(each, Reply)]
-    assert all(text_of(reply.to_messages("openai_chat")[0]).strip() for reply in replies)
+    assert all(text_of(parse_reply("openai_chat", reply)[0]).strip() for reply in replies)
     for each, reply in zip(asked, replies, strict=True):
         told = read_usage(reply.usage).input_tokens
         assert told <= WINDOW

@@ -21,7 +21,8 @@ from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Call
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
+from tidegate.wire.answers import encode_response_frames, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 NAMES = {
@@ -275,7 +276,7 @@ def test_odd_times_to_wait_are_not_waited() -> None:
 @WIRES
 def test_a_stream_cut_anywhere_runs_nothing_and_leaves_nothing(wire: str) -> None:
     spoken = called(("c1", "a"), ("c2", "b"), text="I look.")
-    size = len(encode_sse(wire, encode_frames(wire, spoken)))
+    size = len(encode_sse(wire, encode_response_frames(wire, spoken)))
     world = World(wire, ())
 
     def cut(at: int) -> Callable[[], str]:

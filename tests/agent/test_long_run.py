@@ -28,7 +28,7 @@ from tidegate.core.messages import Call, result_of, text_of
 from tidegate.core.outcome import SummaryRequest
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 WINDOW = 16_000

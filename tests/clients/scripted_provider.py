@@ -15,9 +15,10 @@ import msgspec
 
 from tidegate.core.messages import Call
 from tidegate.models.token_counters import create_counter
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.splicing.head import find_request_faults
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
@@ -151,7 +152,7 @@ class ScriptedProvider:
             await _send(writer, 200, msgspec.json.encode(encode_response_body(wire, answer)))
         else:
             # Clients join answers that have the same id.
-            data = encode_sse(wire, encode_frames(wire, answer))
+            data = encode_sse(wire, encode_response_frames(wire, answer))
             data = re.sub(rb'"(msg|resp|fc|rs|chatcmpl)[_-]\d+"', rb'"\g<1>_%d"' % len(self.seen), data)
             data = data if self._gives_ids else re.sub(rb',"id":"call_\w+"', b"", data)
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(data)

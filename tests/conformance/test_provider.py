@@ -14,8 +14,9 @@ from tidegate.models.errors.classification import ProviderError, classify_respon
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import ScriptedProvider
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 RICH = ScriptedAnswer(text="I read the file now, from its first line on.", calls=(Call("c1", "read", '{"path":"a"}'),))
 
@@ -59,7 +60,7 @@ def test_reply_is_last_and_once_and_the_deltas_spell_it(provider: str, wire: str
     assert isinstance(reply, Reply)
     assert all(isinstance(delta, Delta) for delta in deltas)
     assert "".join(each.text for each in deltas if isinstance(each, Delta) and each.kind == "text") == RICH.text
-    (message,) = reply.to_messages(wire)
+    (message,) = parse_reply(wire, reply)
     assert [call.name for call in calls_of(message)] == ["read"]
     assert reply.stop == "calls"
 

@@ -13,7 +13,7 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 RICH = ScriptedAnswer(
     text="I read both files, the long one first.",

@@ -18,9 +18,10 @@ import msgspec
 
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate.models.token_counters import create_counter
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
@@ -215,7 +216,7 @@ class Fake:
         if not streams:
             body = msgspec.json.encode(encode_response_body(self.wire, spoken))
             return await _send(writer, 200, "application/json", body)
-        data = encode_sse(self.wire, encode_frames(self.wire, spoken))
+        data = encode_sse(self.wire, encode_response_frames(self.wire, spoken))
         data = data if isinstance(step, ScriptedAnswer) else data[: step.bytes]
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for at in range(0, len(data), 512):

@@ -28,7 +28,7 @@ from tidegate.core.messages import text_of
 from tidegate.store.memory import MemoryStore
 from tidegate.wire.anthropic import models
 from tidegate.wire.splicing.head import RequestCheck
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.validation.faults import RequestFault
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import busy
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 if TYPE_CHECKING:
     import anthropic

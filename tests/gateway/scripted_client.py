@@ -7,7 +7,7 @@ import httpx
 
 from tests.fake.server import KEY, Json
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 PATHS = {
     "anthropic": "/v1/messages",

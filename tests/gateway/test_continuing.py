@@ -14,7 +14,7 @@ from tests.gateway.test_hidden_recall import recall_call
 from tidegate.core.events import BranchStarted
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers.registry import read_recordings
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 IDS = {"x-claude-code-session-id": "abc"}
 LOOK = ScriptedAnswer(text="I look it up.", calls=(recall_call(1, "teapot"),))

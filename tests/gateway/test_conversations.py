@@ -20,7 +20,8 @@ from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, 
 from tidegate.core.messages import Call, text_of
 from tidegate.datafolder.session_names import read_session_title
 from tidegate.gateway.settings import Upstream
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
+from tidegate.wire.answers import encode_response_frames, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 each_wire = pytest.mark.parametrize("wire", PATHS)
 
@@ -479,7 +480,7 @@ def test_what_comes_before_the_last_event_does_not_wait_for_the_log(wire: str, t
             waited.append(begun.wait(DEADLINE))
 
     async def run() -> None:
-        answer = encode_sse(wire, encode_frames(wire, ScriptedAnswer(text="The first words. " * 20)))
+        answer = encode_sse(wire, encode_response_frames(wire, ScriptedAnswer(text="The first words. " * 20)))
         async with Fake(wire, [Bytes(answer)]) as fake:
             async with run_gateway(tmp_path, upstream_of(fake), make_watcher=lambda _: watch) as running:
                 async with open_http() as http:

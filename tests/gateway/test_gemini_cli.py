@@ -22,7 +22,7 @@ from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Image, Message, Text, calls_of, result_of, text_of
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.wire.splicing.units import read_gemini, read_reply
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Json = dict[str, Any]
 WINDOW, STEPS = 8_000, 24

@@ -21,8 +21,9 @@ from tests.scale import mark_all_but, parametrize_pairs
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
 from tidegate.gateway.settings import Upstream
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
 from tidegate.wire.limits import ProviderLimits
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Write = Callable[[bytes], Awaitable[None]]
 Answer = Callable[[Write], Awaitable[None]]
@@ -132,7 +133,7 @@ PACKERS: dict[str, Callable[[], Any]] = {
 def test_an_answer_that_is_compressed_unasked_is_read(wire: str, coding: str, tmp_path: Path) -> None:
     said = ScriptedAnswer(text="Compressed words. " * 500)
     body = json.dumps(encode_response_body(wire, said)).encode()
-    events = encode_sse(wire, encode_frames(wire, said))
+    events = encode_sse(wire, encode_response_frames(wire, said))
     answers = [
         whole(CODINGS[coding](body), content_encoding=coding),
         whole(CODINGS[coding](events), "text/event-stream", content_encoding=coding.upper()),
@@ -162,7 +163,7 @@ def test_an_answer_that_is_compressed_unasked_is_read(wire: str, coding: str, tm
 def test_an_answer_that_is_compressed_in_parts_is_read_whole(coding: str, tmp_path: Path) -> None:
     """Some servers compress each event by itself. What is no further part is ignored, as browsers do."""
     said = ScriptedAnswer(text="Compressed words. " * 50)
-    events = encode_sse("anthropic", encode_frames("anthropic", said))
+    events = encode_sse("anthropic", encode_response_frames("anthropic", said))
     parts = [CODINGS[coding](event + b"\n\n") for event in events.split(b"\n\n") if event]
     assert len(parts) > 5
     answers = [

@@ -13,7 +13,7 @@ from tests.fake.words import Refusal, refusal, too_long
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tidegate.gateway.app import Gateway
 from tidegate.models.window_evidence import EVIDENCE_SECONDS
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 CLAIM = "maximum context length is 900 tokens"
 PAGE = "The tide table of the harbor lists high water and low water for each day. " * 10

@@ -20,8 +20,9 @@ from tests.gateway.scripted_client import PATHS, ScriptedClient
 from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tests.scale import mark_all_but
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.answers import create_assembler
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+from tidegate.wire.streaming.sse import SseReader, decode_frame
 
 Json = dict[str, Any]
 STEPS = int(os.environ.get("TIDEGATE_LONG_RUN", "60"))

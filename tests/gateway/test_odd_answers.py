@@ -14,7 +14,8 @@ from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
+from tidegate.wire.answers import encode_response_frames, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
 each_wire = pytest.mark.parametrize("wire", WIRES)
@@ -178,7 +179,7 @@ def test_an_index_can_be_anything(wire: str, index: Any, tmp_path: Path) -> None
 
 @parametrize_pairs(("wire", "kind"), WIRES, ODD_TYPES)
 def test_an_event_may_have_any_type(wire: str, kind: Any, tmp_path: Path) -> None:
-    frames = [{"type": kind}, *encode_frames(wire, ScriptedAnswer(text="So."))]
+    frames = [{"type": kind}, *encode_response_frames(wire, ScriptedAnswer(text="So."))]
     odd = Bytes(encode_sse(wire, frames), "text/event-stream")
     fake, response, _ = talk(wire, tmp_path, [odd], stream=True)
     assert fake.refused == []

@@ -14,7 +14,7 @@ from tests.free_port import find_free_port
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.server_process import end, start_gateway, wait_until_ready
 from tests.gateway.serving import DEADLINE, open_http
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 
 def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:

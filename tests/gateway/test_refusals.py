@@ -23,7 +23,7 @@ from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.memory import MemoryStore
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 FINE = ScriptedAnswer(text="Fine.")

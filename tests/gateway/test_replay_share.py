@@ -15,8 +15,8 @@ from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.request_size import RequestSizer
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
+from tidegate.wire.answers import encode_response_body
 from tidegate.wire.registry import parse_tools
-from tidegate.wire.streaming.response_encoder import encode_response_body
 
 STEPS, WINDOW = 40, 12_000
 

@@ -13,7 +13,7 @@ from google import genai
 from tests.fake.server import KEY, Fake
 from tests.gateway.serving import Running, run_gateway, upstream_of
 from tidegate.core.messages import Call, text_of
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 ANSWER = ScriptedAnswer(text="Good morning.", calls=(Call("c1", "read", '{"path":"a.txt"}'),))
 TOOL = {

@@ -15,7 +15,7 @@ from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tests.gateway.test_hidden_recall import recall_call
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.settings import ContinuedSession
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 SESSION = "pump"
 RULE = "Never push to main."

@@ -19,7 +19,7 @@ from tests.gateway.test_hidden_recall import recall_call
 from tidegate.core.messages import Call
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import SessionInfo
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 REFUSING: dict[str, Any] = {"on_store_failure": "refuse", "store_check_timeout": 0.01}
 

@@ -18,7 +18,7 @@ from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import Call
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.reports.costs import CostReport
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 WINDOW = 16_000

@@ -17,7 +17,7 @@ from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
 from tidegate.wire.splicing.head import RequestCheck
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.validation.faults import RequestFault
 
 ENABLED: Json = {"type": "enabled", "budget_tokens": 4_000}

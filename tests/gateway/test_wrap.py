@@ -20,7 +20,7 @@ from tidegate.cli.client_bypasses import ClientSituation, find_bypasses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 CLIENT = '''#!{python}

@@ -17,7 +17,7 @@ from tests.fake.server import KEY, Fake, strings
 from tests.gateway.scripted_client import step_answer
 from tests.gateway.test_wrap import Finished, Machine
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 CODEX = '''#!{python}
 """Plays Codex: it says one thing and prints the answer."""

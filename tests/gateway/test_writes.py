@@ -12,7 +12,8 @@ from tests.gateway.scripted_client import headers_of
 from tests.gateway.serving import Running, run_gateway, upstream_of
 from tidegate.gateway.server import open_listener
 from tidegate.gateway.settings import GatewaySettings, Upstream
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
+from tidegate.wire.answers import encode_response_frames, encode_sse
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 BODY = {"model": "claude-opus-4-6", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 
@@ -59,7 +60,7 @@ async def record_writes(running: Running, request: bytes, *ends: bytes) -> list[
 
 def test_the_head_is_written_with_the_first_piece_and_the_end_with_the_last(tmp_path: Path) -> None:
     async def run() -> None:
-        answer = encode_sse("anthropic", encode_frames("anthropic", ScriptedAnswer(text="some words")))
+        answer = encode_sse("anthropic", encode_response_frames("anthropic", ScriptedAnswer(text="some words")))
         async with Fake("anthropic", [Bytes(answer)]) as fake:
             async with run_gateway(tmp_path, upstream_of(fake)) as running:
                 body = json.dumps(BODY).encode()

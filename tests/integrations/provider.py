@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tests.fake.server import KEY, Fake, Step
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 __all__ = ["FINAL_ANSWER", "KEY", "LongTask", "read_page", "run_provider"]
 

@@ -18,7 +18,7 @@ from tidegate.core.events import BranchStarted, Event, MessageAdded
 from tidegate.core.messages import Call, Result
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.wire.splicing.block_rules import join_result_text
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WINDOW = 16_000
 GO_ON = "Go on with the pages."

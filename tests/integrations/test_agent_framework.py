@@ -24,7 +24,7 @@ from tests.integrations.shared_checks import (
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.agent_framework import TidegateMiddleware
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 
 def read(number: int) -> str:

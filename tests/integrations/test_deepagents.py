@@ -14,7 +14,7 @@ from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, read_page, 
 from tests.integrations.shared_checks import check_users_stay_apart
 from tidegate.core.messages import Call
 from tidegate.integrations.langchain import TidegateMiddleware
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WINDOW = 40_000
 """Prompt and tools of deepagents alone have several thousand tokens."""

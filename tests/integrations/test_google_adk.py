@@ -35,7 +35,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.google_adk import TidegatePlugin
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 # The framework does not close its HTTP clients.
 pytestmark = [

@@ -28,7 +28,7 @@ from tests.integrations.shared_checks import (
 )
 from tidegate.core.messages import Call
 from tidegate.integrations.inspect_ai import TidegateCompaction
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the framework's own programs
 

@@ -40,7 +40,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Call
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.langchain import TidegateMiddleware
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 
 @tool

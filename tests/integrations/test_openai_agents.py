@@ -42,7 +42,7 @@ from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.item_session import TidegateSession
 from tidegate.integrations.openai_agents import TidegateFilter
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 set_tracing_disabled(True)
 

@@ -46,7 +46,7 @@ from tests.integrations.shared_checks import (
 from tidegate.core.events import BranchStarted, UsageReported
 from tidegate.core.messages import Call
 from tidegate.integrations.pydantic_ai import TidegateCapability
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 NO_LIMIT = UsageLimits(request_limit=None)
 PROMPT = "Be brief."

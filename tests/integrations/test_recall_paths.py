@@ -18,7 +18,7 @@ from tidegate.core.messages import Call
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.integrations.mcp_server import create_mcp_server
 from tidegate.integrations.threads import ThreadSessions
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WORDS = "configured retries of the uploads"
 SAID = (

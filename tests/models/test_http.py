@@ -14,7 +14,8 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.endpoints import is_loopback_url
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, parse_reply
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage, read_usage
 
 TURNS = scaled(14)
@@ -26,7 +27,7 @@ TURNS = scaled(14)
 def test_answer(wire: str) -> None:
     ((found,), server) = asked(wire, [RICH])
     assert found.reply is not None
-    (message,) = found.reply.to_messages(wire)
+    (message,) = parse_reply(wire, found.reply)
     assert [part.text for part in message.parts if isinstance(part, Text)] == [RICH.text]
     assert [call.id for call in calls_of(message)] == ["c1", "c2"]
     assert any(isinstance(part, Thinking) for part in message.parts)
@@ -38,7 +39,7 @@ def test_answer(wire: str) -> None:
 
 @WIRES
 def test_an_event_may_have_any_type(wire: str) -> None:
-    frames: list[dict[str, Any]] = [{"type": []}, *encode_frames(wire, ScriptedAnswer(text="Hello."))]
+    frames: list[dict[str, Any]] = [{"type": []}, *encode_response_frames(wire, ScriptedAnswer(text="Hello."))]
     ((found,), _) = asked(wire, [Bytes(encode_sse(wire, frames))])
     assert "".join(delta.text for delta in found.deltas if delta.kind == "text") == "Hello."
 
@@ -78,7 +79,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
             for turn in range(TURNS):
                 reply = await collect_reply(provider, session.prepare().to_bytes())
                 session.record(reply.usage)
-                for ident in session.add(*reply.to_messages(wire)):
+                for ident in session.add(*parse_reply(wire, reply)):
                     for call in calls_of(session.recall(ident)):
                         text = f"line {turn} of the file\n" * 60
                         session.add({"role": "tool", "tool_call_id": call.id, "content": text})
@@ -94,7 +95,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
 @WIRES
 def test_server_that_does_not_stream(wire: str) -> None:
     body = msgspec.json.encode(encode_response_body(wire, RICH))
-    data = encode_sse(wire, encode_frames(wire, RICH))
+    data = encode_sse(wire, encode_response_frames(wire, RICH))
     steps = [Bytes(body, "application/json; charset=utf-8"), Bytes(b"\r\n" + body), Bytes(data, "application/json")]
     (found, _) = asked(wire, steps, count=3)
     for each in found:
@@ -104,7 +105,7 @@ def test_server_that_does_not_stream(wire: str) -> None:
 
 
 def test_gemini_array() -> None:
-    body = msgspec.json.encode(encode_frames("gemini", RICH))
+    body = msgspec.json.encode(encode_response_frames("gemini", RICH))
     ((found,), _) = asked("gemini", [Bytes(body, "application/json")])
     assert found.reply is not None
     assert found.reply.stop == "calls"
@@ -140,7 +141,7 @@ def test_thinking_behind_another_past_is_refused() -> None:
         async with Fake("anthropic", [RICH, "Done."], binding="prefix") as server:
             provider, session = provider_of(server), session_of("anthropic")
             reply = await collect_reply(provider, session.prepare().to_bytes())
-            session.add(*reply.to_messages("anthropic"))
+            session.add(*parse_reply("anthropic", reply))
             session.add({"role": "tool", "tool_call_id": "c1", "content": "a"})
             session.add({"role": "tool", "tool_call_id": "c2", "content": "b"})
             sent = session.prepare().to_bytes()
@@ -160,7 +161,7 @@ def test_thinking_behind_another_past_is_refused() -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "broken"])
 def test_cut_stream_is_whole_or_a_fault(wire: str, clean: bool) -> None:
     told = msgspec.structs.replace(RICH, model="m", usage=Usage(100, 20, 0, 0))
-    size = len(encode_sse(wire, encode_frames(wire, told)))
+    size = len(encode_sse(wire, encode_response_frames(wire, told)))
     places = [*range(0, size, max(size // scaled(12, size), 1)), *range(size - 4, size)]
     (found, _) = asked(wire, [told, *(CutAt(told, place, clean) for place in places)], count=len(places) + 1)
     first, *cuts = found
@@ -187,7 +188,7 @@ def test_nothing_is_a_transport_fault(wire: str) -> None:
 
 
 def test_garbled_frame_is_not_passed_over() -> None:
-    whole = encode_sse("openai_chat", encode_frames("openai_chat", RICH))
+    whole = encode_sse("openai_chat", encode_response_frames("openai_chat", RICH))
     garbled = whole.replace(b'"content":"s, the long one "', b'"content":"s, the', 1)
     assert garbled != whole
     fault = faulted("openai_chat", Bytes(garbled))
@@ -215,12 +216,12 @@ def test_garbled_frame_is_not_passed_over() -> None:
     ],
 )
 def test_error_frame(wire: str, frame: dict[str, Any], kind: str) -> None:
-    some = encode_frames(wire, RICH)[:-2]
+    some = encode_response_frames(wire, RICH)[:-2]
     assert faulted(wire, Bytes(encode_sse(wire, [*some, frame]))).kind == kind
 
 
 def test_answer_that_ended_because_the_window_is_full_is_an_overflow() -> None:
-    frames = encode_frames("anthropic", ScriptedAnswer(text="The tide"))
+    frames = encode_response_frames("anthropic", ScriptedAnswer(text="The tide"))
     frames[-2] = {"type": "message_delta", "delta": {"stop_reason": "model_context_window_exceeded"}}
     ((found,), _) = asked("anthropic", [Bytes(encode_sse("anthropic", frames))])
     assert "".join(delta.text for delta in found.deltas) == "The tide"
@@ -260,7 +261,7 @@ def test_repeated_ids_and_cut_arguments(wire: str) -> None:
     ((first, second), _) = asked(wire, [twice, cut], count=2)
     assert first.reply is not None
     assert second.reply is not None
-    (message,) = first.reply.to_messages(wire)
+    (message,) = parse_reply(wire, first.reply)
     assert [call.id for call in calls_of(message)] == ["c", "c_2"]
     assert second.reply.stop == "calls"
     assert second.reply.broken_call_ids == (

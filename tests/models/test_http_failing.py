@@ -12,7 +12,7 @@ from tests.fake.server import KEY, Bytes, CutAt, Fake, Hang, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.wire.limits import ProviderLimits
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 # --- refusals and retries -----------------------------------------------------------------------------------------
 

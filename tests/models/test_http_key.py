@@ -10,7 +10,7 @@ from tests.fake.server import KEY, Bytes, CutAt, Fake, Step
 from tests.fake.words import PAGE, refusal
 from tidegate.core.errors import BadInput
 from tidegate.models.http.provider import HttpProvider
-from tidegate.wire.streaming.response_encoder import encode_sse
+from tidegate.wire.answers import encode_sse
 
 # --- the key ------------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,16 @@ from tidegate.core.messages import Call, Text, Thinking, calls_of
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider
+from tidegate.wire.answers import (
+    create_assembler,
+    encode_response_body,
+    encode_response_frames,
+    encode_sse,
+    parse_reply,
+    read_response,
+)
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, parse_reply
-from tidegate.wire.streaming.response_encoder import encode_frames, encode_response_body, encode_sse
+from tidegate.wire.streaming.sse import SseReader, decode_frame
 from tidegate.wire.usage import Usage, read_usage
 
 RICH = ScriptedAnswer(
@@ -32,12 +39,12 @@ WIRES = pytest.mark.parametrize("wire", DIALECTS)
 @pytest.mark.parametrize("spoken", [RICH, PLAIN, ScriptedAnswer(), ScriptedAnswer(calls=RICH.calls)])
 def test_frames_and_body_say_the_same(wire: str, spoken: ScriptedAnswer) -> None:
     answer = create_assembler(wire)
-    for frame in SseReader().feed(encode_sse(wire, encode_frames(wire, spoken))):
+    for frame in SseReader().feed(encode_sse(wire, encode_response_frames(wire, spoken))):
         if (value := decode_frame(frame)) is not None:
             answer.feed(value)
     reply = answer.finish()
-    whole = parse_reply(wire, encode_response_body(wire, spoken))
-    assert (reply.to_messages(wire), reply.usage, reply.stop) == (whole.to_messages(wire), whole.usage, whole.stop)
+    whole = read_response(wire, encode_response_body(wire, spoken))
+    assert (parse_reply(wire, reply), reply.usage, reply.stop) == (parse_reply(wire, whole), whole.usage, whole.stop)
     assert reply.model == whole.model == spoken.model
     assert reply.stop == ("calls" if spoken.calls else "end")
 
@@ -46,7 +53,7 @@ def test_frames_and_body_say_the_same(wire: str, spoken: ScriptedAnswer) -> None
 def test_what_is_said_comes_through(wire: str) -> None:
     provider: Provider = ScriptedProvider(wire, [RICH])
     reply = asyncio.run(collect_reply(provider, b"{}"))
-    (message,) = reply.to_messages(wire)
+    (message,) = parse_reply(wire, reply)
     assert [part.text for part in message.parts if isinstance(part, Text) and part.text] == [RICH.text]
     assert calls_of(message)[0].name == "read"
     assert [msgspec.json.decode(call.arguments) for call in calls_of(message)] == [
@@ -146,7 +153,7 @@ def test_a_conversation(wire: str) -> None:
     for _ in range(2):
         reply = asyncio.run(collect_reply(provider, session.prepare().to_bytes()))
         session.record(reply.usage)
-        for ident in session.add(*reply.to_messages(wire)):
+        for ident in session.add(*parse_reply(wire, reply)):
             for call in calls_of(session.recall(ident)):
                 session.add({"role": "tool", "tool_call_id": call.id, "content": f"read by {call.id}"})
     assert b"read by c1" in provider.requests[1]

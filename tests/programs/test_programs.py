@@ -9,7 +9,7 @@ from tests.fake.test_sdks import with_anthropic, with_gemini, with_openai
 from tests.programs.many_sessions import SESSIONS, run_all
 from tests.programs.own_loop import ask_anthropic, ask_gemini, ask_openai_chat, ask_openai_responses
 from tidegate import Session, Text
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.pace import STEPS
 from tidegate.wire.limits import MAX_CALLS, MAX_JSON_VALUES, MAX_LISTING_BYTES, MAX_PARTS, ProviderLimits
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WIRES = {
     "openai_chat": "gpt-4o",

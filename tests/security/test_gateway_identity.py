@@ -17,7 +17,7 @@ from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tidegate.core.events import HostMessageAdded, MessageAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.gateway.session_search import chain_keys
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 SAME = "Hello."
 ANSWER = "Hello, what can I do?"

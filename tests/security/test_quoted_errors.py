@@ -14,7 +14,7 @@ from tests.fake.words import refusal
 from tidegate import managed
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 CLAIM = "maximum context length is 900 tokens"
 PAGE = "The tide table of the harbor lists high water and low water for each day. " * 300

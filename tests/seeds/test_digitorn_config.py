@@ -28,6 +28,7 @@ from tidegate.core.messages import text_of
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
 from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.wire.answers import parse_reply
 
 EXAMPLE = """\
 app:
@@ -121,7 +122,7 @@ async def lived(
         done += await hooks.run_due("turn_start", session, summarizer=summarize)
         request = await session.prepare_async(summarize)
         reply = await collect_reply(main, request.to_bytes())
-        session.add(*reply.to_messages(main.wire))
+        session.add(*parse_reply(main.wire, reply))
         session.record(reply.usage)
         done += await hooks.run_due("turn_end", session, summarizer=summarize)
     await main.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.tui.stage import on_stage
 from tidegate.core.messages import Call
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 LENGTH = 40_000_000
 

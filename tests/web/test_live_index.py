@@ -30,7 +30,7 @@ from tidegate.web.live.session_data import SessionLooks
 from tidegate.web.live.session_figures import FiguresReader
 from tidegate.web.live.session_index import SessionIndex, thin_requests
 from tidegate.web.request_history import read_request_history
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 
 def read_index(log: LogReader, step: int = 1 << 30) -> SessionIndex:

@@ -8,16 +8,9 @@ import pytest
 from tests.fake.recorded import CLAUDE_CALLS, GEMINI_CALLS, RECORDED, RESPONSES_CALLS, Recorded
 from tidegate import Session
 from tidegate.core.messages import Call, Text, calls_of
-from tidegate.wire.streaming.assembly import (
-    Delta,
-    IncompleteReply,
-    Reply,
-    ReplyAssembler,
-    SseReader,
-    create_assembler,
-    decode_frame,
-    parse_reply,
-)
+from tidegate.wire.answers import create_assembler, parse_reply, read_response
+from tidegate.wire.streaming.reply import Delta, IncompleteReply, Reply, ReplyAssembler
+from tidegate.wire.streaming.sse import SseReader, decode_frame
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
@@ -72,7 +65,7 @@ def test_deltas_spell_the_texts(name: str) -> None:
     reader, answer = SseReader(), create_assembler(recorded.wire)
     frames = [decode_frame(frame) for frame in reader.feed(recorded.to_bytes())]
     deltas = [delta for frame in frames if frame for delta in answer.feed(frame)]
-    (message,) = answer.finish().to_messages(recorded.wire)
+    (message,) = parse_reply(recorded.wire, answer.finish())
     said = "".join(part.text for part in message.parts if isinstance(part, Text))
     assert "".join(delta.text for delta in deltas if delta.kind == "text") == said
     spelled: dict[int, list[str]] = {}
@@ -91,7 +84,7 @@ def test_reply_goes_through_a_session_and_back(name: str, merged: bool) -> None:
     session.add({"role": "user", "content": "Read both files."})
     session.prepare()
     reply = played(recorded, recorded.to_bytes()).finish()
-    said = session.add(*reply.to_messages(recorded.wire)) if merged else session.add(*reply.messages)
+    said = session.add(*parse_reply(recorded.wire, reply)) if merged else session.add(*reply.messages)
     session.record(reply.usage)
     calls = [call for ident in said for call in calls_of(session.recall(ident))]
     for call in calls:
@@ -137,18 +130,20 @@ WHOLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_answer_gives_the_same_reply(name: str) -> None:
     recorded = RECORDED[name]
-    assert parse_reply(recorded.wire, WHOLE[name]) == played(recorded, recorded.to_bytes()).finish()
+    assert read_response(recorded.wire, WHOLE[name]) == played(recorded, recorded.to_bytes()).finish()
 
 
 def test_whole_answer_that_is_not_finished_is_refused() -> None:
     for name, body in WHOLE.items():
         body = {key: value for key, value in body.items() if key not in ("choices", "stop_reason", "candidates")}
         with pytest.raises(IncompleteReply):
-            parse_reply(RECORDED[name].wire, body | {"status": "in_progress"})
+            read_response(RECORDED[name].wire, body | {"status": "in_progress"})
 
 
 def test_said_joins_the_items_of_a_response() -> None:
-    (message,) = parse_reply("openai_responses", WHOLE["responses reasoning and calls"]).to_messages("openai_responses")
+    (message,) = parse_reply(
+        "openai_responses", read_response("openai_responses", WHOLE["responses reasoning and calls"])
+    )
     assert [type(part).__name__ for part in message.parts] == ["Thinking", "Text", "Call", "Call"]
     assert isinstance(message.parts[3], Call)
 

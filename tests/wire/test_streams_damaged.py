@@ -9,7 +9,8 @@ from tests.fake.recorded import RECORDED, Recorded
 from tests.wire.cases import GONE, places, replaced
 from tidegate import Session
 from tidegate.core.messages import calls_of
-from tidegate.wire.streaming.assembly import IncompleteReply, Reply, create_assembler
+from tidegate.wire.answers import create_assembler, parse_reply
+from tidegate.wire.streaming.reply import IncompleteReply, Reply
 
 DAMAGE: tuple[Any, ...] = (None, 0, "x", [], {}, [None], {"type": None}, GONE)
 TOOLS = [{"name": "read"}, {"name": "grep"}]
@@ -37,7 +38,7 @@ def answer_of(wire: str, frames: list[dict[str, Any]]) -> Reply | None:
 def sent_back(wire: str, reply: Reply) -> None:
     session = Session("m", wire=wire, window=50_000, tools=TOOLS)
     session.add({"role": "user", "content": "Read both files."})
-    for ident in session.add(*reply.to_messages(wire)):
+    for ident in session.add(*parse_reply(wire, reply)):
         for call in calls_of(session.recall(ident)):
             session.add({"role": "tool", "tool_call_id": call.id, "content": "found"})
     session.record(reply.usage)

@@ -8,8 +8,10 @@ from tests.fake.recorded import CHAT_CALLS, CLAUDE_START, block, called, candida
 from tidegate import Session
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import calls_of
+from tidegate.wire.answers import create_assembler, parse_reply
 from tidegate.wire.limits import LimitExceeded
-from tidegate.wire.streaming.assembly import IncompleteReply, Reply, SseFrame, create_assembler, decode_frame
+from tidegate.wire.streaming.reply import IncompleteReply, Reply
+from tidegate.wire.streaming.sse import SseFrame, decode_frame
 
 Json = dict[str, Any]
 WIRES = ("openai_chat", "mistral", "deepseek", "openai_responses", "anthropic", "gemini")
@@ -34,7 +36,7 @@ def chat_calls(*frames: Json, finish: str = "tool_calls") -> list[tuple[str, str
 def went_through(wire: str, found: Reply) -> str:
     session = Session("m", wire=wire, window=50_000, tools=[{"name": "read"}])
     session.add({"role": "user", "content": "Go."})
-    for ident in session.add(*found.to_messages(wire)):
+    for ident in session.add(*parse_reply(wire, found)):
         for call in calls_of(session.recall(ident)):
             session.add({"role": "tool", "tool_call_id": call.id, "content": "done"})
     session.add({"role": "user", "content": "And on."})

@@ -44,6 +44,7 @@ from tidegate.session.denials import Denial, record_denial
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.usage import is_usage
 
 _MAX_EMPTY_REPLIES = 2
@@ -226,7 +227,7 @@ class Agent:
 
     async def _record_reply(self, reply: Reply) -> Message | None:
         """Store the reply and its usage. Return its last message, or None if the reply has no content."""
-        said = reply.to_messages(self.provider.wire)
+        said = parse_reply(self.provider.wire, reply)
         self.session.record(reply.usage if is_usage(reply.usage) else {})  # a server may report anything
         full = [message for message in said if message.parts and (reply.stop == "paused" or _has_content(message))]
         await self.session.add_async(*full)

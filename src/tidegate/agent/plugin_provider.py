@@ -11,6 +11,7 @@ from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.plugins import Plugin, describe_failure
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.registry import DIALECTS
 
 _DELTA_KINDS = ("text", "thinking", "call")
@@ -50,7 +51,7 @@ class PluginProvider:
             if not isinstance(each.usage, dict):
                 raise self._make_error(f"sent a reply whose usage is a {type(each.usage).__name__}, not a dict")
             try:
-                messages = each.to_messages(self.wire)
+                messages = parse_reply(self.wire, each)
             except Exception as bad:
                 raise self._make_error(f"sent a reply that is not valid in {self.wire}: {bad}") from bad
             if not messages:

@@ -31,6 +31,7 @@ from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.wire.answers import parse_reply
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL
 """The name of the tool, and the topic of the notes about the start and end of subagents."""
@@ -244,7 +245,7 @@ async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:
         async with aclosing(agent.run_turn(user_message(prompt, typed=False))) as turn:
             async for each in turn:
                 if isinstance(each, Reply):
-                    texts += [text for text in map(text_of, each.to_messages(agent.provider.wire)) if text.strip()]
+                    texts += [text for text in map(text_of, parse_reply(agent.provider.wire, each)) if text.strip()]
                 elif isinstance(each, ToolFinished):
                     steps += 1
                 elif isinstance(each, TurnEnded):

@@ -9,8 +9,8 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.wire.limits import MAX_ANSWER_VALUES, ProviderLimits, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.streaming.assembly import SseFrame, SseReader, decode_frame
 from tidegate.wire.streaming.merged_answer import KEEP, MergedAnswer
+from tidegate.wire.streaming.sse import SseFrame, SseReader, decode_frame
 
 _EVENT_END: Final = re.compile(rb"\n\n+|\r\n\r\n(?:\r\n)*|\r\r+")
 """Each case begins with a plain byte, so that `re` looks for these bytes and skips the others."""

@@ -19,6 +19,7 @@ from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request
 from tidegate.session.recall import recall_message, recall_text
+from tidegate.wire.answers import create_merged_answer
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.splicing.hidden_exchanges import (
     HiddenAnswer,
@@ -30,7 +31,7 @@ from tidegate.wire.splicing.hidden_exchanges import (
     list_raw_calls,
 )
 from tidegate.wire.splicing.units import read_reply
-from tidegate.wire.streaming.merged_answer import MergedAnswer, create_merged_answer
+from tidegate.wire.streaming.merged_answer import MergedAnswer
 
 RECALL_NAME: Final = "recall"
 RECALL_TOOL: Final = Tool(

@@ -15,11 +15,11 @@ import msgspec
 
 from tidegate.core.errors import GiveUp
 from tidegate.models.errors.classification import ProviderError
+from tidegate.wire.answers import create_assembler, encode_response_frames
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.streaming.assembly import create_assembler
 from tidegate.wire.streaming.reply import Delta, Reply
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 __all__ = ["BrokenAnswer", "ScriptStep", "ScriptedAnswer", "ScriptedProvider"]
@@ -72,7 +72,7 @@ class ScriptedProvider:
         broken = step if isinstance(step, BrokenAnswer) else None
         answer = self._with_usage(step.answer if isinstance(step, BrokenAnswer) else step, request)
         assembler, shown = create_assembler(self.wire), 0
-        for frame in encode_frames(self.wire, answer):
+        for frame in encode_response_frames(self.wire, answer):
             for delta in assembler.feed(frame):
                 if broken and shown >= broken.delta_count:
                     raise broken.fault

@@ -7,11 +7,12 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
+from tidegate.wire.answers import create_assembler, frames_from_response
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.units import read_reply, to_client_messages
-from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, frames_from_response
 from tidegate.wire.streaming.reply import Reply
+from tidegate.wire.streaming.sse import SseReader, decode_frame
 
 _MAX_COPY_BYTES: Final = 32_000_000
 _MAX_REASON: Final = 80  # characters

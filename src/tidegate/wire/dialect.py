@@ -13,6 +13,7 @@ from tidegate.core.messages import Message, Tool
 from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
+from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 from tidegate.wire.validation.validator import RequestValidator
 
@@ -93,6 +94,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     render_block: Callable[[LayoutBlock, RequestOptions], list[JsonObject]]
     parse_message: Callable[[object], list[Message]]
     parse_body: Callable[[object], ParsedRequest]
+    answers: AnswerForm
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
     binds_prefix: Callable[[str], bool] = _never

@@ -25,6 +25,7 @@ from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.session import Session
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.usage import read_usage
 
 _MAX_RECALL_CALLS: Final = 3
@@ -127,7 +128,7 @@ async def _ask(task: ProbeTask, messages: Sequence[Mapping[str, Any]], provider:
             used_in, used_out = used_in + usage.input_tokens, used_out + usage.output_tokens
             price = compute_model_cost(usage, provider.model)
             dollars = None if dollars is None or price is None else dollars + price.total
-            said = reply.to_messages(provider.wire)
+            said = parse_reply(provider.wire, reply)
             calls = [call for message in said for call in calls_of(message)]
             if not calls or recalls >= _MAX_RECALL_CALLS:
                 text = task.mask("\n".join(text for message in said for text in texts_of(message)).strip())

@@ -36,18 +36,12 @@ from tidegate.models.http.endpoints import (
     is_loopback_url,
 )
 from tidegate.models.pace import Pace
+from tidegate.wire.answers import create_assembler, frames_from_response
 from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.streaming.assembly import (
-    IncompleteReply,
-    SseFrame,
-    SseReader,
-    create_assembler,
-    decode_frame,
-    frames_from_response,
-)
-from tidegate.wire.streaming.reply import Delta, Reply, ReplyAssembler
+from tidegate.wire.streaming.reply import Delta, IncompleteReply, Reply, ReplyAssembler
+from tidegate.wire.streaming.sse import SseFrame, SseReader, decode_frame
 
 _T = TypeVar("_T")
 _LAST_FRAME_TYPES = ("message_stop", "response.completed", "response.incomplete")  # a type may be no string

@@ -33,6 +33,7 @@ from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.parsing import require_object, to_plain_json
 from tidegate.wire.usage import read_usage
 
@@ -287,7 +288,7 @@ def read_answer(reply: Reply, wire: str) -> str:
     if reply.stop in _STOPPED:
         raise NoteRefused(_STOPPED[reply.stop])
     try:
-        said = reply.to_messages(wire)
+        said = parse_reply(wire, reply)
     except TidegateError:
         raise NoteRefused("it could not be read") from None
     text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))

@@ -51,6 +51,7 @@ from tidegate.session.summaries.prompt import (
     write_closing_question,
     write_question,
 )
+from tidegate.wire.answers import parse_reply
 from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
@@ -317,7 +318,7 @@ class _ModelSummarizer:
         if reply.stop in _STOP_REJECTIONS:
             raise AnswerRejected(_STOP_REJECTIONS[reply.stop])
         try:
-            said = reply.to_messages(self._provider.wire)
+            said = parse_reply(self._provider.wire, reply)
         except TidegateError:
             raise AnswerRejected("it could not be read") from None
         if any(calls_of(message) for message in said):

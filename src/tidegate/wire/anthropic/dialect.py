@@ -2,6 +2,8 @@
 
 from types import MappingProxyType
 
+from tidegate.wire.anthropic.encode import encode_body, encode_frames
+from tidegate.wire.anthropic.merge import AnthropicMerger
 from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix, demands_loop_start
 from tidegate.wire.anthropic.parse import parse_body, parse_message
 from tidegate.wire.anthropic.render import (
@@ -13,9 +15,11 @@ from tidegate.wire.anthropic.render import (
     render_leading_messages,
     starts_loops_with_thinking,
 )
+from tidegate.wire.anthropic.stream import AnthropicAssembler, frames_from_body
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.cache_lifetime import read_marked_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.streaming.answer_form import AnswerForm
 
 DIALECT = Dialect(
     name="anthropic",
@@ -35,6 +39,9 @@ DIALECT = Dialect(
     render_leading_messages=render_leading_messages,
     render_block=render_block,
     parse_message=parse_message,
+    answers=AnswerForm(
+        AnthropicAssembler, frames_from_body, encode_frames, encode_body, AnthropicMerger, names_events=True
+    ),
     parse_body=parse_body,
     create_validator=AnthropicValidator,
     binds_prefix=binds_prefix,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from tidegate.wire.anthropic.parse import parse_message
 from tidegate.wire.parsing import is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import (
@@ -172,7 +173,7 @@ class AnthropicAssembler:
         stop = normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
         message: JsonObject = {"role": "assistant", "content": content}
         bad = find_broken_calls(ids, [each.arguments() for each in calls])
-        return ensure_parseable("anthropic", Reply([message], self._usage, stop, self._model, self._reason, bad))
+        return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason, bad))
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:

@@ -1,6 +1,8 @@
 """The Gemini generateContent dialect."""
 
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.gemini.encode import encode_body, encode_frames
+from tidegate.wire.gemini.merge import GeminiMerger
 from tidegate.wire.gemini.parse import parse_body, parse_message
 from tidegate.wire.gemini.render import (
     CAPABILITIES,
@@ -9,7 +11,9 @@ from tidegate.wire.gemini.render import (
     render_leading_messages,
     requires_signatures,
 )
+from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
 from tidegate.wire.gemini.validate import GeminiValidator
+from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.validation.faults import ValidationProfile
 
 
@@ -34,6 +38,7 @@ DIALECT = Dialect(
     render_leading_messages=render_leading_messages,
     render_block=render_block,
     parse_message=parse_message,
+    answers=AnswerForm(GeminiAssembler, frames_from_body, encode_frames, encode_body, GeminiMerger),
     parse_body=parse_body,
     create_validator=GeminiValidator,
     profile_for_model=_choose_profile,

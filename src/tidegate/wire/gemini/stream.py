@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from tidegate.wire.gemini.parse import parse_message
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import (
     Delta,
@@ -107,7 +108,7 @@ class GeminiAssembler:
         filtered = self._blocked or self._reason.removeprefix("IMAGE_") in _FILTERS
         stop = "filtered" if filtered else normalize_stop(_STOPS.get(self._reason, "unknown"), bool(called))
         message: JsonObject = {"role": "model", "parts": parts}
-        return ensure_parseable("gemini", Reply([message], self._usage, stop, self._model, self._reason))
+        return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason))
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:

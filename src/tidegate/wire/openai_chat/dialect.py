@@ -5,10 +5,14 @@ from collections.abc import Callable
 from tidegate.core.messages import Tool
 from tidegate.wire.cache_lifetime import read_requested_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, Vendor, use_strict_profile
+from tidegate.wire.openai_chat.encode import encode_body, encode_frames
+from tidegate.wire.openai_chat.merge import ChatMerger
 from tidegate.wire.openai_chat.parse import parse_body, parse_message
 from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_head, render_leading_messages
+from tidegate.wire.openai_chat.stream import ChatAssembler, frames_from_body
 from tidegate.wire.openai_chat.validate import ChatValidator
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.validation.faults import ValidationProfile
 
 CHAT_PATH = "/chat/completions"
@@ -35,6 +39,9 @@ def create_chat_dialect(
         render_leading_messages=render_leading_messages,
         render_block=render_block,
         parse_message=parse_message,
+        answers=AnswerForm(
+            ChatAssembler, frames_from_body, encode_frames, encode_body, ChatMerger, end_mark=b"data: [DONE]\n\n"
+        ),
         parse_body=parse_body,
         create_validator=ChatValidator,
         profile_for_model=profile,

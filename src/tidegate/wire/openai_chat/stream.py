@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from tidegate.wire.openai_chat.parse import parse_message
 from tidegate.wire.parsing import is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import (
@@ -229,7 +230,7 @@ class ChatAssembler:
         stop = normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
         stop = "refused" if stop == "end" and self._refusal else stop
         bad = find_broken_calls(ids, ["" if _is_custom_call(each) else each.arguments for each in calls])
-        return ensure_parseable("openai_chat", Reply([message], self._usage, stop, self._model, self._reason, bad))
+        return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason, bad))
 
 
 def _is_custom_call(called: PartialCall) -> bool:

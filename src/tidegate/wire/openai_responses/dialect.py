@@ -2,9 +2,13 @@
 
 from tidegate.wire.cache_lifetime import read_requested_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint
+from tidegate.wire.openai_responses.encode import encode_body, encode_frames
+from tidegate.wire.openai_responses.merge import ResponsesMerger
 from tidegate.wire.openai_responses.parse import parse_body, parse_message
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
+from tidegate.wire.openai_responses.stream import ResponsesAssembler, frames_from_body
 from tidegate.wire.openai_responses.validate import ResponsesValidator
+from tidegate.wire.streaming.answer_form import AnswerForm
 
 DIALECT = Dialect(
     name="openai_responses",
@@ -15,6 +19,9 @@ DIALECT = Dialect(
     render_leading_messages=render_leading_messages,
     render_block=render_block,
     parse_message=parse_message,
+    answers=AnswerForm(
+        ResponsesAssembler, frames_from_body, encode_frames, encode_body, ResponsesMerger, names_events=True
+    ),
     parse_body=parse_body,
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,

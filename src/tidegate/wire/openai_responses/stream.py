@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from types import MappingProxyType
 
+from tidegate.wire.openai_responses.parse import parse_message
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import (
     Delta,
@@ -150,7 +151,7 @@ class ResponsesAssembler:
         stop = "refused" if stop == "end" and _refuses(items) else stop
         usage, model = as_object(response.get("usage")), as_string(response.get("model"))
         bad = find_broken_calls(ids, [as_string(item.get("arguments")) for item in calls])
-        return ensure_parseable("openai_responses", Reply(items, usage, stop, model, reason, bad))
+        return ensure_parseable(parse_message, Reply(items, usage, stop, model, reason, bad))
 
 
 def _is_sealed(item: JsonObject) -> bool:

@@ -4,7 +4,7 @@ Nothing is interpreted here. A call that was cut off is kept as it came, and `Re
 says so: it must never be run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -12,8 +12,7 @@ import msgspec
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message
 from tidegate.wire.limits import MAX_CALLS, MAX_PARTS, MAX_USAGE_FIELDS, LimitExceeded
-from tidegate.wire.parsing import is_object_text, merge_adjacent_messages
-from tidegate.wire.registry import get_dialect
+from tidegate.wire.parsing import is_object_text
 from tidegate.wire.rendering.blocks import JsonObject
 
 StopReason = Literal["end", "calls", "length", "refused", "filtered", "paused", "unknown"]
@@ -49,11 +48,6 @@ class Reply(msgspec.Struct, frozen=True):
     def message(self) -> JsonObject:
         return self.messages[0] if self.messages else {}
 
-    def to_messages(self, wire: str) -> list[Message]:
-        """Parse the reply to one message, also where the dialect writes each part as a message."""
-        read = get_dialect(wire).parse_message
-        return merge_adjacent_messages([message for each in self.messages for message in read(each)], "assistant")
-
 
 class ReplyAssembler(Protocol):
     """Feed it the frames of one answer. `error` is the error that the server reported; `done` means that nothing is
@@ -74,10 +68,11 @@ def incomplete_reply_error() -> IncompleteReply:
     return IncompleteReply("The stream ended before the answer did.", "Ask again; nothing of it was kept.")
 
 
-def ensure_parseable(family: str, reply: Reply) -> Reply:
+def ensure_parseable(parse_message: Callable[[object], list[Message]], reply: Reply) -> Reply:
     """Return the reply if it can be parsed. Leaving out what cannot be parsed would make half an answer of it."""
     try:
-        reply.to_messages(family)
+        for message in reply.messages:
+            parse_message(message)
     except BadInput as bad:
         raise IncompleteReply(
             f"The answer cannot be read: {bad.args[0]}", "Ask again; nothing of it was kept."

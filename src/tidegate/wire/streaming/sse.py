@@ -5,7 +5,12 @@ A frame is complete only after its blank line, so a frame that was cut is never 
 
 from typing import NamedTuple
 
-from tidegate.wire.limits import LimitExceeded, ProviderLimits
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
+from tidegate.wire.parsing import abbreviate_value
+from tidegate.wire.rendering.blocks import JsonObject
 
 _MAX_LINE_BYTES = ProviderLimits().max_line_bytes
 _BOM = b"\xef\xbb\xbf"
@@ -78,3 +83,23 @@ class SseReader:
         elif field == "error":  # older llama.cpp servers report an error in mid-stream in this field
             self._event = "error"
             self._data.append(value)
+
+
+def decode_frame(frame: SseFrame) -> JsonObject | None:
+    """Decode the JSON of a frame; None for a frame that only marks the end of the stream or keeps it alive."""
+    text = frame.data.strip()
+    if not text or text == "[DONE]":
+        return None
+    if has_too_many_values(text):
+        raise LimitExceeded(f"A frame of the stream holds more than {MAX_JSON_VALUES:,} values.")
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        if frame.event == "error":
+            return {"error": {"message": text[:2000]}}
+        raise BadInput(f"A frame of the stream is not a JSON object: {abbreviate_value(text)!r}.", "Ask again.")
+    if frame.event == "error" and "error" not in value and "type" not in value:
+        return {"error": value}
+    return value

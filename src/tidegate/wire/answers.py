@@ -1,0 +1,70 @@
+"""The answers of a provider in any dialect: reading them, encoding them, joining several to one.
+
+    reader, assembler = SseReader(), create_assembler("anthropic")
+    for frame in reader.feed(data):
+        if (value := decode_frame(frame)) is not None:
+            deltas = assembler.feed(value)
+    reply = assembler.finish()                    # raises IncompleteReply if the end is missing
+    session.add(*parse_reply("anthropic", reply))
+
+A stream that was cut gives either the whole message or IncompleteReply.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidegate.core.messages import Message
+from tidegate.wire.parsing import merge_adjacent_messages
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.streaming.merged_answer import MergedAnswer
+from tidegate.wire.streaming.reply import Reply, ReplyAssembler
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+
+
+def create_assembler(wire: str) -> ReplyAssembler:
+    return get_dialect(wire).answers.create_assembler()
+
+
+def frames_from_response(wire: str, body: Mapping[str, object]) -> list[JsonObject]:
+    """Convert an unstreamed answer to frames to feed."""
+    return get_dialect(wire).answers.frames_from_body(body)
+
+
+def read_response(wire: str, body: Mapping[str, object]) -> Reply:
+    """Read the reply from an unstreamed answer. Raises IncompleteReply if it holds none."""
+    answer = create_assembler(wire)
+    for frame in frames_from_response(wire, body):
+        answer.feed(frame)
+    return answer.finish()
+
+
+def parse_reply(wire: str, reply: Reply) -> list[Message]:
+    """Parse the reply to one message, also where the dialect writes each part as a message."""
+    read = get_dialect(wire).parse_message
+    return merge_adjacent_messages([message for each in reply.messages for message in read(each)], "assistant")
+
+
+def create_merged_answer(wire: str, hidden_tool: str) -> MergedAnswer:
+    return get_dialect(wire).answers.create_merger(hidden_tool)
+
+
+def encode_response_frames(wire: str, answer: ScriptedAnswer) -> list[JsonObject]:
+    """The frames of a stream."""
+    return list(get_dialect(wire).answers.encode_frames(answer))
+
+
+def encode_response_body(wire: str, answer: ScriptedAnswer) -> JsonObject:
+    """Encode the answer to a request without streaming."""
+    return get_dialect(wire).answers.encode_body(answer)
+
+
+def encode_sse(wire: str, frames: list[JsonObject]) -> bytes:
+    """Encode frames as the bytes of a stream."""
+    form = get_dialect(wire).answers
+    found = []
+    for frame in frames:
+        name = b"event: %s\n" % str(frame.get("type")).encode() if form.names_events else b""
+        found.append(b"%sdata: %s\n\n" % (name, msgspec.json.encode(frame)))
+    return b"".join(found) + form.end_mark

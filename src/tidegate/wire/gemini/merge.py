@@ -1,0 +1,52 @@
+"""Several answers of Gemini, passed on as one."""
+
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.streaming.merged_answer import KEEP, AnswerMerger
+from tidegate.wire.streaming.reply import as_list, as_object
+
+
+class GeminiMerger(AnswerMerger):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._parts: list[object] = []
+
+    def feed(self, frame: JsonObject) -> JsonObject | None:
+        self.first_id = self.first_id or frame.get("responseId")
+        candidate = as_object(next(iter(as_list(frame.get("candidates"))), None))
+        content = as_object(candidate.get("content"))
+        parts = as_list(content.get("parts"))
+        kept = [part for part in parts if not self._is_hidden(part)]
+        self.hidden_calls += len(parts) - len(kept)
+        self.visible_calls += sum("functionCall" in as_object(part) for part in kept)
+        usage, reason = as_object(frame.get("usageMetadata")), candidate.get("finishReason")
+        ends = not reason or self.ends_here(reason == "STOP", usage.get("candidatesTokenCount"))
+        if not self.is_changed:
+            return KEEP
+        if not kept and parts and not (reason and ends):
+            return None
+        if not ends:
+            candidate = {key: value for key, value in candidate.items() if key != "finishReason"}
+        if parts:
+            candidate = {**candidate, "content": {**content, "parts": kept}}
+        found = {**frame, "candidates": [candidate]} if candidate else dict(frame)
+        if self.first_id:
+            found["responseId"] = self.first_id
+        if usage and reason and ends:
+            found["usageMetadata"] = self.sum_output(usage, "candidatesTokenCount", "totalTokenCount")
+        return found
+
+    def _is_hidden(self, part: object) -> bool:
+        return as_object(as_object(part).get("functionCall")).get("name") == self.name
+
+    def feed_body(self, body: JsonObject) -> JsonObject | None:
+        found = self.feed(body)
+        shown = body if found is KEEP else found
+        candidate = as_object(next(iter(as_list((shown or {}).get("candidates"))), None))
+        content = as_object(candidate.get("content"))
+        self._parts += as_list(content.get("parts"))
+        if self.goes_on:
+            return None
+        if found is KEEP or shown is None:
+            return found
+        candidate = {**candidate, "content": {**content, "parts": self._parts}}
+        return {**shown, "candidates": [candidate]}
