@@ -31,7 +31,7 @@ from tidegate.session.managed_request import ClientRequest, ClientRequestReader,
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request, report_unmanaged
 from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
-from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage import read_usage
 
@@ -168,7 +168,7 @@ class _Exchange:
         self._refusals = refusals
         self._window_key = key
         self._sent = b""
-        self._demands_thinking = is_thinking_demanded(client.body)
+        self._demands_thinking = get_dialect(client.dialect).thinking.is_demanded(client.body)
         self._thinking_refusals = 0
         self._first_refusal: Any = None  # a response, before a much smaller request is tried
         self.fail = fail
@@ -188,7 +188,7 @@ class _Exchange:
             body = write_own_request(self._client, self._following)
             self._followed = self._followed.answer_elsewhere()
         if self._thinking_refusals > 1:
-            body = leave_out_thinking(body)
+            body = get_dialect(self._client.dialect).thinking.leave_out(body)
         given = request.headers.get(BETA_HEADER, "")
         body, betas = allow_dropping(self._client, self._following, request.url.host, body, given)
         self._sent = body
@@ -238,7 +238,7 @@ class _Exchange:
             self._thinking_refusals += 1
             if self._thinking_refusals == 2 and self._demands_thinking:
                 return True
-        output = read_requested_output(self._client.dialect, self._client.body)
+        output = get_dialect(self._client.dialect).output.read(self._client.body)
         changed = self._refusals.answer(self._following, self._followed, error, self._window_key, output)
         self._followed = changed or self._followed
         return changed is not None

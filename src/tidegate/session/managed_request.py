@@ -19,15 +19,15 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text, Tool
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
+from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
-from tidegate.wire.splicing.hidden_exchanges import append_tool
+from tidegate.wire.request_check import RequestCheck, find_request_faults
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
-from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
+from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
+from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
@@ -105,7 +105,7 @@ class _HeadsWithTool:
     def append(self, dialect: str, head: bytes, tool: Tool) -> bytes | None:
         last = self._last
         if last is None or last[0] != head or last[1] != tool:
-            last = self._last = head, tool, append_tool(dialect, head, tool)
+            last = self._last = head, tool, get_dialect(dialect).calls.append_tool(head, tool)
         return last[2]
 
 
@@ -179,7 +179,7 @@ def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, shown: Sho
         moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
         unit = msgspec.structs.replace(unit, origins=moved)
     body = encode_json_text({"input": own}).encode()
-    return write_messages("openai_responses", body, [show_unit(unit, shown.message, shown.signed)])
+    return RESPONSES.form.write_messages(body, [show_unit(unit, shown.message, shown.signed)])
 
 
 def _join_user_content(first: JsonObject, second: JsonObject) -> list[object]:
@@ -209,7 +209,7 @@ class _KnownRequest:
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
         known, self.items = self.items, []  # if this fails, none is used again
-        host = READERS[dialect](body, self.memo)
+        host = get_dialect(dialect).read_request(body, self.memo)
         items = known[: self.memo.known_units]
         items += [make_host_item(unit, unit.message) for unit in host.units[len(items) :]]
         self.items = items
@@ -262,9 +262,9 @@ class ClientRequestReader:
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
         body: JsonObject = {"input": items}
-        known = self._find_known("openai_responses", _identify_conversation(body))
+        known = self._find_known(RESPONSES.name, _identify_conversation(body))
         self._forget_oldest()
-        return *known.read("openai_responses", body), known.writer
+        return *known.read(RESPONSES.name, body), known.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
         known = self._known.setdefault((dialect, conversation), _KnownRequest())
@@ -301,7 +301,7 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     if window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
         room = max(window - tokens, _MIN_OUTPUT)
-        text = client.change_head(text, lambda head: lower_output(client.dialect, head, client.body, room))
+        text = client.change_head(text, lambda head: get_dialect(client.dialect).output.lower(head, client.body, room))
     return text if followed.is_unchanged else _check_edited(client, text)
 
 
@@ -315,7 +315,7 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     made = client.source.units if client.source else _ViewUnits()
     units = made.make(shown, None if client.offers_recall else client.recall_name)
     items = client.listed.list_items() if client.listed is not None else None
-    return write_messages(client.dialect, client.text, units, client.host.fixed_items, items)
+    return get_dialect(client.dialect).form.write_messages(client.text, units, client.host.fixed_items, items)
 
 
 def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
@@ -348,7 +348,7 @@ def _count_longer_names(name: str, text: bytes) -> int:
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:
     faults = find_new_faults(client, text)
     if any("must start with a thinking block" in fault.text for fault in faults):
-        text = leave_out_thinking(text)
+        text = get_dialect(client.dialect).thinking.leave_out(text)
         faults = find_new_faults(client, text)
     if faults:
         raise BadRequest(

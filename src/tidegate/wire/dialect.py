@@ -5,7 +5,7 @@ Types only. Each dialect fills them in its own file; `wire/registry.py` lists th
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -13,9 +13,17 @@ from tidegate.core.messages import Message, Tool
 from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
+from tidegate.wire.splicing.call_form import CallForm
+from tidegate.wire.splicing.message_form import MessageForm
+from tidegate.wire.splicing.output_limit import OutputLimit
+from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.thinking_option import ThinkingOption
+from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 from tidegate.wire.validation.validator import RequestValidator
+
+_THINKING = ThinkingOption()
 
 
 class Endpoint(NamedTuple):
@@ -70,11 +78,19 @@ def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
 
+class RequestReader(Protocol):
+    """Reads the messages of a client's request. With the `memo` of its last request it reads only what is new."""
+
+    def __call__(self, body: JsonObject, memo: ReadMemo | None = None) -> HostRequest: ...
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
-    `messages_key` is the key of the messages in the body; `render_leading_messages` gives those before the first
-    block. `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
+    `render_leading_messages` gives the messages before the first block. `answers` reads and writes answers; `form`
+    writes messages into a client's request, and `calls` a hidden tool. `read_request` reads a client's request;
+    `to_client_messages` gives an answer as a client sends it back. `output` and `thinking` are options of a request.
+    `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
     is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
     thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
     whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
@@ -85,7 +101,6 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    messages_key: str
     capabilities: DialectCapabilities
     endpoint: Endpoint
     vendor: Vendor | None = None
@@ -95,6 +110,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     parse_message: Callable[[object], list[Message]]
     parse_body: Callable[[object], ParsedRequest]
     answers: AnswerForm
+    form: MessageForm
+    calls: CallForm
+    read_request: RequestReader
+    to_client_messages: Callable[[Sequence[JsonObject]], list[JsonObject]] = list
+    output: OutputLimit
+    thinking: ThinkingOption = _THINKING
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
     binds_prefix: Callable[[str], bool] = _never
@@ -108,6 +129,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""
         return options.max_tokens or self.capabilities.default_max_tokens
+
+    @property
+    def messages_key(self) -> str:
+        """The key of the messages in the body."""
+        return self.form.key
 
     @property
     def family(self) -> str:

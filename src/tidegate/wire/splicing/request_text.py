@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,17 @@ _SPACE = b" \t\r\n"
 _PIECE = 65_536
 """Bytes that are compared at once."""
 _SHORT_PIECE = 64
+
+
+class OutputItem(NamedTuple):
+    """An item of the list to send. `place` is its place in the client's list; -1 for one that is new.
+
+    Adjacent items of the client that are kept are one item without a role, with the place of the first.
+    """
+
+    role: str
+    text: bytes
+    place: int = -1
 
 
 class ItemSpans:
