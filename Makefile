@@ -180,7 +180,7 @@ format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff format .
 
 peers: ## build the environments of the libraries that `make bench` and the lab compare with (ARGS="langchain")
-	@PYTHONPATH=src $(PYTHON) -m tidegate.lab.peers.build $(ARGS)
+	@$(PYTHON) bench/peers/build.py $(ARGS)
 
 bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")
 	@$(BIN)/python bench/prepare.py $(ARGS)

@@ -15,7 +15,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BENCH = Path(__file__).resolve().parent
 RUNNERS = BENCH / "runners"
@@ -23,8 +23,7 @@ sys.path.insert(0, str(RUNNERS))
 
 from bench_conversation import CHARS_PER_TOKEN, MEAN_CHARS, PRELUDE_MESSAGES, VISIBLE_MESSAGES, WINDOW  # noqa: E402
 
-from tidegate.lab.peers.environments import get_environment_interpreter  # noqa: E402
-from tidegate.lab.peers.registry import COST_MODES, COST_ROWS, SCRIPTS_FOLDER, CostRow  # noqa: E402
+from tidegate.lab.peer_registry import get_environment_interpreter, get_scripts_folder  # noqa: E402
 
 SIZES = (100, 1_000, 10_000, 100_000)
 SESSION = 10_000
@@ -41,6 +40,44 @@ FIGURES = {"call": "median_ms", "bytes": "median_ms", "session": "cpu_s", "memor
 Line = dict[str, Any]
 
 
+class CostRow(NamedTuple):
+    """A row: one way of a library to prepare a model call. `bench/runners/NAME_runner.py` runs it.
+
+    `history` is "kept", or "deleted" where the library no longer holds what left its view.
+    """
+
+    name: str
+    environment: str
+    modes: tuple[str, ...]
+    history: str
+    description: str
+
+
+COST_MODES = ("call", "bytes", "session", "memory")
+COST_ROWS = (
+    CostRow("inspect_compaction", "inspect_ai", COST_MODES, "kept", "inspect_ai: compaction() with CompactionTrim"),
+    CostRow("langchain_trim", "langchain", COST_MODES, "kept", "LangChain: trim_messages, approximate counter"),
+    CostRow("langchain_check", "langchain", ("call",), "kept", "LangChain: SummarizationMiddleware, check only"),
+    CostRow("langchain_summary", "langchain", ("call", "bytes"), "kept", "LangChain: the same, with a fixed summary"),
+    CostRow(
+        "langchain_rolling", "langchain", COST_MODES[:3], "deleted", "LangChain: the same, deleting what it summarized"
+    ),
+    CostRow("deepagents_view", "deepagents", COST_MODES, "kept", "deepagents: state channel and bounded view"),
+    CostRow("agents_session", "openai_agents", COST_MODES, "kept", "OpenAI Agents: newest items of a session, trimmer"),
+    CostRow(
+        "agents_whole", "openai_agents", ("call", "bytes"), "kept", "OpenAI Agents: whole session, trimmer (defaults)"
+    ),
+    CostRow(
+        "pydantic_window", "pydantic_ai", COST_MODES, "kept", "pydantic-ai: SlidingWindowCompaction, whole history"
+    ),
+    CostRow(
+        "pydantic_rolling",
+        "pydantic_ai",
+        COST_MODES[:3],
+        "deleted",
+        "pydantic-ai: the same, rewriting the run's messages",
+    ),
+)
 ALL = (CostRow(OURS, OURS, COST_MODES, "kept", "tidegate: Session.add and Session.prepare"), *COST_ROWS)
 
 
@@ -77,7 +114,7 @@ def run_one(row: CostRow, mode: str, size: int, given: argparse.Namespace) -> Li
     ]
     line: Line = {"peer": row.name, "mode": mode, "size": size}
     # The hash seed is held so that two runs differ by the machine alone.
-    modules = os.pathsep.join((str(RUNNERS), str(SCRIPTS_FOLDER)))
+    modules = os.pathsep.join((str(RUNNERS), str(get_scripts_folder())))
     around = os.environ | {"PYTHONPATH": modules, "PYTHONHASHSEED": "0"}
     try:
         done = subprocess.run(

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from search_notes import NOTES
 
-from tidegate.lab.peers.environments import get_environment_interpreter
+from tidegate.lab.peer_registry import get_environment_interpreter
 from tidegate.lab.replay import recording_file
 from tidegate.memory.log_lines import LogLine
 from tidegate.memory.search import Search

@@ -1,6 +1,7 @@
 """Replay a recording with state notes that a capable reader writes, and print the view that they lead to.
 
     python bench/state_notes.py RECORDING OUTDIR [--window 32000] [--stop N] [--policy default]
+    python bench/state_notes.py RECORDING OUTDIR --next "Go on." [--next-window 32000] [--without-notes]
 
 Before each recorded answer the session prepares its request, as an agent would. When a state note is due, the request
 that a model would get is written to OUTDIR/note-K.prompt.md, and the answer is read from OUTDIR/note-K.answer.md. If
@@ -10,24 +11,37 @@ that failed.
 
 At the end OUTDIR/view.txt has the request before message N (without --stop: before the last answer), and
 OUTDIR/notes.json what became of every answer: lines that held, were marked or dropped, and passages.
+
+With --next, another client goes on there (docs/shared-sessions.md), and these are the user's first words in it.
+OUTDIR/next.txt has its first request, without a system prompt and tools of its own, and OUTDIR/data the session, so
+that `tidegate recall --data OUTDIR/data NAME WORDS` reads what the model of that client could recall. --without-notes
+asks for no state notes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tidegate import Session
-from tidegate.lab.replay.recording_file import RecordedLine, read_chat_recording
+from tidegate import DataFolder, MemoryLog, Session
+from tidegate.core.events import Event
+from tidegate.core.messages import Tool, text_of, user_message
+from tidegate.lab.replay.recording_file import RecordedLine, get_recording_name, read_chat_recording
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, SECONDS_PER_CALL
+from tidegate.session.continuation import Continuation, ContinuedRun
+from tidegate.session.following import FixedPart, FollowingSession, make_host_item
+from tidegate.session.shared_timeline import OWN_AGENT, ClientNote, encode_note
 from tidegate.session.state_notes import NoteQuestion
 
 WAITING = 3
+FIRST_CLIENT = ClientNote(OWN_AGENT, "the first client")
+NEXT_CLIENT = ClientNote("next", "the next client")
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -38,12 +52,14 @@ class NoteMissing(Exception):
 class NotedReplay:
     """A replay that asks for notes through files."""
 
-    def __init__(self, folder: Path, system: str, window: int, policy: str, count: str) -> None:
+    def __init__(self, folder: Path, system: str, window: int, policy: str, count: str, asks: bool) -> None:
         self.folder = folder
+        self._asks = asks
         self._time = 0.0
-        self.session = Session(
-            policy=policy, window=window, wire=MAIN_DIALECT, system=system, count=count, clock=lambda: self._time
-        )
+        log = MemoryLog()
+        log.append(Event(1, self._time, encode_note(FIRST_CLIENT)))
+        about = {"policy": policy, "window": window, "wire": MAIN_DIALECT, "count": count, "log": log}
+        self.session = Session(system=system, clock=lambda: self._time, **about)
         self.notes = self.session.state_notes
         self.reports: list[dict[str, Any]] = []
         self.sweeps: list[dict[str, Any]] = []
@@ -58,7 +74,7 @@ class NotedReplay:
         return messages
 
     def ask_if_due(self, at: int, *, turn_ended: bool = False) -> None:
-        if not self.notes.is_due(turn_ended=turn_ended):
+        if not (self._asks and self.notes.is_due(turn_ended=turn_ended)):
             return
         question = self.notes.make_question()
         if question is None:
@@ -107,7 +123,7 @@ def show_message(message: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def text_of(line: RecordedLine) -> str:
+def text_of_line(line: RecordedLine) -> str:
     content = line.message.get("content")
     if isinstance(content, list):
         return "\n\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -130,6 +146,22 @@ def replay(lines: Sequence[RecordedLine], stop: int, made: NotedReplay) -> list[
     return messages
 
 
+def write_next_request(made: NotedReplay, name: str, said: str, window: int) -> int:
+    """Write the first request of a client that goes on with the replayed session, and store the session. Its tokens."""
+    log = MemoryLog()
+    for event in made.session.log.read():
+        log.append(event)
+    session = Session(policy="default", window=window, wire=MAIN_DIALECT, count="chars/4", log=log)
+    following = FollowingSession[str](session)
+    with DataFolder(made.folder / "data") as data:
+        following.continuation = Continuation(ContinuedRun(NEXT_CLIENT, name, log.head, data.mask))
+        request = following.prepare([make_host_item("", user_message(said))], fixed_part=FixedPart(tools=(Tool("x"),)))
+        data.open_log(name).append(*log.read())
+    texts = [f"--- [in view] {shown.message.role}\n{text_of(shown.message)}" for shown in request.shown]
+    (made.folder / "next.txt").write_text("\n".join(texts))
+    return session.tokens
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", type=Path)
@@ -138,12 +170,16 @@ def main() -> int:
     parser.add_argument("--stop", type=int, default=sys.maxsize, help="cut before this message, counted from 0")
     parser.add_argument("--policy", default="default")
     parser.add_argument("--count", default="chars/4", help="how tokens are counted")
+    parser.add_argument("--without-notes", action="store_true", help="ask for no state notes")
+    parser.add_argument("--next", metavar="WORDS", help="another client goes on, and the user says this first")
+    parser.add_argument("--next-window", type=int, default=32_000, help="the window of that client's model")
     given = parser.parse_args()
+    shutil.rmtree(given.folder / "data", ignore_errors=True)
     given.folder.mkdir(parents=True, exist_ok=True)
     lines = list(read_chat_recording(given.recording))
     head = list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines))
-    system = "\n\n".join(filter(None, map(text_of, head)))
-    made = NotedReplay(given.folder, system, given.window, given.policy, given.count)
+    system = "\n\n".join(filter(None, map(text_of_line, head)))
+    made = NotedReplay(given.folder, system, given.window, given.policy, given.count, not given.without_notes)
     try:
         messages = replay(lines, given.stop, made)
     except NoteMissing as missing:
@@ -155,6 +191,11 @@ def main() -> int:
     (given.folder / "view.txt").write_text("\n".join(map(show_message, messages)))
     size = made.session.view.tokens
     print(f"{len(made.reports)} notes, {len(made.sweeps)} sweeps, view of {size:,} tokens: {given.folder / 'view.txt'}")
+    if given.next is not None:
+        name = get_recording_name(given.recording)
+        size = write_next_request(made, name, given.next, given.next_window)
+        print(f"the next client's first request, {size:,} tokens: {given.folder / 'next.txt'}")
+        print(f"what it could recall: tidegate recall --data {given.folder / 'data'} {name} WORDS")
     return 0
 
 

@@ -23,8 +23,7 @@ from itertools import cycle, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.lab.peers.environments import get_environment_interpreter
-from tidegate.lab.peers.registry import SCRIPTS_FOLDER
+from tidegate.lab.peer_registry import get_environment_interpreter, get_scripts_folder
 
 BENCH = Path(__file__).resolve().parent
 RUNNERS = BENCH / "runners"
@@ -77,7 +76,7 @@ class Runner:
     def __init__(self, peer: StoreRunner, preload: str, sync_ms: float) -> None:
         if not peer.python.exists():
             raise Absent(f"{peer.name} has no environment; build it with: make peers")
-        modules = os.pathsep.join((str(RUNNERS), str(SCRIPTS_FOLDER)))
+        modules = os.pathsep.join((str(RUNNERS), str(get_scripts_folder())))
         around = os.environ | {"PYTHONPATH": modules, "PYTHONHASHSEED": "0", "SYNC_MS": str(sync_ms)}
         if preload:
             around["LD_PRELOAD"] = preload

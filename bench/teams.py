@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate import DataFolder
-from tidegate.lab.peers.environments import get_environment_interpreter
+from tidegate.lab.peer_registry import get_environment_interpreter
 
 RUNNERS = Path(__file__).resolve().parent / "runners"
 sys.path.insert(0, str(RUNNERS))

@@ -172,6 +172,12 @@ def test_a_command_without_its_extra_names_it(installed: Installed) -> None:
         assert f"pip install 'tidegate[{extra}" in done.errors, arguments
 
 
+def test_the_lab_says_where_the_other_libraries_are(installed: Installed) -> None:
+    (done,) = call_installed(installed, [["lab", "recording.jsonl", "--window", "4000", "--peers"]])
+    assert done.status == 2, done.printed
+    assert "not in the installed package" in done.errors
+
+
 @pytest.mark.exhaustive
 def test_the_extra_is_all_that_is_missing(installed: Installed, tmp_path: Path) -> None:
     """With the packages of the extra beside it, the command runs."""

@@ -1,4 +1,6 @@
-"""Another client continues a session: its provider gets what the user chose, no secret, and no foreign authority."""
+"""Threat: a session goes on in another client, and its provider gets a secret, words of another project, or text that
+poses as the user's rules.
+"""
 
 import json
 from pathlib import Path

@@ -244,8 +244,8 @@ def test_a_state_note_leads_to_its_sources(browser: BrowserThread, gateway: Live
     gateway.talk(6, first="Note me.", x_tidegate_token=TOKEN, x_claude_code_session_id="noted")
     name = SCOPE + "claude-noted"
     with gateway.running.data.open(name, "claude-sonnet-4-5", window=16_000) as session:
-        notes = session.state_notes
-        for state in ("- begun [m1]\n- gone soon", f"- begun [m1]\n- more {HOSTILE[0]} [m1]"):
+        notes, first = session.state_notes, session.view.items[0].message.id
+        for state in (f"- begun [{first}]\n- gone soon", f"- begun [{first}]\n- more [{first}]\n- {HOSTILE[0]}"):
             task = notes.make_task(answered_groups(session.view)[-1].last_id)
             assert task is not None
             assert notes.take(task, write_answer(state=state)).note is not None
@@ -254,7 +254,7 @@ def test_a_state_note_leads_to_its_sources(browser: BrowserThread, gateway: Live
         looked.page.wait_for_selector("#change .state-note .new")
         assert "more" in looked.text("#change .state-note .new")
         assert "gone soon" in looked.text("#change .state-note .removed")
-        looked.page.click("#change .state-note li:has-text('begun') button:text-is('m1')")
+        looked.page.click(f"#change .state-note li:has-text('begun') button:text-is('{first}')")
         looked.page.wait_for_selector("#change .state-note .talk pre:has-text('Note me.')")
         check_clean(looked, gateway)
 

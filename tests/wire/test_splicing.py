@@ -8,9 +8,11 @@ import pytest
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.cache_marks import keep_marks
+from tidegate.wire.splicing.request_text import find_items
 from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
 from tidegate.wire.splicing.units import HostRequest
+from tidegate.wire.splicing.write_memo import WriteMemo
 
 ANTHROPIC = """{ "model":"claude-sonnet-4-5", "max_tokens" : 1000,"future_field":{"a":[1,2]},
  "tools":[{"name":"read","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],
@@ -283,3 +285,70 @@ def test_spans_survive_any_spacing_and_escapes() -> None:
 def test_a_body_that_repeats_a_key_is_refused() -> None:
     with pytest.raises(Exception, match="there twice"):
         find_members(b'{"messages":[1],"messages":[2]}')
+
+
+def make_loop(dialect: str, steps: int, model: str = "m") -> bytes:
+    """A request of a tool loop with this many calls and results."""
+    items: list[dict[str, object]] = []
+    for step in range(steps):
+        ident, output = f"c{step}", f"output {step}"
+        call: dict[str, object] = {"id": ident, "name": "read", "args": {"n": step}}
+        if dialect == "anthropic":
+            use = {"type": "tool_use", "id": ident, "name": "read", "input": {"n": step}}
+            result = {"type": "tool_result", "tool_use_id": ident, "content": output}
+            items += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        elif dialect == "gemini":
+            answer = {"functionResponse": {"id": ident, "name": "read", "response": {"output": output}}}
+            items += [{"role": "model", "parts": [{"functionCall": call}]}, {"role": "user", "parts": [answer]}]
+        elif dialect == "openai_chat":
+            function = {"name": "read", "arguments": json.dumps({"n": step})}
+            calls = [{"id": ident, "type": "function", "function": function}]
+            items.append({"role": "assistant", "content": None, "tool_calls": calls})
+            items.append({"role": "tool", "tool_call_id": ident, "content": output})
+        else:
+            called = {"call_id": ident, "name": "read", "arguments": json.dumps({"n": step})}
+            items.append({"type": "function_call", **called})
+            items.append({"type": "function_call_output", "call_id": ident, "output": output})
+    text = {"parts": [{"text": "start"}]} if dialect == "gemini" else {"content": "start"}
+    return json.dumps({"model": model, LIST_KEYS[dialect]: [{"role": "user", **text}, *items], "stream": True}).encode()
+
+
+def edit_loop(request: HostRequest, dropped: int, shortened: int) -> list[ShownUnit]:
+    """A view without the first calls, in which the next results are shorter, and with a note of the engine."""
+    first, *loop = [show_unit(unit, None) for unit in request.units]
+    short = replace_results(loop[2 * dropped : 2 * (dropped + shortened)], "short")
+    note = show_unit(None, Message("user", (Text(f"{dropped} calls left"),)))
+    return [first, note, *short, *loop[2 * (dropped + shortened) :]]
+
+
+@each_dialect
+def test_a_view_written_with_the_memo_of_the_last_one_has_the_same_bytes(dialect: str) -> None:
+    memo, reused = WriteMemo(), []
+    views = [(steps, 2, 3) for steps in range(7, 14)]
+    views += [(steps, 7, 4) for steps in range(14, 20)]  # a sweep
+    views += [(20, 2, 3), (21, 2, 3), (22, 0, 0), (23, 7, 4), (24, 7, 4)]  # an undo of it, of both, and another sweep
+    for steps, *edits in views:
+        body = make_loop(dialect, steps)
+        request = get_dialect(dialect).read_request(json.loads(body))
+        shown, items = edit_loop(request, *edits), find_items(body, LIST_KEYS[dialect])
+        reused.append(memo.find(body, items, shown) is not None)
+        written = get_dialect(dialect).form.write_messages(body, shown, request.fixed_items, items, memo)
+        assert written == get_dialect(dialect).form.write_messages(body, shown, request.fixed_items)
+    assert [steps for (steps, *_), known in zip(views, reused, strict=True) if not known] == [7, 14, 20, 22, 23]
+
+
+@each_dialect
+def test_the_memo_of_a_view_holds_under_another_head_and_not_for_other_bytes(dialect: str) -> None:
+    memo, key = WriteMemo(), LIST_KEYS[dialect]
+    for body, is_known in (
+        (make_loop(dialect, 9), False),
+        (make_loop(dialect, 10, model="another-model"), True),
+        (make_loop(dialect, 11).replace(b'"start"', b'"st\\u0061rt"'), False),  # the same message in other bytes
+        (make_loop(dialect, 12).replace(b"output 6", b"output six"), False),
+        (make_loop(dialect, 3), False),
+    ):
+        request = get_dialect(dialect).read_request(json.loads(body))
+        shown, items = edit_loop(request, 1, 1), find_items(body, key)
+        assert (memo.find(body, items, shown) is not None) == is_known, body
+        written = get_dialect(dialect).form.write_messages(body, shown, request.fixed_items, items, memo)
+        assert written == get_dialect(dialect).form.write_messages(body, shown, request.fixed_items)

@@ -32,8 +32,10 @@ _REQUEST_TEMPLATES = (
     "Please add a check to {name} so that an empty value is refused, with a test.",
 )
 
+_STEP_WEIGHTS = (6, 4, 4, 3, 1, 2, 1)
 
-class _ToolUse(NamedTuple):
+
+class ToolUse(NamedTuple):
     """A tool call and its result."""
 
     tool: str
@@ -43,22 +45,20 @@ class _ToolUse(NamedTuple):
 
 def generate_session(turns: int, seed: int = 0) -> Iterator[_Json]:
     """Yield messages in OpenAI chat form: the system prompt, then `turns` requests with their answers."""
-    author = _SessionAuthor(random.Random(seed))
+    author = SessionAuthor(random.Random(seed))
     yield {"role": "system", "content": _SYSTEM_PROMPT}
     for turn in range(turns):
         yield from author.write_turn(turn)
 
 
-class _SessionAuthor:
+class SessionAuthor:
+    """Writes the messages of an agent that works in a made-up project."""
+
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._project = SampleProject(rng)
+        self.project = SampleProject(rng)
         self._calls = 0
-
-    def write_turn(self, number: int) -> Iterator[_Json]:
-        failure = self._project.pick_failure()
-        yield self._write_request(number, failure)
-        steps = [
+        self._steps = (
             self._read_file,
             self._search_code,
             self._run_tests,
@@ -66,8 +66,12 @@ class _SessionAuthor:
             self._list_files,
             self._read_log,
             self._read_translation,
-        ]
-        chosen = self._rng.choices(steps, weights=(6, 4, 4, 3, 1, 2, 1), k=self._rng.randint(2, 7))
+        )
+
+    def write_turn(self, number: int) -> Iterator[_Json]:
+        failure = self.project.pick_failure()
+        yield self._write_request(number, failure)
+        chosen = self._rng.choices(self._steps, weights=_STEP_WEIGHTS, k=self._rng.randint(2, 7))
         for step in (self._read_file, *chosen, self._fix_failure):
             yield from step(failure)
         words = f"{failure.function_name} in {failure.path} is mended: line {failure.line} now refuses an empty value."
@@ -75,6 +79,11 @@ class _SessionAuthor:
             "role": "assistant",
             "content": f"{words} All tests pass; ticket {self._rng.randint(1000, 9999)} can close.",
         }
+
+    def write_step(self, failure: FailingTest) -> Iterator[_Json]:
+        """Yield one answer with calls, and their results: the agent looks around."""
+        (step,) = self._rng.choices(self._steps, weights=_STEP_WEIGHTS)
+        yield from step(failure)
 
     # --- what the user says ---------------------------------------------------------------------------------------
 
@@ -87,18 +96,18 @@ class _SessionAuthor:
             rule = rng.choice(_RULE_TEMPLATES).format(number=rng.randint(20, 60))
             text = f"{text}\nA rule from now on: {rule}."
         if rng.random() < 0.1:
-            text = f"{text}\nThe customer wrote: {self._project.write_foreign_text(rng.randint(40, 300))}"
+            text = f"{text}\nThe customer wrote: {self.project.write_foreign_text(rng.randint(40, 300))}"
         if number % 11 == 5:
             parts: list[_Json] = [
                 {"type": "text", "text": f"{text}\nThis is what the page looks like."},
-                {"type": "image_url", "image_url": {"url": self._project.make_screenshot()}},
+                {"type": "image_url", "image_url": {"url": self.project.make_screenshot()}},
             ]
             return {"role": "user", "content": parts}
         return {"role": "user", "content": text}
 
     # --- what the agent does --------------------------------------------------------------------------------------
 
-    def _write_group(self, text: str, *uses: _ToolUse) -> Iterator[_Json]:
+    def write_group(self, text: str, *uses: ToolUse) -> Iterator[_Json]:
         """Yield an assistant message with its calls, and a result for each, in order."""
         wire_calls = []
         results: list[_Json] = []
@@ -115,46 +124,46 @@ class _SessionAuthor:
         yield from results
 
     def _read_file(self, failure: FailingTest) -> Iterator[_Json]:
-        path = failure.path if self._rng.random() < 0.5 else self._project.pick_path()
-        yield from self._write_group(
-            f"Let me read {path}.", _ToolUse("read_file", {"path": path}, self._project.read_file(path))
+        path = failure.path if self._rng.random() < 0.5 else self.project.pick_path()
+        yield from self.write_group(
+            f"Let me read {path}.", ToolUse("read_file", {"path": path}, self.project.read_file(path))
         )
 
     def _search_code(self, failure: FailingTest) -> Iterator[_Json]:
         word = failure.function_name if self._rng.random() < 0.5 else failure.function_name.split("_")[1]
-        yield from self._write_group("", _ToolUse("grep", {"pattern": word, "path": "src"}, self._project.search(word)))
+        yield from self.write_group("", ToolUse("grep", {"pattern": word, "path": "src"}, self.project.search(word)))
 
     def _run_tests(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._write_group(
-            "", _ToolUse("run_tests", {"select": failure.test_id}, self._project.run_tests(failure))
+        yield from self.write_group(
+            "", ToolUse("run_tests", {"select": failure.test_id}, self.project.run_tests(failure))
         )
 
     def _read_several(self, failure: FailingTest) -> Iterator[_Json]:
-        paths = [self._project.pick_path() for _ in range(self._rng.randint(2, 4))]
-        reads = [_ToolUse("read_file", {"path": path}, self._project.read_file(path)) for path in paths]
-        search = _ToolUse(
-            "grep", {"pattern": failure.function_name, "path": "src"}, self._project.search(failure.function_name)
+        paths = [self.project.pick_path() for _ in range(self._rng.randint(2, 4))]
+        reads = [ToolUse("read_file", {"path": path}, self.project.read_file(path)) for path in paths]
+        search = ToolUse(
+            "grep", {"pattern": failure.function_name, "path": "src"}, self.project.search(failure.function_name)
         )
-        yield from self._write_group("I will read these together.", *reads, search)
+        yield from self.write_group("I will read these together.", *reads, search)
 
     def _list_files(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._write_group(
-            "", _ToolUse("list_files", {"path": "src", "names": True}, self._project.list_files())
+        yield from self.write_group(
+            "", ToolUse("list_files", {"path": "src", "names": True}, self.project.list_files())
         )
 
     def _read_log(self, failure: FailingTest) -> Iterator[_Json]:
         command = {"command": f"tail -n 200 log/{failure.path.split('/')[1]}.log"}
-        yield from self._write_group("What does the log say?", _ToolUse("shell", command, self._project.write_log()))
+        yield from self.write_group("What does the log say?", ToolUse("shell", command, self.project.write_log()))
 
     def _read_translation(self, failure: FailingTest) -> Iterator[_Json]:
         path = f"docs/ja/{failure.function_name}.md"
-        yield from self._write_group(
-            "", _ToolUse("read_file", {"path": path}, self._project.write_foreign_text(self._rng.randint(200, 900)))
+        yield from self.write_group(
+            "", ToolUse("read_file", {"path": path}, self.project.write_foreign_text(self._rng.randint(200, 900)))
         )
 
     def _fix_failure(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._write_group(
+        yield from self.write_group(
             "The cause is clear now.",
-            _ToolUse("edit_file", self._project.edit_file(failure), f"edited {failure.path}: 1 place"),
+            ToolUse("edit_file", self.project.edit_file(failure), f"edited {failure.path}: 1 place"),
         )
-        yield from self._write_group("", _ToolUse("run_tests", {"select": "tests"}, self._project.run_tests(None)))
+        yield from self.write_group("", ToolUse("run_tests", {"select": "tests"}, self.project.run_tests(None)))

@@ -28,6 +28,7 @@ from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
 from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
+from tidegate.wire.splicing.write_memo import WriteMemo
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
@@ -84,6 +85,7 @@ class _ViewUnits:
 
     def __init__(self) -> None:
         self._last: tuple[str | None, list[Shown[HostUnit]], list[ShownUnit]] = None, [], []
+        self.memo = WriteMemo()
 
     def make(self, shown: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
         """`recall_name` is the name of the tool in notes; None leaves them as they are, an empty one takes it out."""
@@ -204,7 +206,7 @@ class _KnownRequest:
 
     @property
     def size(self) -> int:
-        return len(self.source.decoded.text) if self.source else 0
+        return len(self.source.decoded.text) + self.source.units.memo.size if self.source else 0
 
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
@@ -225,7 +227,6 @@ class ClientRequestReader:
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], _KnownRequest] = OrderedDict()
-        self._size = 0
 
     def read(self, dialect: str, text: bytes, model: str, conversation: str = "") -> ClientRequest | None:
         """Read a request; None if it is not a JSON object, which the upstream shall say.
@@ -241,7 +242,6 @@ class ClientRequestReader:
             host = msgspec.structs.replace(host, model=model)
         if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
             host = msgspec.structs.replace(host, reason="it has messages that are not objects")
-        self._size += len(text) - known.size
         source = (
             known.source.follow(decoded)
             if known.source
@@ -272,8 +272,9 @@ class ClientRequestReader:
         return known
 
     def _forget_oldest(self) -> None:
-        while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
-            self._size -= self._known.popitem(last=False)[1].size
+        size = sum(known.size for known in self._known.values())
+        while len(self._known) > self._most or size > _MAX_KNOWN_BYTES:
+            size -= self._known.popitem(last=False)[1].size
 
 
 def _is_list_of_objects(value: object) -> bool:
@@ -315,7 +316,9 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     made = client.source.units if client.source else _ViewUnits()
     units = made.make(shown, None if client.offers_recall else client.recall_name)
     items = client.listed.list_items() if client.listed is not None else None
-    return get_dialect(client.dialect).form.write_messages(client.text, units, client.host.fixed_items, items)
+    return get_dialect(client.dialect).form.write_messages(
+        client.text, units, client.host.fixed_items, items, made.memo
+    )
 
 
 def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:

@@ -81,7 +81,7 @@ def run_agent(
     """Open the session `name` of the data folder in `folder`, send these texts, and close it.
 
     `window` and `small_window` are the servers' own limits, `loaded` what the first says of its models. `after_turn`
-    may return something to await.
+    may return something to await. A text that is written ahead is waited for after each turn.
     """
 
     async def run() -> Talk:
@@ -109,6 +109,9 @@ def run_agent(
                     turns = []
                     for text in texts:
                         turns.append(await collect_turn(agent, text))
+                        writer = agent.session.state_notes.writer
+                        while writer is not None and writer.is_busy:
+                            await asyncio.sleep(0.001)
                         waited = after_turn(agent) if after_turn is not None else None
                         if waited is not None:
                             await waited

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from tidegate.lab.peers.environments import get_interpreter
-from tidegate.lab.peers.registry import SCRIPTS_FOLDER, Peer
+from tidegate.lab.peer_registry import Peer, get_interpreter, get_scripts_folder
 from tidegate.proof.session_generator import generate_session
 
 Chat = dict[str, Any]
@@ -63,10 +62,10 @@ def long_session(seed: int = 3) -> list[Chat]:
 
 def replay(peer: Peer, *recordings: Sequence[Chat], window: int = WINDOW, guard: bool = True) -> list[list[Line]]:
     """The records of each recording, with the request of each under `messages`. All are played by one process."""
-    command = [str(get_interpreter(peer)), "-E", str(SCRIPTS_FOLDER / "replay_server.py"), peer.script]
+    command = [str(get_interpreter(peer)), "-E", str(get_scripts_folder() / "replay_server.py"), peer.script]
     jobs = [{"messages": list(messages), "window": window, "guard": guard} for messages in recordings]
     done = subprocess.run(
-        [*command, json.dumps(dict(peer.settings))],
+        [*command, json.dumps(peer.settings)],
         input="".join(json.dumps(job) + "\n" for job in jobs),
         capture_output=True,
         text=True,

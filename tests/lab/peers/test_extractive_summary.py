@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tests.lab.peers.peer_replay import long_session, make_step
-from tidegate.lab.peers.registry import SCRIPTS_FOLDER
+from tidegate.lab.peer_registry import get_scripts_folder
 
 
 @pytest.fixture(scope="module")
 def summary() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPTS_FOLDER))
+        patch.syspath_prepend(str(get_scripts_folder()))
         yield importlib.import_module("extractive_summary")
 
 

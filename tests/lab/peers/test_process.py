@@ -10,7 +10,7 @@ from tests.lab.recordings import record
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.lab.comparison.contenders import find_peer_contenders
 from tidegate.lab.importers import read_recordings
-from tidegate.lab.peers.process import close_peer_process, get_peer_process
+from tidegate.lab.peer_process import close_peer_process, get_peer_process
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.worker_pool import never_stop
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.lab.peers.peer_replay import SHORT, Line, check_requests, long_session, replay
-from tidegate.lab.peers.environments import explain_missing_peer
-from tidegate.lab.peers.registry import PEERS, Peer, find_peer
+from tidegate.lab.peer_registry import Peer, explain_missing_peer, find_peer, load_peers
 
-EVERY = [peer for peer in PEERS if peer.runs_published_code]
+EVERY = [peer for peer in load_peers() if peer.runs_published_code]
 LIGHT = {peer.script: peer for peer in EVERY}
 REAL = EVERY if os.environ.get("TIDEGATE_EVERY_PEER") else list(LIGHT.values())
 FORGETS_THE_NEWEST = {"inspect-summary"}

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.lab.peers.peer_replay import (
@@ -16,15 +17,15 @@ from tests.lab.peers.peer_replay import (
     replay,
 )
 from tests.scale import parametrize_pairs
-from tidegate.lab.peers.registry import PEERS, Peer, find_peer
+from tidegate.lab.peer_registry import Peer, find_peer, load_peers
 
-OURS = [peer for peer in PEERS if not peer.runs_published_code]
+OURS = [peer for peer in load_peers() if not peer.runs_published_code]
 
 
 def played(name: str, messages: list[Any], window: int = WINDOW, **settings: object) -> list[Line]:
     peer = find_peer(name)
     assert peer is not None
-    (lines,) = replay(peer._replace(settings={**peer.settings, **settings}), messages, window=window)
+    (lines,) = replay(msgspec.structs.replace(peer, settings={**peer.settings, **settings}), messages, window=window)
     return lines
 
 

@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-import tidegate
-from tidegate.lab.peers.build import ENVIRONMENT_NAMES, find_requirements
-from tidegate.lab.peers.environments import explain_missing_peer
-from tidegate.lab.peers.registry import COST_ROWS, PEERS, REQUIREMENTS_FOLDER, SCRIPTS_FOLDER, Peer, find_peer
+from tidegate.core.errors import BadInput
+from tidegate.lab.peer_registry import (
+    CHECKOUT,
+    Peer,
+    explain_missing_peer,
+    find_peer,
+    get_scripts_folder,
+    load_peers,
+)
+
+BENCH = CHECKOUT / "bench"
+PEERS = load_peers()
+REQUIREMENTS_FOLDER = BENCH / "peers" / "requirements"
+SCRIPTS_FOLDER = get_scripts_folder()
 
 
 def test_names_are_distinct_and_scripts_are_there() -> None:
@@ -24,10 +34,9 @@ def test_names_are_distinct_and_scripts_are_there() -> None:
 def test_scripts_know_nothing_of_tidegate_and_shadow_nobody() -> None:
     outside = {"langchain", "deepagents", "agents", "inspect_ai", "agent_framework", "strands", "pydantic_ai"}
     for path in SCRIPTS_FOLDER.glob("*.py"):
-        if path.name != "__init__.py":
-            assert not re.search(r"^\s*(?:from|import) tidegate", path.read_text("utf-8"), re.MULTILINE), path.name
-            assert path.stem not in outside
-            assert path.stem not in sys.stdlib_module_names
+        assert not re.search(r"^\s*(?:from|import) tidegate", path.read_text("utf-8"), re.MULTILINE), path.name
+        assert path.stem not in outside
+        assert path.stem not in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.runs_published_code], ids=lambda peer: str(peer.name))
@@ -62,25 +71,33 @@ def test_a_missing_environment_is_said_with_the_remedy(tmp_path: Path, monkeypat
     assert explain_missing_peer(real) == ""
 
 
-BENCH = Path(__file__).parents[3] / "bench"
+def run_program(program: str, *options: str) -> str:
+    done = subprocess.run([sys.executable, *options, "-c", program], check=True, capture_output=True, text=True)
+    return done.stdout
 
 
-@pytest.mark.skipif(not BENCH.is_dir(), reason="not a checkout: no bench/")
-def test_every_cost_row_has_a_runner_and_every_environment_its_requirements() -> None:
-    assert len({row.name for row in COST_ROWS}) == len(COST_ROWS)
-    for row in COST_ROWS:
-        assert (BENCH / "runners" / f"{row.name}_runner.py").is_file(), row.name
-        assert row.environment in ENVIRONMENT_NAMES
-    for name in ENVIRONMENT_NAMES:
-        assert find_requirements(name).is_file(), name
-    scripts = {path.stem for path in SCRIPTS_FOLDER.glob("*.py")} - {"__init__"}
+def test_every_cost_row_has_a_runner_and_an_environment() -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(BENCH)!r}); import prepare;"
+        "print(*(f'{row.name} {row.environment}' for row in prepare.COST_ROWS), sep='\\n')"
+    )
+    rows = [line.split() for line in run_program(program).splitlines()]
+    assert len({name for name, _ in rows}) == len(rows) > 5
+    for name, environment in rows:
+        assert (BENCH / "runners" / f"{name}_runner.py").is_file(), name
+        assert (REQUIREMENTS_FOLDER / f"{environment}.txt").is_file(), name
     runners = {path.stem for path in (BENCH / "runners").glob("*.py")}
-    assert not scripts & runners, "both folders are on the path of a runner"
+    assert not {path.stem for path in SCRIPTS_FOLDER.glob("*.py")} & runners, "both folders are on the path of a runner"
 
 
 def test_environments_are_built_without_any_installed_package() -> None:
     """`make peers` runs before `make setup`: -S hides the installed packages."""
-    program = (
-        f"import sys; sys.path.insert(0, {str(Path(tidegate.__file__).parents[1])!r}); import tidegate.lab.peers.build"
-    )
-    subprocess.run([sys.executable, "-S", "-E", "-c", program], check=True)
+    program = f"import sys; sys.path.insert(0, {str(BENCH / 'peers')!r}); import build; print(*build.ENVIRONMENT_NAMES)"
+    names = run_program(program, "-S", "-E").split()
+    assert {peer.environment for peer in PEERS if peer.runs_published_code} <= {*names}
+
+
+def test_without_a_checkout_the_error_says_where_the_peers_are(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not in the installed package") as caught:
+        load_peers(tmp_path)
+    assert "make peers" in str(caught.value)

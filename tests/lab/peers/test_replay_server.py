@@ -1,9 +1,10 @@
 """The server of the peers: settings are checked, defects are reported, and the guard can be switched off."""
 
+import msgspec
 import pytest
 
 from tests.lab.peers.peer_replay import SHORT, WINDOW, check_requests, long_session, replay
-from tidegate.lab.peers.registry import PEERS, Peer, find_peer
+from tidegate.lab.peer_registry import Peer, find_peer, load_peers
 
 
 def get_peer(name: str) -> Peer:
@@ -14,7 +15,7 @@ def get_peer(name: str) -> Peer:
 
 def test_an_unknown_setting_ends_the_server_with_the_known_ones() -> None:
     with pytest.raises(AssertionError, match="tail_only has no setting high; it has: low"):
-        replay(get_peer("tail-sliding")._replace(settings={"high": 1}), SHORT)
+        replay(msgspec.structs.replace(get_peer("tail-sliding"), settings={"high": 1}), SHORT)
 
 
 def test_recordings_of_one_process_do_not_affect_each_other() -> None:
@@ -39,7 +40,7 @@ def test_without_the_guard_defects_are_reported_and_nothing_is_touched() -> None
 
 
 @pytest.mark.parametrize(
-    "peer", [peer for peer in PEERS if not peer.runs_published_code], ids=lambda peer: str(peer.name)
+    "peer", [peer for peer in load_peers() if not peer.runs_published_code], ids=lambda peer: str(peer.name)
 )
 def test_a_recording_that_begins_with_an_answer_is_played(peer: Peer) -> None:
     messages = SHORT[2:]

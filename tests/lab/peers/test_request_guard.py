@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lab.peers.peer_replay import count_characters, find_complaints, make_step
-from tidegate.lab.peers.registry import SCRIPTS_FOLDER
+from tidegate.lab.peer_registry import get_scripts_folder
 
 SYSTEM = {"role": "system", "content": "s" * 40}
 
@@ -18,7 +18,7 @@ SYSTEM = {"role": "system", "content": "s" * 40}
 def guard() -> Any:
     """The module as a script finds it, beside itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPTS_FOLDER))
+        patch.syspath_prepend(str(get_scripts_folder()))
         yield importlib.import_module("request_guard")
 
 

@@ -17,7 +17,7 @@ from tidegate.lab.comparison.session_sources import (
     load_recording,
 )
 from tidegate.lab.importers.recording import Recording
-from tidegate.lab.peers.process import close_peer_process, get_peer_process
+from tidegate.lab.peer_process import close_peer_process, get_peer_process
 from tidegate.lab.replay.recorded_notes import AnswerNote, NoteFolder
 from tidegate.lab.replay.recording_file import list_recorded_lines
 from tidegate.lab.replay.replay_report import ReplayReport

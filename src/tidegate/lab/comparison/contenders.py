@@ -13,8 +13,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.comparison.result_cache import hash_values
-from tidegate.lab.peers.environments import explain_missing_peer
-from tidegate.lab.peers.registry import PEERS, Peer
+from tidegate.lab.peer_registry import Peer, explain_missing_peer, load_peers
 from tidegate.lab.replay.batch import load_policy_with_settings
 from tidegate.presets import preset_names
 
@@ -66,12 +65,13 @@ class PeerContenders(NamedTuple):
 
 def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
     """Return the peers of these names, or all."""
-    names = [peer.name for peer in PEERS]
+    peers = load_peers()
+    names = [peer.name for peer in peers]
     for name in wanted:
         if name not in names:
             raise BadInput(f"There is no peer {name!r}.", f"There are: {', '.join(names)}.")
     found, missing = [], []
-    for peer in PEERS:
+    for peer in peers:
         if wanted and peer.name not in wanted:
             continue
         why = explain_missing_peer(peer)
@@ -83,7 +83,7 @@ def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
 
 
 def _make_peer_contender(peer: Peer) -> Contender:
-    fingerprint = hash_values("peer", peer.package, peer.script, dict(peer.settings))
+    fingerprint = hash_values("peer", peer.package, peer.script, peer.settings)
     about = (
         f"{peer.package}: {peer.description}" if peer.runs_published_code else f"{peer.description} Re-expressed here."
     )

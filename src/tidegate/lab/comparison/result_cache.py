@@ -19,7 +19,7 @@ class ResultVersions(msgspec.Struct, frozen=True):
     """The versions of the code that makes results. Raise a number when that code gives other results than before.
 
     `engine`: the requests that a policy sends (core, session, replay). `scoring`: signals and measures (lab/scoring).
-    `importers`: the recordings read from a file (lab/importers). `peers`: the scripts in lab/peers.
+    `importers`: the recordings read from a file (lab/importers). `peers`: the scripts in bench/peers.
     tests/lab/comparison/test_result_versions.py fails when results change and no number was raised.
     """
 

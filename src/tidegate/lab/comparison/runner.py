@@ -14,7 +14,7 @@ from tidegate.lab.comparison.remote_cells import measure_remotely
 from tidegate.lab.comparison.report.findings import ResampledUnit
 from tidegate.lab.comparison.result_cache import ResultCache
 from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
-from tidegate.lab.peers.process import close_peer_process
+from tidegate.lab.peer_process import close_peer_process
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.worker_pool import Engine, ProcessEngine
 

@@ -1,133 +1,275 @@
-"""`tidegate demo --tour`: the terminal app with tools, without a model or a key.
+"""`tidegate demo`: a bug fix of 300 steps in a small window, and the proof that nothing was lost.
 
-The answers are a script, and the app says so. The tools are real: they read, edit and run in a temporary folder. Cards,
-questions, diffs and a compaction can be seen within a minute.
+The agent's steps are a script (`bug_fix.py`), so no model and no key are needed. Everything that tidegate does with them
+is computed while it is shown.
 """
 
-import asyncio
-import json
-import tempfile
-from collections.abc import Iterator
-from itertools import chain, repeat
+import signal
+import sys
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidegate.agent.config.launch import LaunchOptions
-from tidegate.commands.agent_commands import CONNECT_TEXT
-from tidegate.core.messages import Call
-from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.datafolder.data_folder import DataFolder
-from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.proof.chat_proof import ChatObserver, print_proof, prove_chat
-from tidegate.proof.demo.chat_demo import DEMO_SESSION, create_demo_launch, run_unattended
-from tidegate.proof.demo.script import DemoStep, GuideScript, ScriptedInput
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.tui.plain.chat_streams import ChatOutput, has_interactive_terminal
+import msgspec
+from rich.console import Console
+from rich.markup import escape
 
-TOUR_WINDOW: Final = 8_000
-_MODEL: Final = {"provider": "openai", "model": "scripted"}
-_END_TEXT: Final = f"This was the last answer of the script; no model is connected.\n\n{CONNECT_TEXT}"
-_WORKERS: Final = (1, 2, 3, 4)
-_LOG_LINES: Final = 30
-_FILES: Final = {
-    "ports.py": 'HOST = "db7"\nPORT = 8443\n\n\ndef address() -> str:\n    return f"{HOST}:{PORT}"\n',
-    **{
-        f"worker-{worker}.log": "".join(
-            f"2026-11-16 14:{number:02d}:{worker}7 worker {worker} finished job {worker}{100 + number}\n"
-            for number in range(_LOG_LINES)
-        )
-        for worker in _WORKERS
-    },
-}
-_SUMMARY: Final = (
-    "## Goal\nMove the service to port 9000.\n## Done\nports.py has PORT = 9000; the command that prints the address"
-    " shows db7:9000.\n## Next steps\nNone.\n"
+from tidegate.core.messages import STATE_NOTE, Message, Result, calls_of, text_of
+from tidegate.core.plan import Decision
+from tidegate.core.state_note.note import StateNote
+from tidegate.core.text.plural import format_count
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.lab.replay.recorded_notes import ReplayedQuestion, ReplayNotes
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.models.catalog import find_model
+from tidegate.proof.demo.bug_fix import (
+    FACT_STEP,
+    INVENTED,
+    ORDER,
+    RECALL_QUERY,
+    RECALL_STEP,
+    RULE,
+    RULE_NEEDED_STEP,
+    RULE_STEP,
+    STEPS,
+    SYSTEM_PROMPT,
+    BugFix,
+    name_scene,
 )
-_COMMAND: Final = "python3 -c 'import ports; print(ports.address())' || grep PORT ports.py"
+from tidegate.proof.session_proof import Proof, SessionWitness
+from tidegate.session.session import Session
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import make_console
 
-TOUR_SCRIPT: Final = GuideScript(
-    "This is a scripted tour: no model answers here. The tools are real; they work in a folder that is deleted at the"
-    " end.",
-    (
-        DemoStep("Which port does the service use?", "The agent looks: each tool is a card, which ctrl+o opens."),
-        DemoStep("Move it to port 9000.", "Before a file is changed you are asked, with the diff. 1 allows it once."),
-        DemoStep("Does it work?", "The same for a command. esc would deny it."),
-        DemoStep("Is anything wrong in the logs?", "Long files fill the window."),
-        DemoStep("Which worker finished last?"),
-        DemoStep("/compact", "Now the window is compacted: what leaves the window stays in the log."),
-        DemoStep("/recall 8443", "And from there it is read again."),
-    ),
-    f"The tour is over, and the chat is yours; it has no more answers. F2 shows what fills the window, /undo takes the"
-    f" compaction back, ctrl+q leaves.\n\n{CONNECT_TEXT}",
-)
+TOUR_WINDOW: Final = 16_000
+PRICE_MODEL: Final = "claude-sonnet-5"
+_WIRE: Final = "openai_chat"
+_BAR_WIDTH: Final = 40
+_STEP_SECONDS: Final = 0.015
+_READING_SECONDS: Final = 2.0
+_BARS_EVERY: Final = 25
+"""Steps between two bars where they cannot be drawn over each other."""
+_NAMED_PARTS: Final = 4
+_Json = Mapping[str, object]
 
 
-def list_tour_answers() -> Iterator[ScriptStep]:
-    """Yield the answers of the script, then without end that there are no more."""
-    edit = {"path": "ports.py", "old": "PORT = 8443", "new": "PORT = 9000"}
-    answers: tuple[ScriptStep, ...] = (
-        _call_tools("I look at the files.", ("list", {"path": "."}), ("read", {"path": "ports.py"})),
-        "The service listens on **port 8443** (`ports.py`, line 2).",
-        _call_tools("I change the one line.", ("edit", edit)),
-        "Done: `PORT` is 9000 now.",
-        _call_tools("I print the address.", ("shell", {"command": _COMMAND})),
-        "Yes, the address has the new port.",
-        _call_tools("I read all of them.", *(("read", {"path": f"worker-{worker}.log"}) for worker in _WORKERS)),
-        f"No: {len(_WORKERS) * _LOG_LINES} jobs, and all of them finished.",
-        "Worker 4, with job 4129.",
-        _SUMMARY,
-    )
-    return chain(answers, repeat(_END_TEXT))
+def run_tour(*, policy: str, window: int = 0, seed: int, fast: bool, recording: str = "") -> int:
+    """Play the tour and print the proof. The result is the exit status. `recording`: a file for its messages."""
+    tour = _Tour(policy, window or TOUR_WINDOW, seed, fast=fast)
+    with _catch_interrupts() as stopped:
+        tour.introduce()
+        for step in range(1, STEPS + 1):
+            if stopped():
+                break
+            tour.play_step(step)
+        proofs = tour.conclude()
+    if recording:
+        _write_recording(Path(recording), tour.messages)
+    if stopped():
+        return EXIT_INTERRUPTED
+    return EXIT_OK if all(proof.holds for proof in proofs) else EXIT_FAILED
 
 
-def _count_tokens(request: bytes) -> int:
-    return TokenEstimator().count_text(request.decode("utf-8", "replace"))
+def _write_recording(path: Path, messages: Sequence[_Json]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
 
 
-def _call_tools(text: str, *calls: tuple[str, dict[str, str]]) -> ScriptedAnswer:
-    made = tuple(Call(f"{name}-{place}", name, json.dumps(given)) for place, (name, given) in enumerate(calls))
-    return ScriptedAnswer(text=text, calls=made)
-
-
-class TourInput(ScriptedInput):
-    """The tour as the input of a plain chat. It agrees to what the script asks for."""
-
-    can_ask = True
-
-    async def read_answer(self, out: ChatOutput, prompt: str) -> str | None:
-        out.write_line(f"{prompt}y")
-        return "y"
-
-
-def run_tour(policy: str, window: int = 0) -> int:
-    """Play the tour in a temporary folder and print the proof. The result is the exit status."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-tour-") as folder:
-        return _play_tour(Path(folder), policy, window or TOUR_WINDOW)
-
-
-def _play_tour(folder: Path, policy: str, window: int) -> int:
-    workspace = folder / "work"
-    workspace.mkdir()
-    launch = create_demo_launch(workspace, policy, window, _MODEL)
-    for name, text in _FILES.items():
-        (workspace / name).write_text(text)
-    provider = ScriptedProvider("openai_chat", list_tour_answers(), count=_count_tokens)
-
-    def provider_for(_: LaunchOptions) -> ScriptedProvider:
-        return provider
-
-    observer = ChatObserver(DEMO_SESSION, window)
-    data = DataFolder(folder / "data", secrets=[])
+@contextmanager
+def _catch_interrupts() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether Ctrl-C was pressed. It is asked between steps, so that the session so far
+    can still be proved complete."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
-        if has_interactive_terminal():
-            from tidegate.proof.demo.guided_app import run_guided_demo
-
-            status = run_guided_demo(data, launch, workspace, observer, script=TOUR_SCRIPT, provider_for=provider_for)
-        else:
-            lines = TourInput(TOUR_SCRIPT)
-            status = asyncio.run(run_unattended(data, launch, workspace, observer, lines, provider_for=provider_for))
+        yield lambda: bool(pressed)
     finally:
-        data.close()
-    proof = prove_chat(observer, folder / "data")
-    print_proof(proof)
-    return status or (EXIT_OK if proof.holds else EXIT_FAILED)
+        signal.signal(signal.SIGINT, before)
+
+
+class _Tour:
+    """The session of the tour: plays the steps, and tells what became of them."""
+
+    def __init__(self, policy: str, window: int, seed: int, *, fast: bool) -> None:
+        self._session = Session(policy=policy, window=window, wire=_WIRE, system=SYSTEM_PROMPT, count="exact")
+        self._story = BugFix(seed)
+        self._notes = ReplayNotes(self._session, self._answer_note)
+        self._witness = SessionWitness()
+        self._costs = _CostComparison(self._session, window)
+        self._show = _TourDisplay(window, fast=fast)
+        self._acts: Tally[str] = Tally()
+        self._shown_note: StateNote | None = None
+        self._rule_requests = 0
+        self._tail_lost_rule = 0
+        self.messages: list[_Json] = [{"role": "system", "content": SYSTEM_PROMPT}]
+
+    def introduce(self) -> None:
+        policy = self._session.policy
+        self._show.say(f"[bold]One bug fix: {STEPS} steps of a coding agent in a window of {self._show.window:,} tokens[/]")
+        self._show.say(
+            "The agent's steps are a script, also its state notes; no model answers. What tidegate does with them is"
+            " computed now."
+        )
+        self._show.say(f"Policy {escape(clean_line(policy.name))}: {escape(clean_line(policy.about))}\n")
+
+    def play_step(self, step: int) -> None:
+        user = self._story.write_user_message(step)
+        if user:
+            self._add(step, {"role": "user", "content": user})
+            self._show.scene(step, f"the user: {user}")
+        session = self._session
+        before = [item.message for item in session.view.items]
+        request = session.prepare()
+        self._witness.add_request(session.log.head, request.to_bytes())
+        self._costs.add_request(step, request.messages, session)
+        acted = [each for each in session.last_decisions if each.acted and each.tokens_before != each.tokens_after]
+        for decision in acted:
+            self._tell_decision(step, decision, before)
+        self._watch_rule(step, request.messages)
+        self._show.bar(step, request.tokens, session.budget.capacity)
+        messages = list(self._story.write_step(step, self._recall))
+        for message in messages:
+            self._add(step, message)
+            if step == FACT_STEP and message["role"] == "tool":
+                self._show.scene(step, f"a log names order {ORDER}: one line in {self._story.ids['fact']}, never named again")
+        ends_turn = not messages[0].get("tool_calls")
+        note = self._notes.write_if_due(request.messages, turn_ended=ends_turn)
+        self._costs.add_note(note)
+        self._tell_note(step)
+        self._tell_payoff(step, messages)
+
+    def _add(self, step: int, message: _Json) -> None:
+        (ident,) = self._session.add(message)
+        self.messages.append(message)
+        self._witness.add_message(ident, message)
+        self._costs.add_message(message)
+        name = name_scene(step, message)
+        if name:
+            self._story.ids[name] = ident
+
+    def _recall(self, query: str) -> str:
+        return self._session.history.search(query).text
+
+    def _answer_note(self, question: ReplayedQuestion) -> str:
+        return self._story.write_note()
+
+    def _tell_decision(self, step: int, decision: Decision, before: Sequence[Message]) -> None:
+        self._acts[decision.stage] += 1
+        is_first = sum(self._acts.values()) == 1
+        self._show.bar(step, decision.tokens_before + self._session.budget.fixed, self._session.budget.capacity, keep=True)
+        self._show.decision(step, decision)
+        if not is_first:
+            return
+        after = {item.message.id for item in self._session.view.items}
+        left = [message for message in before if message.id not in after]
+        self._show.detail(f"what filled the window: {_describe_parts(before)}")
+        self._show.detail(f"what left it: {_describe_parts(left)}; the log has all of it")
+        self._show.detail("what stayed: the user's words, a map of what left, and the newest messages", pause=True)
+
+    def _tell_note(self, step: int) -> None:
+        note = self._session.state_notes.newest
+        if note is None or note is self._shown_note:
+            return
+        is_first, self._shown_note = self._shown_note is None, note
+        self._story.ids["note"] = "written"
+        lines = sum(1 for text in note.sections.values() for line in text.splitlines() if line.startswith("- "))
+        marked = [line for text in note.sections.values() for line in text.splitlines() if "not found in the log" in line]
+        if not is_first:
+            return
+        self._show.scene(
+            step,
+            f"a state note: {format_count(lines, 'statement')} of the model, each checked against the log,"
+            f" {format_count(len(note.passages), 'passage')} quoted from it",
+        )
+        for line in marked:
+            self._show.detail(f"the check marked an invention: {line.removeprefix('- ')}")
+        if not any(INVENTED.split("`")[1] in line for line in marked):
+            self._show.detail("the invented statement of the script is not in the note")
+
+    def _watch_rule(self, step: int, messages: Sequence[_Json]) -> None:
+        if step < RULE_STEP:
+            return
+        self._rule_requests += any(RULE in str(message.get("content")) for message in messages)
+        if not self._tail_lost_rule and not self._costs.tail_has_message(RULE, self._session.budget.room):
+            self._tail_lost_rule = step
+
+    def _tell_payoff(self, step: int, messages: Sequence[_Json]) -> None:
+        if step == RULE_NEEDED_STEP:
+            self._show.scene(step, f"the agent: {messages[0]['content']}")
+            self._show.detail(
+                f"the rule of step {RULE_STEP} was in {self._rule_requests} of {step - RULE_STEP + 1} requests since;"
+                f" the newest messages that fit the window have not held it since step {self._tail_lost_rule}",
+                pause=True,
+            )
+        elif step == RECALL_STEP:
+            fact = self._story.ids["fact"]
+            in_view = any(ORDER in text_of(item.message) for item in self._session.view.items if item.message.id == fact)
+            found = f'recall "{RECALL_QUERY}" found order={self._story.test_order or "nothing"}'
+            where = "it had left the request" if not in_view else "it was still in the request"
+            self._show.scene(step, f"{found} in {fact}, a log of step {FACT_STEP}; {where}")
+
+    def conclude(self) -> list[Proof]:
+        proofs = [self._costs.prove_fit(), *self._witness.make_proofs(self._session)]
+        acts = ", ".join(f"{stage} {count}" for stage, count in self._acts.most_common()) or "nothing"
+        self._show.say(f"\n[bold]what shortened the view[/]: {acts}")
+        self._show.say(f"[bold]what it cost[/]: {self._costs.describe()}")
+        self._show.proofs(proofs)
+        return proofs
+
+
+def _describe_parts(messages: Sequence[Message]) -> str:
+    """Say what the messages are, by the tools that returned them: the largest parts first, by their characters."""
+    names = {call.id: call.name for message in messages for call in calls_of(message)}
+    sizes: Tally[str] = Tally()
+    counts: Tally[str] = Tally()
+    for message in messages:
+        results = [part for part in message.parts if isinstance(part, Result)]
+        if message.kind == STATE_NOTE:
+            name = "state note"
+        elif results:
+            name = f"results of {names.get(results[0].call_id, 'tools')}"
+        else:
+            name = {"user": "words of the user", "assistant": "words and calls of the agent"}.get(message.role, "notes")
+        sizes[name] += sum(len(text_of(part)) for part in results) + len(text_of(message)) if results else len(text_of(message))
+        counts[name] += 1
+    total = sum(sizes.values()) or 1
+    largest = [f"{name} {size / total:.0%}" for name, size in sizes.most_common(_NAMED_PARTS)]
+    return f"{format_count(len(messages), 'message')}: {', '.join(largest)}"
+
+
+class _CostComparison:
+    """What the requests cost beside sending the whole history every time, at the prices of one model."""
+
+    def __init__(self, session: Session, window: int) -> None:
+        model = find_model(PRICE_MODEL)
+        rates = model.prices if model is not None else ()
+        self._window = window
+        self._ours, self._everything = InputBill(rates), InputBill(rates)
+        self._sizer = RequestSizer(session.counter, window)
+        self._all_sizer = RequestSizer(session.counter, window)
+        self._all: list[_Json] = [{"role": "system", "content": SYSTEM_PROMPT}]
+        self._sizes: list[tuple[str, float]] = []
+        self.requests = self.over = self.too_long = 0
+        self.largest = 0.0
+
+    def add_message(self, message: _Json) -> None:
+        self._all.append(message)
+
+    def add_request(self, step: int, messages: Sequence[_Json], session: Session) -> None:
+        size = self._sizer.measure(messages)
+        self._ours.add_request(step, size.tokens, size.shared_tokens)
+        whole = self._all_sizer.measure(self._all)
+        self._everything.add_request(step, whole.tokens, whole.shared_tokens)
+        self.requests += 1
+        self.largest = max(self.largest, size.tokens)
+        self.over += size.is_oversized
+        self.too_long += whole.is_oversized
+
+    def tail_has_message(self, text: str, room: float) -> bool:
+        """Whether the newest messages that fit the room hold this text."""
+        whole = self._all_sizer.count_tail(room)
+        return any(text in str(message.get("content")) for message in self._all[len(self._all) - whole :])

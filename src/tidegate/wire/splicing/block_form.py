@@ -214,7 +214,7 @@ class BlockForm(MessageForm):
 
     def insert_results(self, items: list[list[bytes]], unit: HostUnit, results: Sequence[HiddenResult]) -> None:
         group, block = items[unit.items[0]], unit.origins[0].block
-        if unit.is_whole or block < 0:
+        if block < 0 or unit.message.role == "assistant":
             group[-1:] = [*self.encode_results(results), group[-1]]
             return
         blocks = self._read_blocks(group[-1])

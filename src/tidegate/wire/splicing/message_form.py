@@ -11,6 +11,7 @@ They are put back at their places, so that the provider gets every answer as it 
     sent:     answer(text 1, hidden call)   result   answer(text 2, call)
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,10 +21,11 @@ from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
 from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult
-from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, OutputItem, find_items, join_items
+from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, OutputItem, find_items, join_items, join_list
 from tidegate.wire.splicing.shown_units import ShownUnit, move_to_first_place, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
 from tidegate.wire.splicing.units import HostRequest, HostUnit
+from tidegate.wire.splicing.write_memo import WriteMemo
 
 _encode = msgspec.json.encode
 
@@ -48,6 +50,20 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
         following = place + 1 if place >= 0 else -1
     if len(shown) - start > 2 and following >= 0:
         yield start, len(shown)
+
+
+def _find_cut(shown: Sequence[ShownUnit]) -> int:
+    """The first answer in the last run of kept items, but not in a run from the start; 0 if there is none.
+
+    What is before it is written without a look at what follows: no two kept items are joined, and an answer ends the
+    place to which system messages are moved.
+    """
+    start, end = next(iter(deque(_find_kept_runs(shown), maxlen=1)), (0, 0))
+    return next((place for place in range(start + 1, end) if start and _is_answer(shown[place])), 0)
+
+
+def _is_answer(shown: ShownUnit) -> bool:
+    return shown.unit is not None and shown.unit.message.role == "assistant"
 
 
 class MessageForm:
@@ -92,11 +108,17 @@ class MessageForm:
     # --- the view -------------------------------------------------------------------------------------------------
 
     def write_messages(
-        self, body: bytes, shown: Sequence[ShownUnit], fixed_items: int = 0, items: ItemSpans | None = None
+        self,
+        body: bytes,
+        shown: Sequence[ShownUnit],
+        fixed_items: int = 0,
+        items: ItemSpans | None = None,
+        memo: WriteMemo | None = None,
     ) -> bytes:
         """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front.
 
-        `items` says where the items are in the body, if that is known already (`RequestText.list_items`).
+        `items` says where the items are in the body, if that is known already (`RequestText.list_items`). `memo` is
+        what was written for the last request of the conversation.
         """
         member = find_members(body)[self.key] if not items else None
         if member is not None and body[member.value : member.value + 1] != b"[":  # a single text in place of a list
@@ -104,12 +126,29 @@ class MessageForm:
             body = body[: member.value] + b"[" + self.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
             shown = [show_unit(move_to_first_place(each.unit), each.message, each.signed) for each in shown]
         items = items or find_items(body, self.key)
-        texts = ItemTexts(body, items)
-        written = [OutputItem("", texts[place], place) for place in range(fixed_items)]
-        written += self.write(texts, shown, fixed_items)
         if member is not None and not items:
+            written = self.write(ItemTexts(body, items), shown, 0)
             return body[: member.value] + b"[" + b",".join(item.text for item in written) + b"]" + body[member.end :]
-        return join_items(body, items, [(item.text, item.place) for item in written])
+        return join_items(body, items, self._write_list(body, items, shown, fixed_items, memo or WriteMemo()))
+
+    def _write_list(
+        self, body: bytes, items: ItemSpans, shown: Sequence[ShownUnit], fixed_items: int, memo: WriteMemo
+    ) -> list[OutputItem]:
+        """The items to send. What was written before is one of them."""
+        texts = ItemTexts(body, items)
+        known = memo.find(body, items, shown)
+        if known is None:
+            start, first = 0, fixed_items
+            written = [OutputItem("", texts[place], place) for place in range(fixed_items)]
+        else:
+            start, first = len(known.units), known.place
+            written = [OutputItem("", known.text, 0)]
+        cut = _find_cut(shown[start:]) + start
+        if cut > start:
+            written += self.write(texts, shown[start:cut], first)
+            start, first = cut, shown[cut].kept_place
+            memo.keep(body, items, shown[:cut], first, join_list(body, items, written))
+        return written + self.write(texts, shown[start:], first)
 
     def encode_text_block(self, text: str) -> bytes:
         return _encode({"type": self.text_type, "text": text})

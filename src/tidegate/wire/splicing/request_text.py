@@ -6,7 +6,7 @@ that differs, the items of the last list are used again: JSON that begins with t
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -102,7 +102,8 @@ class ListText:
         if not items:
             return ListText(head, self.key)
         place, start = find_items(head, self.key), items.starts[0]
-        text = b"".join([head[: place.starts[0]], self.text[start : items.ends[-1]], head[place.ends[0] :]])
+        listed = memoryview(self.text)[start : items.ends[-1]]
+        text = b"".join([head[: place.starts[0]], listed, head[place.ends[0] :]])
         return ListText(text, self.key, _NO_ITEMS.continue_with(0, items, place.starts[0] - start))
 
     def change_head_of(self, edited: bytes, change: Callable[[bytes], bytes]) -> bytes:
@@ -117,7 +118,7 @@ class ListText:
         if changed == head:
             return edited
         place = find_items(changed, self.key)
-        return b"".join([changed[: place.starts[0]], edited[start:end], changed[place.ends[0] :]])
+        return b"".join([changed[: place.starts[0]], memoryview(edited)[start:end], changed[place.ends[0] :]])
 
 
 @dataclass
@@ -229,13 +230,20 @@ def count_common_bytes(first: bytes, second: bytes) -> int:
     return min(place, size)
 
 
-def join_items(text: bytes, items: ItemSpans, written: Sequence[tuple[bytes, int]]) -> bytes:
-    """The text with other items in its list, each with its place there, or -1. The spaces between items stay."""
+def join_items(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> bytes:
+    """The text with other items in its list. The spaces between items stay."""
+    return b"".join([text[: items.starts[0]], *_space_items(text, items, written), text[items.ends[-1] :]])
+
+
+def join_list(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> bytes:
+    """The items of such a list, with the spaces between them."""
+    return b"".join(_space_items(text, items, written))
+
+
+def _space_items(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> Iterator[bytes]:
     starts, ends = items.starts, items.ends
     gap = text[ends[0] : starts[1]] if len(items) > 1 else b","
-    pieces = [text[: starts[0]]]
-    for number, (item, place) in enumerate(written):
+    for number, item in enumerate(written):
         if number:
-            pieces.append(text[ends[place - 1] : starts[place]] if place > 0 else gap)
-        pieces.append(item)
-    return b"".join([*pieces, text[ends[-1] :]])
+            yield text[ends[item.place - 1] : starts[item.place]] if item.place > 0 else gap
+        yield item.text

@@ -155,6 +155,8 @@ def split_blocks(
             end_rest()
             units.append(HostUnit(result, (PartOrigin(place, number),), False))
     end_rest()
+    if len(units) == 1 and len(units[0].origins) == len(content):
+        return [msgspec.structs.replace(units[0], is_whole=True)]
     return units or [HostUnit(rest, (PartOrigin(place),), True)]
 
 

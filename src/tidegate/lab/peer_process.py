@@ -10,8 +10,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.lab.peers.environments import get_interpreter
-from tidegate.lab.peers.registry import SCRIPTS_FOLDER, find_peer
+from tidegate.lab.peer_registry import find_peer, get_interpreter, get_scripts_folder
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.worker_pool import StopCheck
 
@@ -19,7 +18,7 @@ _Json = dict[str, Any]
 
 _PASSED_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 """The environment variables that a peer gets. It needs no keys."""
-_SERVER_SCRIPT = SCRIPTS_FOLDER / "replay_server.py"
+_SERVER_SCRIPT = get_scripts_folder() / "replay_server.py"
 
 
 class PeerProcess:
@@ -34,7 +33,7 @@ class PeerProcess:
         # -E: the PYTHON variables of the caller are meant for another interpreter.
         command = [str(get_interpreter(peer)), "-E", str(_SERVER_SCRIPT), peer.script]
         self._process = subprocess.Popen(
-            [*command, json.dumps(dict(peer.settings))],
+            [*command, json.dumps(peer.settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

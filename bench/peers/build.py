@@ -1,32 +1,24 @@
 """Build the environments of the peers: one virtual environment each, with the exact versions of its requirements file.
 
-    PYTHONPATH=src python3 -m tidegate.lab.peers.build [NAME ...]        (make peers)
+    python3 bench/peers/build.py [NAME ...]        (make peers)
 
-Standard library only. An environment that already has what its file lists is left alone.
+Standard library only: it runs before anything is installed. An environment that already has what its file lists is
+left alone.
 """
-
-# ruff: noqa: T201 - a command prints
 
 import argparse
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tidegate.lab.peers.environments import get_environments_folder
-from tidegate.lab.peers.registry import REQUIREMENTS_FOLDER, list_environments
-
+HERE = Path(__file__).resolve().parent
+ENVIRONMENTS = Path(os.environ.get("TIDEGATE_PEERS") or HERE.parent / ".envs")
+ENVIRONMENT_NAMES = tuple(sorted(path.stem for path in (HERE / "requirements").glob("*.txt")))
 _EMBEDDINGS = "embeddings"
 """The models of bench/search.py. One of their packages has wheels for some machines only, so it may be compiled; the
 packages of all peers are installed from wheels."""
-
-ENVIRONMENT_NAMES = (*list_environments(), _EMBEDDINGS)
-
-
-def find_requirements(name: str) -> Path:
-    if name == _EMBEDDINGS:
-        return Path(__file__).resolve().parents[4] / "bench" / "runners" / "embeddings.txt"
-    return REQUIREMENTS_FOLDER / f"{name}.txt"
 
 
 def _compute_stamp(requirements: Path) -> str:
@@ -35,8 +27,8 @@ def _compute_stamp(requirements: Path) -> str:
 
 
 def build_environment(name: str) -> bool:
-    requirements = find_requirements(name)
-    folder = get_environments_folder() / name
+    requirements = HERE / "requirements" / f"{name}.txt"
+    folder = ENVIRONMENTS / name
     mark = folder / ".built"
     wanted = _compute_stamp(requirements)
     if mark.is_file() and mark.read_text(encoding="ascii") == wanted:
