@@ -19,7 +19,7 @@ from tidegate.store.log import MemoryLog
 from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.rendering.layout import LAST_USER_FILLER
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 WIRES = tuple(DIALECTS)
 TOOLS = ({"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}},)

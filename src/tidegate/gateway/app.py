@@ -75,7 +75,7 @@ from tidegate.session.managed_request import (
 from tidegate.session.request_report import has_guard_acted, list_repairs
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")

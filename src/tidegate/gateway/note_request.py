@@ -82,14 +82,12 @@ def _change_model(sent: AnsweredRequest, other_model: str) -> tuple[IncomingRequ
     incoming, text = sent.incoming, sent.body
     if not other_model or other_model == sent.model:
         return incoming, text
-    dialect = sent.client.dialect
-    read = read_client_request(dialect, text, sent.model)
-    text = get_dialect(dialect).thinking.leave_out(write_without_thinking(read) if read is not None else text)
+    dialect = get_dialect(sent.client.dialect)
+    read = read_client_request(dialect.name, text, sent.model)
+    text = dialect.thinking.leave_out(write_without_thinking(read) if read is not None else text)
     for key in _EFFORT_KEYS:
         text = remove_member(text, key)
-    if dialect != "gemini":
+    if not dialect.paths.has_model:
         return incoming, replace_value(text, ("model",), msgspec.json.encode(other_model))
-    route = incoming.route
-    before, _, method = route.path.rpartition(":")
-    path = f"{before.rpartition('/')[0]}/{quote(other_model, safe='')}:{method}"
-    return incoming._replace(route=route._replace(path=path)), text
+    path = dialect.paths.replace_model(incoming.route.path, quote(other_model, safe=""))
+    return incoming._replace(route=incoming.route._replace(path=path)), text

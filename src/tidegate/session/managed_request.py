@@ -35,8 +35,7 @@ _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
-_LIST_NAMES: Final = ("messages", "input", "contents")
-_MESSAGE_PLACE: Final = re.compile(r"(?:messages|input|contents)[.\[](\d+)")
+_LIST_PLACE: Final = re.compile(r"(\w+)[.\[](\d+)")
 _CALL_ID_KEYS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
 _CALL_FIELDS: Final = ("content", "parts", "tool_calls", "functionCall", "functionResponse")
 
@@ -236,11 +235,12 @@ class ClientRequestReader:
         decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
-        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
+        listed = decoded.body.get(decoded.key)
+        known = self._find_known(dialect, conversation or _identify_conversation(listed))
         host, items = known.read(dialect, decoded.body)
         if model and not host.model:
             host = msgspec.structs.replace(host, model=model)
-        if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
+        if not _is_list_of_objects(listed):
             host = msgspec.structs.replace(host, reason="it has messages that are not objects")
         source = (
             known.source.follow(decoded)
@@ -262,7 +262,7 @@ class ClientRequestReader:
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
         body: JsonObject = {"input": items}
-        known = self._find_known(RESPONSES.name, _identify_conversation(body))
+        known = self._find_known(RESPONSES.name, _identify_conversation(items))
         self._forget_oldest()
         return *known.read(RESPONSES.name, body), known.writer
 
@@ -281,9 +281,9 @@ def _is_list_of_objects(value: object) -> bool:
     return not isinstance(value, list) or set(map(type, value)) <= {dict}  # decoded JSON has no other mappings
 
 
-def _identify_conversation(body: JsonObject) -> str:
-    found = next((found for name in _LIST_NAMES if isinstance(found := body.get(name), list) and found), [None])
-    return blake2b(repr(found[0]).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
+def _identify_conversation(listed: object) -> str:
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return blake2b(repr(first).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
 
 
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
@@ -378,16 +378,18 @@ def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     edited, key = msgspec.json.decode(text, type=dict[str, Any]), get_dialect(client.dialect).messages_key
     known: dict[str, set[str]] = {}
     for fault in own_faults:
-        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, client.body.get(key)))
+        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, key, client.body.get(key)))
     return [
-        fault for fault in faults if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, edited[key]))
+        fault
+        for fault in faults
+        if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, key, edited[key]))
     ]
 
 
-def _identify_place(where: str, messages: object) -> set[str]:
+def _identify_place(where: str, key: str, messages: object) -> set[str]:
     """The message at a place of a fault, by its calls and results, else by its role; empty outside the messages."""
-    found = _MESSAGE_PLACE.match(where)
-    place = int(found[1]) if found else -1
+    found = _LIST_PLACE.match(where)
+    place = int(found[2]) if found and found[1] == key else -1
     message = messages[place] if isinstance(messages, list) and 0 <= place < len(messages) else None
     if not isinstance(message, dict):
         return {""}

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.messages import Message, Tool
-from tidegate.wire.parsing import ParsedRequest
+from tidegate.wire.parsing import MessageClues, ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
 from tidegate.wire.splicing.call_form import CallForm
@@ -20,6 +20,7 @@ from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.thinking_option import ThinkingOption
 from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import UsageForm
 from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 from tidegate.wire.validation.validator import RequestValidator
 
@@ -78,6 +79,28 @@ def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
 
+class RequestPaths(NamedTuple):
+    """The paths of a provider's URLs to which requests in a dialect are sent, by their ends.
+
+    `count_endings` are those of requests that only count tokens. `has_model`: the path names the model. `sdk` is the
+    package of the provider's own client.
+    """
+
+    endings: tuple[str, ...] = ()
+    count_endings: tuple[str, ...] = ()
+    has_model: bool = False
+    sdk: str = ""
+
+    def replace_model(self, path: str, model: str) -> str:
+        """The path for another model, whose name is quoted: `.../MODEL:METHOD`."""
+        before, _, method = path.rpartition(":")
+        return f"{before.rpartition('/')[0]}/{model}:{method}"
+
+
+def _recognize_nothing(clues: MessageClues) -> int:
+    return 0
+
+
 class RequestReader(Protocol):
     """Reads the messages of a client's request. With the `memo` of its last request it reads only what is new."""
 
@@ -90,6 +113,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `render_leading_messages` gives the messages before the first block. `answers` reads and writes answers; `form`
     writes messages into a client's request, and `calls` a hidden tool. `read_request` reads a client's request;
     `to_client_messages` gives an answer as a client sends it back. `output` and `thinking` are options of a request.
+    `usage` reads the usage of an answer. `paths` are those of its requests. `recognize` says how surely a message of
+    unknown origin is written in this dialect: the larger the surer, 0 if it is not.
     `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
     is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
     thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
@@ -116,6 +141,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     to_client_messages: Callable[[Sequence[JsonObject]], list[JsonObject]] = list
     output: OutputLimit
     thinking: ThinkingOption = _THINKING
+    usage: UsageForm
+    paths: RequestPaths = RequestPaths()
+    recognize: Callable[[MessageClues], int] = _recognize_nothing
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
     binds_prefix: Callable[[str], bool] = _never

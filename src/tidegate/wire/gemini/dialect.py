@@ -1,6 +1,6 @@
 """The Gemini generateContent dialect."""
 
-from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths, Vendor
 from tidegate.wire.gemini.client_request import read_gemini, to_gemini_client_messages
 from tidegate.wire.gemini.encode import encode_body, encode_frames
 from tidegate.wire.gemini.merge import GeminiMerger
@@ -14,6 +14,7 @@ from tidegate.wire.gemini.render import (
     requires_signatures,
 )
 from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
+from tidegate.wire.gemini.usage import GEMINI_USAGE
 from tidegate.wire.gemini.validate import GeminiValidator
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
@@ -47,6 +48,9 @@ DIALECT = Dialect(
     read_request=read_gemini,
     output=OutputLimit((("generationConfig", "maxOutputTokens"),)),
     to_client_messages=to_gemini_client_messages,
+    usage=GEMINI_USAGE,
+    paths=RequestPaths((":generateContent", ":streamGenerateContent"), has_model=True),
+    recognize=lambda clues: 6 * ("parts" in clues.message),
     create_validator=GeminiValidator,
     profile_for_model=_choose_profile,
 )

@@ -1,17 +1,18 @@
 """The OpenAI Responses dialect."""
 
 from tidegate.wire.cache_lifetime import read_requested_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint
+from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths
 from tidegate.wire.openai_responses.client_request import read_openai_responses
 from tidegate.wire.openai_responses.encode import encode_body, encode_frames
 from tidegate.wire.openai_responses.merge import ResponsesMerger
 from tidegate.wire.openai_responses.message_form import RESPONSES_CALLS, ResponsesForm
-from tidegate.wire.openai_responses.parse import parse_body, parse_message
+from tidegate.wire.openai_responses.parse import parse_body, parse_message, recognize
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
 from tidegate.wire.openai_responses.stream import ResponsesAssembler, frames_from_body
 from tidegate.wire.openai_responses.validate import ResponsesValidator
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import INPUT_USAGE
 
 DIALECT = Dialect(
     name="openai_responses",
@@ -29,6 +30,9 @@ DIALECT = Dialect(
     calls=RESPONSES_CALLS,
     read_request=read_openai_responses,
     output=OutputLimit((("max_output_tokens",),)),
+    usage=INPUT_USAGE,
+    paths=RequestPaths(("/responses",), sdk="openai"),
+    recognize=recognize,
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,
     read_cache_lifetime=read_requested_lifetime,
