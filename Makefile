@@ -42,7 +42,7 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
+demo: $(STAMP) ## watch a bug fix of 300 steps in a small window, and the proof that nothing was lost
 	@$(BIN)/tidegate demo
 
 # In two parts, one after the other: a worker imports what its tests need, and a new one begins without it. The first part

@@ -152,7 +152,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "ui": [()],
     "completion": [("bash",)],
     "view": [(NAME,), (NAME, "--out", f"none/{FILE}")],
-    "demo": [("--generated", "--turns", 2, "--fast", "--policy", "policy.yaml")],
+    "demo": [("--fast", "--policy", "policy.yaml")],
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],
 }
 KEEPS_NO_DATA = {"completion", "policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
@@ -244,7 +244,7 @@ def on_terminal(*words: object, cwd: Path) -> bytes:
 @pytest.mark.exhaustive
 def test_our_own_colors_stay_and_no_others_come(place: Path) -> None:
     """On a terminal, too: the only escapes are the styles that we set."""
-    written = on_terminal("demo", "--generated", "--turns", 2, "--fast", "--policy", "policy.yaml", cwd=place).decode()
+    written = on_terminal("demo", "--fast", "--policy", "policy.yaml", cwd=place).decode()
     styles = set(re.findall(r"\x1b\[[0-9;]*m", written))
     assert styles
     assert "[red]c[/red]" in written
