@@ -8,6 +8,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Message, Part, Text, Thinking
 from tidegate.core.text.client_texts import mark_client_texts
 from tidegate.wire.openai_responses.parse import FAMILY, parse_message, read_part, read_tool
+from tidegate.wire.openai_responses.stored_state import read_previous_id
 from tidegate.wire.parsing import encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.read_memo import ReadMemo
@@ -44,7 +45,9 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     memo, given = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
     tools, items = list_items(body, "tools"), given if isinstance(given, list) else []
-    found, known = memo.read_units(items, _read_responses_unit, _list_responses_units)
+    previous = read_previous_id(body)
+    read_unit = _read_continuing_unit if previous else _read_responses_unit
+    found, known = memo.read_units(items, read_unit, _list_responses_units)
     fixed = next((place for place, each in enumerate(found) if each.unit), len(found))
     for item, each in zip(items[:fixed], found, strict=False):
         if _has_more_tools(item):
@@ -59,7 +62,8 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = STORED_REASON if kept else ""
     read = memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_tool(tool)]))
-    return HostRequest(units, "\n\n".join(system), read, read_model_name(body), reason, fixed)
+    previous = "" if is_stored else previous
+    return HostRequest(units, "\n\n".join(system), read, read_model_name(body), reason, fixed, previous)
 
 
 def _list_responses_units(found: _ResponsesItem, following: _ResponsesItem | None) -> list[HostUnit]:
@@ -78,6 +82,15 @@ def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None
     if unit is not None and unit.message.role == message.role == "assistant":
         return _ResponsesItem(message, _join_units(unit, message, origins), True, is_stored)
     return _ResponsesItem(message, HostUnit(message, origins, True), False, is_stored)
+
+
+def _read_continuing_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
+    """An item after a stored conversation: there the system prompt is the provider's, and a message is one of many."""
+    found = _read_responses_unit(item, place, before)
+    if found.unit is not None:
+        return found
+    unit = HostUnit(found.message, (PartOrigin(place),) * max(1, len(found.message.parts)), True)
+    return found._replace(unit=unit)
 
 
 def _has_more_tools(item: object) -> bool:

@@ -51,7 +51,8 @@ class HostUnit(msgspec.Struct, frozen=True):
 class HostRequest(msgspec.Struct, frozen=True):
     """A request as the client sent it. `reason` says why it cannot be managed; empty if it can.
 
-    `fixed_items` is the number of leading items that are the system prompt, not units.
+    `fixed_items` is the number of leading items that are the system prompt, not units. `previous_id` is the id of an
+    answer that the provider has stored, if that is the only reason: the request can be managed by who knows the answer.
     """
 
     units: tuple[HostUnit, ...] = ()
@@ -60,6 +61,7 @@ class HostRequest(msgspec.Struct, frozen=True):
     model: str = ""
     reason: str = ""
     fixed_items: int = 0
+    previous_id: str = ""
 
 
 def make_opaque(value: object) -> Image:
