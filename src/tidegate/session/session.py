@@ -52,8 +52,8 @@ from tidegate.session.summaries.drivers import (
 from tidegate.session.summaries.model_question import AskModel
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
-from tidegate.wire.rendering.request_options import read_request_options
+from tidegate.wire.request import RequestRenderer
+from tidegate.wire.request_options import read_request_options
 
 _T = TypeVar("_T")
 
