@@ -71,7 +71,7 @@ FILES = {
 }
 """The file that a reader writes a block to, by page and beginning of the block."""
 
-GENERATE = "tidegate demo --generated --fast --turns 16 --seed 1 --save recordings/one.jsonl"
+GENERATE = "tidegate demo --fast --seed 1 --save recordings/one.jsonl"
 STORE = "python make_session.py"
 MAKE_SESSION = """\
 import os
@@ -124,7 +124,6 @@ AFTER = {
 """Commands that a page describes in its text or as a synopsis, with names filled in."""
 
 KEYS = {
-    "make demo": [(100, "\x11")],
     "tidegate chat": [(8, "Hello. The port is 8443.\r"), (15, "\x11")],
     "tidegate chat --last": [(6, "\x11")],
     "tidegate chat --session build-fix": [(6, "Why is the build slow? It uses port 8443.\r"), (15, "\x11")],

@@ -159,7 +159,7 @@ def test_every_preset_is_found_in_the_installed_package(installed: Installed) ->
 NEEDING_AN_EXTRA = (
     ("agent", ["chat"]),
     ("agent", ["run", "Hello."]),
-    ("chat", ["demo", "--generated"]),
+    ("chat", ["demo"]),
     ("tune", ["tune", "recording.jsonl", "--window", "4000"]),
     ("postgres", ["import", "recording.jsonl", "--store", "postgresql://localhost/none"]),
 )

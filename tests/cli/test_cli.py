@@ -278,7 +278,7 @@ def test_without_a_command_it_prints_help_and_chat_comes_first() -> None:
     assert done.stdout.index("  chat ") < min(done.stdout.index(f"  {name} ") for name in ("run", "demo", "sessions"))
 
 
-@pytest.mark.parametrize("more", [[], ["--generated"]])
+@pytest.mark.parametrize("more", [[], ["--model"]])
 def test_a_demo_in_a_tiny_window_is_refused(more: list[str]) -> None:
     done = called("demo", "--window", 10, *more)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,76 +1,86 @@
-"""The scripted tour: it says that it is scripted, and shows cards, questions, a diff and a compaction."""
+"""The tour of `tidegate demo`: every figure is computed, and the rule, the fact and the proof are really there."""
 
-import asyncio
+import json
 import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import pytest
+
+from tests.cli.calling import called
 from tests.cli.command_server import shared_command_server
-from tests.tui.stage import on_stage, played, screen_lines
-from tidegate import DataFolder
-from tidegate.agent.config.launch import LaunchOptions
-from tidegate.models.scripted_provider import ScriptedProvider
-from tidegate.proof.chat_proof import ChatObserver
-from tidegate.proof.demo.chat_demo import DEMO_SESSION, create_demo_launch
-from tidegate.proof.demo.guided_app import GuidedApp
-from tidegate.proof.demo.tour import TOUR_SCRIPT, TOUR_WINDOW, list_tour_answers
+from tidegate.proof.demo.bug_fix import INVENTED, ORDER, RULE, BugFix
+from tidegate.session.session import Session
 
 
-def test_without_a_terminal_it_plays_to_its_end_and_proves_it() -> None:
-    done = shared_command_server().run(["demo", "--tour"], Path.cwd(), os.environ)
+class PlayedTour(NamedTuple):
+    text: str
+    recording: Path
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> PlayedTour:
+    recording = tmp_path_factory.mktemp("tour") / "recordings" / "fix.jsonl"
+    done = shared_command_server().run(["demo", "--fast", "--save", str(recording)], Path.cwd(), os.environ)
     assert done.status == 0, done.err
-    assert done.out.startswith("This is a scripted tour: no model answers here.")
-    for seen in ("* read ports.py", "  - PORT = 8443\n  + PORT = 9000", "May shell run?", "nothing was lost"):
-        assert seen in done.out
-    assert "compacted: manual" in done.err
-    assert done.out.count("\n  yes  ") == 5
+    return PlayedTour(done.out, recording)
 
 
-def watch_tour(folder: Path, reading: float) -> tuple[str, ChatObserver]:
-    """Play the tour with so many seconds to read a screen. Return what was on the screens that were looked at."""
-    workspace = folder / "work"
-    workspace.mkdir(parents=True)
-    (workspace / "ports.py").write_text("HOST = 'db7'\nPORT = 8443\n")
-    observer = ChatObserver(DEMO_SESSION, TOUR_WINDOW)
-    launch = create_demo_launch(workspace, "default", TOUR_WINDOW, {"provider": "openai", "model": "scripted"})
-    provider = ScriptedProvider("openai_chat", list_tour_answers())
-
-    def provider_for(_: LaunchOptions) -> ScriptedProvider:
-        return provider
-
-    async def watch(data: DataFolder) -> str:
-        app = GuidedApp(
-            data, launch, workspace, observer, script=TOUR_SCRIPT, provider_for=provider_for, reading=reading
-        )
-        seen = ""
-        async with app.run_test(size=(100, 40)) as pilot:
-            while "The tour is over" not in seen:
-                await pilot.pause(0.01)
-                seen += "\n".join(screen_lines(app))
-        return seen
-
-    with DataFolder(folder / "data", secrets=[]) as data:
-        seen = asyncio.run(watch(data))
-    assert (workspace / "ports.py").read_text() == "HOST = 'db7'\nPORT = 9000\n"
-    return seen, observer
+def test_it_tells_the_story_and_ends_with_the_proof(tour: PlayedTour) -> None:
+    assert "\x1b[" not in tour.text, "no colors where there is no terminal"
+    for line in (
+        r"what filled the window: \d+ messages: results of \w+ \d+%",
+        r"what left it: \d+ messages: .*The log has all of it",
+        rf"the check marked an invention: {INVENTED} \(not found in the log",
+        r"the rule of step 3 was in 278 of 278 requests since",
+        rf"found order={ORDER} in m\d+, a log of step 60; it had left the request",
+        r"what it cost: \$\d+\.\d\d at the prices of .*: 0\.\d\d of that",
+        r"300 requests: 0 over the window",
+    ):
+        assert re.search(line, tour.text), line
+    assert "guard" not in tour.text
+    assert tour.text.count("\n  yes  ") == 4
 
 
-def test_on_a_screen_it_asks_shows_the_diff_and_compacts(tmp_path: Path) -> None:
-    words = {"This is a scripted tour", "May edit run?", "- PORT = 8443", "May shell run?", "The tour is over"}
-    seconds = 0.05
-    seen, observer = watch_tour(tmp_path / "quick", seconds)
-    while seconds < 10 and not all(each in seen for each in words):  # a screen came and went before it was looked at
-        seconds *= 8
-        seen, observer = watch_tour(tmp_path / f"slower-{seconds:g}", seconds)
-    assert {each for each in words if each not in seen} == set()
-    assert observer.has_compacted
+def test_the_saved_session_is_a_recording_for_the_lab(tour: PlayedTour) -> None:
+    messages = [json.loads(line) for line in tour.recording.read_text().splitlines()]
+    said = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert [RULE in text for text in said] == [False, True, False, False]
+    assert sum(ORDER in json.dumps(message) for message in messages) == 3, "the log, recall and the test that uses it"
+    replayed = called("replay", tour.recording.parent, "--window", 32_000, "--jobs", 1)
+    assert replayed.returncode == 0, replayed.stderr
+    assert "sessions: 1, calls: 300, requests: 300" in replayed.stdout
 
 
-def test_the_chat_says_how_to_connect_a_model(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with on_stage(tmp_path, ["Hello."], size=(100, 30)) as stage:
-            assert "ollama/qwen3:8b" not in stage.text()
-            await stage.press("f4")
-            for words in ("export ANTHROPIC_API_KEY", "--model ollama/qwen3:8b", "TIDEGATE_OPENAI_BASE_URL"):
-                await stage.sees(words)
+def test_the_regression_test_has_only_what_recall_found() -> None:
+    """Without the fact in the answer of recall, the agent of the story does not know the order."""
+    story, session = BugFix(seed=7), Session(window=32_000, wire="openai_chat")
+    for step in range(1, 60):
+        list(story.write_step(step, str))
+    list(story.write_step(283, lambda query: session.history.search(query).text))
+    assert ORDER not in str(list(story.write_step(284, str)))
 
-    played(play)
+
+def test_only_the_tour_can_be_saved(tmp_path: Path) -> None:
+    done = called("demo", "--model", "--save", tmp_path / "a.jsonl")
+    assert done.returncode == 2
+    assert "Leave --model or --save out." in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_can_be_stopped() -> None:
+    """What was played until then is proved."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.cli.main", "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert "300 steps of a coding agent" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate()
+    assert process.returncode == 130
+    assert "nothing was lost" in printed
+    assert errors == ""

@@ -131,7 +131,15 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "redo": [(NAME,)],
     "clear": [(NAME,)],
     "fork": [(NAME, f"fork {HOSTILE}"), (NAME, NAME)],
-    "forget": [(NAME, "m4", "--yes"), (NAME, HOSTILE, "--yes"), (NAME,), (NAME, "--yes")],
+    "forget": [
+        (NAME, "m4", "--yes"),
+        (NAME, HOSTILE, "--yes"),
+        (NAME,),
+        (NAME, "--dry-run"),
+        ("--unused-for", 1, "--dry-run"),
+        ("--tenant", HOSTILE, "--everything"),
+        (NAME, "--yes"),
+    ],
     "export": [(NAME, "out.tidegate"), (NAME, f"none/{FILE}")],
     "import": [("recordings",), (f"{FILE[:60]}.tidegate", "--as", "twin"), (FILE,)],
     "doctor": [(), ("--json",), ("--repair",)],
@@ -152,7 +160,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "ui": [()],
     "completion": [("bash",)],
     "view": [(NAME,), (NAME, "--out", f"none/{FILE}")],
-    "demo": [("--generated", "--turns", 2, "--fast", "--policy", "policy.yaml")],
+    "demo": [("--fast", "--policy", "policy.yaml")],
     "chat": [("--plain", "--config", "tidegate.yaml", "--session", NAME)],
 }
 KEEPS_NO_DATA = {"completion", "policies", "plugins", "seeds", "replay", "lab", "tune", "config", "demo"}
@@ -244,7 +252,7 @@ def on_terminal(*words: object, cwd: Path) -> bytes:
 @pytest.mark.exhaustive
 def test_our_own_colors_stay_and_no_others_come(place: Path) -> None:
     """On a terminal, too: the only escapes are the styles that we set."""
-    written = on_terminal("demo", "--generated", "--turns", 2, "--fast", "--policy", "policy.yaml", cwd=place).decode()
+    written = on_terminal("demo", "--fast", "--policy", "policy.yaml", cwd=place).decode()
     styles = set(re.findall(r"\x1b\[[0-9;]*m", written))
     assert styles
     assert "[red]c[/red]" in written

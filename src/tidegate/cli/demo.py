@@ -1,4 +1,4 @@
-"""`tidegate demo`: a chat or a generated session in a small window, and the proof that nothing was lost."""
+"""`tidegate demo`: a bug fix of 300 steps in a small window, or a chat with a small model, with a proof at the end."""
 
 import argparse
 
@@ -8,24 +8,23 @@ from tidegate.core.errors import BadInput
 _MIN_WINDOW = 200
 """Tokens. In a smaller window the demo's system prompt leaves no room for a conversation."""
 _ABOUT = """\
-Chat with a small model on this machine, in a window that overflows within a minute. See how the view is shortened, and
-at the end a check that nothing was lost. On a terminal a script chats until you press a key; without one, it runs to
-its end. Nothing is stored, and neither your configuration nor a key is read.
+Watch one bug fix of 300 steps in a window of 32,000 tokens: what fills the window, what leaves it and why, a rule of
+step 3 that is needed at step 280, a fact that recall finds again, the state note, the cost, and at the end a check that
+nothing was lost. The agent's steps are a script, so it needs no model and no key; what tidegate does is computed while
+you watch. With --save the session also goes into a file, which `tidegate lab`, `tune`, `replay` and `import` read.
 
---tour needs no model: its answers come from a script. Its tools work in a temporary folder. It shows the cards of
-tools, the questions before they run, a diff and a compaction within a minute.
+--model chats with a small model on this machine instead, in a window that overflows within a minute. On a terminal a
+script chats until you press a key; without one, it runs to its end.
 
---generated needs no model either: it replays a long generated session of a coding agent. With --save it also writes
-this session to a file, which `tidegate lab`, `tune`, `replay` and `import` read: a recording to try them with.
+Neither your configuration nor a key is read, and nothing is stored but the file of --save.
 """
 _EPILOG = """\
 examples:
   tidegate demo
-  tidegate demo --tour
-  tidegate demo --policy picoclaw --window 1024
-  tidegate demo --generated --policy picoclaw --window 8000
-  tidegate demo --generated --turns 200 --seed 3 --fast
-  tidegate demo --generated --turns 10 --seed 3 --fast --save recordings/3.jsonl
+  tidegate demo --policy digitorn --window 8000
+  tidegate demo --fast --seed 3 --save recordings/3.jsonl
+  tidegate demo --model
+  tidegate demo --model --policy picoclaw --window 1024
 """
 
 
@@ -33,29 +32,14 @@ def add_parser(subparsers: Subparsers) -> None:
     summary = "watch how a session stays within a small window"
     parser = add_command(subparsers, "demo", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
     add = parser.add_argument
+    add("--model", action="store_true", help="chat with a small model on this machine instead")
     add(
         "--policy", default="default", metavar="NAME_OR_FILE", help="a shipped policy or a YAML file (default: default)"
     )
-    add(
-        "--window",
-        type=parse_positive_int,
-        default=0,
-        metavar="N",
-        help="tokens (default: 384; --tour: 8000; --generated: 16000)",
-    )
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--tour", action="store_true", help="a scripted tour of the app with tools, without a model")
-    kind.add_argument("--generated", action="store_true", help="a generated session instead of a chat")
-    add(
-        "--turns",
-        type=parse_positive_int,
-        default=40,
-        metavar="N",
-        help="how many requests it has (generated; default: 40)",
-    )
-    add("--seed", type=int, default=7, metavar="N", help="seed of the generated session (default: 7)")
-    add("--fast", action="store_true", help="no pauses (generated)")
-    add("--save", default="", metavar="FILE", help="also write the session as a recording (generated)")
+    add("--window", type=parse_positive_int, default=0, metavar="N", help="tokens (default: 32000; with --model: 384)")
+    add("--seed", type=int, default=7, metavar="N", help="another project for the bug fix (default: 7)")
+    add("--fast", action="store_true", help="no pauses")
+    add("--save", default="", metavar="FILE", help="also write the bug fix as a recording")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,24 +49,15 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput(
             f"A window of {options.window} tokens is too small for the demo.", f"Use --window {_MIN_WINDOW} or more."
         )
-    if options.save and not options.generated:
-        raise BadInput("--save writes a generated session.", "Add --generated, or leave --save out.")
+    if options.save and options.model:
+        raise BadInput("--save writes the bug fix of the tour.", "Leave --model or --save out.")
     hide_environment()
-    if options.generated:
-        from tidegate.proof.demo.generated import run_generated_demo
+    if options.model:
+        from tidegate.proof.demo.chat_demo import run_chat_demo
 
-        return run_generated_demo(
-            policy=options.policy,
-            window=options.window,
-            turns=options.turns,
-            seed=options.seed,
-            fast=options.fast,
-            recording=options.save,
-        )
-    if options.tour:
-        from tidegate.proof.demo.tour import run_tour
+        return run_chat_demo(options.policy, options.window)
+    from tidegate.proof.demo.tour import run_tour
 
-        return run_tour(options.policy, options.window)
-    from tidegate.proof.demo.chat_demo import run_chat_demo
-
-    return run_chat_demo(options.policy, options.window)
+    return run_tour(
+        policy=options.policy, window=options.window, seed=options.seed, fast=options.fast, recording=options.save
+    )

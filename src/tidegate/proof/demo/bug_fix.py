@@ -1,7 +1,7 @@
 """The story of the tour: a bug fix of 300 steps with a rule, a fact and a decision that matter much later.
 
-What the user and the agent say is written here; files, searches, logs and test runs come from the sample project. A step
-is one answer of the agent with the results of its calls.
+What the user and the agent say is written here; files, searches, logs and test runs come from the sample project. A
+step is one answer of the agent with the results of its calls.
 """
 
 import json
@@ -46,7 +46,7 @@ class BugFix:
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
         self._author = SessionAuthor(rng)
-        self._failure = self._author.project.pick_failure()
+        self._failure = self._pick_place()
         self._edits: list[tuple[str, str]] = []
         self.ids: dict[str, str] = {}
         self.test_order = ""
@@ -73,7 +73,9 @@ class BugFix:
             yield _answer("I trace every place that rounds an amount, and then propose a fix.")
         elif step == FACT_STEP:
             text = f"{project.write_log()}\n{_FACT}\n{project.write_log()}"
-            yield from write_group("What did the refunds log?", ToolUse("shell", {"command": "cat log/refunds.log"}, text))
+            yield from write_group(
+                "What did the refunds log?", ToolUse("shell", {"command": "cat log/refunds.log"}, text)
+            )
         elif step == CHOICE_STEP - 1:
             yield _answer(_OPTIONS)
         elif step == RULE_NEEDED_STEP:

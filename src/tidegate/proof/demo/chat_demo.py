@@ -1,4 +1,4 @@
-"""`tidegate demo`: the terminal app on the embedded model, in a window that floods within a minute.
+"""`tidegate demo --model`: the terminal app on the embedded model, in a window that floods within a minute.
 
 On a terminal a script chats and explains what happens; any key takes over. Elsewhere the script plays by itself. Both
 end with the proof that nothing was lost. Everything happens in a temporary folder; neither the user's configuration
@@ -40,7 +40,7 @@ def run_chat_demo(policy: str, window: int = 0) -> int:
     try:
         EmbeddedProvider(window=window)
     except BadInput as bad:
-        raise BadInput(bad.args[0], f"{bad.remedy} Without a model: `tidegate demo --generated`.") from None
+        raise BadInput(bad.args[0], f"{bad.remedy} Without a model: `tidegate demo`.") from None
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
         return _play_demo(Path(folder), policy, window)
 
@@ -67,10 +67,8 @@ def _play_demo(folder: Path, policy: str, window: int) -> int:
     return status or (EXIT_OK if proof.holds else EXIT_FAILED)
 
 
-def create_demo_launch(
-    workspace: Path, policy: str, window: int, agent_model: Mapping[str, str | int] = _EMBEDDED_MODEL
-) -> LaunchOptions:
-    agent = {"id": "main", "model": agent_model}
+def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptions:
+    agent = {"id": "main", "model": _EMBEDDED_MODEL}
     config = workspace / "tidegate.yaml"
     config.write_bytes(msgspec.json.encode({"window": window, "agents": [agent]}))
     passed_on = ("PATH", "LANG", "TIDEGATE_GGUF")

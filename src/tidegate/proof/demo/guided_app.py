@@ -12,7 +12,7 @@ from textual import events, work
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.chat_proof import ChatObserver
-from tidegate.proof.demo.script import DemoStep, GuideScript, make_demo_script
+from tidegate.proof.demo.script import TAKEOVER_TEXT, DemoStep, make_demo_script
 from tidegate.terminal.exit_codes import EXIT_OK
 from tidegate.tui.agent_thread import AgentOpened, ProviderFactory, ThreadEvent, use_configured_provider
 from tidegate.tui.app import ChatApp
@@ -29,11 +29,8 @@ def run_guided_demo(
     launch: LaunchOptions,
     workspace: Path,
     seen: ChatObserver,
-    *,
-    script: GuideScript | None = None,
-    provider_for: ProviderFactory = use_configured_provider,
 ) -> int:
-    app = GuidedApp(data, launch, workspace, seen, script=script, provider_for=provider_for)
+    app = GuidedApp(data, launch, workspace, seen)
     app.run()
     if app.failure is not None:
         raise app.failure
@@ -48,13 +45,11 @@ class GuidedApp(ChatApp):
         workspace: Path,
         seen: ChatObserver,
         *,
-        script: GuideScript | None = None,
         provider_for: ProviderFactory = use_configured_provider,
         reading: float = _READING_SECONDS,
     ) -> None:
-        """Without a `script` it is the demonstration of the embedded model."""
         self.observer = seen
-        self._script = script or make_demo_script(seen.window, lambda: seen.has_compacted)
+        self._script = make_demo_script(seen.window, lambda: seen.has_compacted)
         self._reading = reading
         self._is_playing = False
         self._taken_over = asyncio.Event()
@@ -74,7 +69,7 @@ class GuidedApp(ChatApp):
         if isinstance(event, events.Key) and self._is_playing and not self._taken_over.is_set():
             self._taken_over.set()
             self.composer.replace_text(MessageDraft())
-            self._narrate(self._script.takeover)
+            self._narrate(TAKEOVER_TEXT)
         await super().on_event(event)
 
     @work(group="guide")
@@ -86,7 +81,7 @@ class GuidedApp(ChatApp):
         await self._pause()
         if not self._taken_over.is_set():
             self._taken_over.set()
-            self._narrate(self._script.takeover)
+            self._narrate(TAKEOVER_TEXT)
 
     async def _play_step(self, step: DemoStep) -> bool:
         """Play one step. Return False if the user has taken over."""

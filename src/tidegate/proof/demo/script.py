@@ -28,7 +28,6 @@ class GuideScript(NamedTuple):
 
     intro: str
     steps: Iterable[DemoStep]
-    takeover: str = TAKEOVER_TEXT
 
 
 DEMO_SCRIPT: Final = (

@@ -1,32 +1,37 @@
 """`tidegate demo`: a bug fix of 300 steps in a small window, and the proof that nothing was lost.
 
-The agent's steps are a script (`bug_fix.py`), so no model and no key are needed. Everything that tidegate does with them
-is computed while it is shown.
+The agent's steps are a script (`bug_fix.py`), so no model and no key are needed. Everything that tidegate does with
+them is computed while it is shown.
 """
 
 import signal
 import sys
 import time
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Final
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from tidegate.core.messages import STATE_NOTE, Message, Result, calls_of, text_of
+from tidegate.core.events import STATE_NOTE
+from tidegate.core.messages import Message, Result, calls_of, text_of
 from tidegate.core.plan import Decision
 from tidegate.core.state_note.note import StateNote
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.replay.recorded_notes import ReplayedQuestion, ReplayNotes
+from tidegate.lab.scoring.contender_request import NoteUsage
 from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.lab.scoring.request_size import RequestSizer, UnitCounter
 from tidegate.models.catalog import find_model
 from tidegate.proof.demo.bug_fix import (
+    CHOICE_STEP,
     FACT_STEP,
     INVENTED,
     ORDER,
@@ -45,7 +50,7 @@ from tidegate.session.session import Session
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tidegate.terminal.output import make_console
 
-TOUR_WINDOW: Final = 16_000
+TOUR_WINDOW: Final = 32_000
 PRICE_MODEL: Final = "claude-sonnet-5"
 _WIRE: Final = "openai_chat"
 _BAR_WIDTH: Final = 40
@@ -54,6 +59,7 @@ _READING_SECONDS: Final = 2.0
 _BARS_EVERY: Final = 25
 """Steps between two bars where they cannot be drawn over each other."""
 _NAMED_PARTS: Final = 4
+_MAX_REASON_CHARS: Final = 140
 _Json = Mapping[str, object]
 
 
@@ -102,6 +108,7 @@ class _Tour:
         self._costs = _CostComparison(self._session, window)
         self._show = _TourDisplay(window, fast=fast)
         self._acts: Tally[str] = Tally()
+        self._has_swept = False
         self._shown_note: StateNote | None = None
         self._rule_requests = 0
         self._tail_lost_rule = 0
@@ -109,12 +116,15 @@ class _Tour:
 
     def introduce(self) -> None:
         policy = self._session.policy
-        self._show.say(f"[bold]One bug fix: {STEPS} steps of a coding agent in a window of {self._show.window:,} tokens[/]")
+        self._show.say(
+            f"[bold]One bug fix: {STEPS} steps of a coding agent in a window of {self._show.window:,} tokens[/]"
+        )
         self._show.say(
             "The agent's steps are a script, also its state notes; no model answers. What tidegate does with them is"
             " computed now."
         )
-        self._show.say(f"Policy {escape(clean_line(policy.name))}: {escape(clean_line(policy.about))}\n")
+        about = clean_line(policy.about).partition(". ")[0].removesuffix(".")
+        self._show.say(f"Policy {escape(clean_line(policy.name))}: {escape(about)}.\n")
 
     def play_step(self, step: int) -> None:
         user = self._story.write_user_message(step)
@@ -125,7 +135,7 @@ class _Tour:
         before = [item.message for item in session.view.items]
         request = session.prepare()
         self._witness.add_request(session.log.head, request.to_bytes())
-        self._costs.add_request(step, request.messages, session)
+        self._costs.add_request(step, request.messages)
         acted = [each for each in session.last_decisions if each.acted and each.tokens_before != each.tokens_after]
         for decision in acted:
             self._tell_decision(step, decision, before)
@@ -135,7 +145,9 @@ class _Tour:
         for message in messages:
             self._add(step, message)
             if step == FACT_STEP and message["role"] == "tool":
-                self._show.scene(step, f"a log names order {ORDER}: one line in {self._story.ids['fact']}, never named again")
+                self._show.scene(
+                    step, f"a log names order {ORDER}: one line in {self._story.ids['fact']}, never named again"
+                )
         ends_turn = not messages[0].get("tool_calls")
         note = self._notes.write_if_due(request.messages, turn_ended=ends_turn)
         self._costs.add_note(note)
@@ -159,15 +171,20 @@ class _Tour:
 
     def _tell_decision(self, step: int, decision: Decision, before: Sequence[Message]) -> None:
         self._acts[decision.stage] += 1
-        is_first = sum(self._acts.values()) == 1
-        self._show.bar(step, decision.tokens_before + self._session.budget.fixed, self._session.budget.capacity, keep=True)
-        self._show.decision(step, decision)
-        if not is_first:
+        if decision.stage == "cap_result":
             return
+        if self._has_swept:
+            self._show.decision(step, decision)
+            return
+        self._has_swept = True
+        budget = self._session.budget
+        self._show.bar(step, decision.tokens_before + budget.fixed, budget.capacity, is_kept=True)
+        self._show.decision(step, decision)
+        self._show.detail(f"why: {shorten(decision.reason, _MAX_REASON_CHARS)}")
         after = {item.message.id for item in self._session.view.items}
         left = [message for message in before if message.id not in after]
         self._show.detail(f"what filled the window: {_describe_parts(before)}")
-        self._show.detail(f"what left it: {_describe_parts(left)}; the log has all of it")
+        self._show.detail(f"what left it: {_describe_parts(left)}. The log has all of it.")
         self._show.detail("what stayed: the user's words, a map of what left, and the newest messages", pause=True)
 
     def _tell_note(self, step: int) -> None:
@@ -177,7 +194,9 @@ class _Tour:
         is_first, self._shown_note = self._shown_note is None, note
         self._story.ids["note"] = "written"
         lines = sum(1 for text in note.sections.values() for line in text.splitlines() if line.startswith("- "))
-        marked = [line for text in note.sections.values() for line in text.splitlines() if "not found in the log" in line]
+        marked = [
+            line for text in note.sections.values() for line in text.splitlines() if "not found in the log" in line
+        ]
         if not is_first:
             return
         self._show.scene(
@@ -194,20 +213,24 @@ class _Tour:
         if step < RULE_STEP:
             return
         self._rule_requests += any(RULE in str(message.get("content")) for message in messages)
-        if not self._tail_lost_rule and not self._costs.tail_has_message(RULE, self._session.budget.room):
+        if not self._tail_lost_rule and not self._costs.is_in_tail(RULE, self._session.budget.room):
             self._tail_lost_rule = step
 
     def _tell_payoff(self, step: int, messages: Sequence[_Json]) -> None:
-        if step == RULE_NEEDED_STEP:
+        if step == CHOICE_STEP - 1:
+            self._show.scene(step, f"the agent: {messages[0]['content']}")
+        elif step == RULE_NEEDED_STEP:
             self._show.scene(step, f"the agent: {messages[0]['content']}")
             self._show.detail(
                 f"the rule of step {RULE_STEP} was in {self._rule_requests} of {step - RULE_STEP + 1} requests since;"
-                f" the newest messages that fit the window have not held it since step {self._tail_lost_rule}",
+                f" requests of only the newest messages would have lost it at step {self._tail_lost_rule}",
                 pause=True,
             )
         elif step == RECALL_STEP:
             fact = self._story.ids["fact"]
-            in_view = any(ORDER in text_of(item.message) for item in self._session.view.items if item.message.id == fact)
+            in_view = any(
+                ORDER in text_of(item.message) for item in self._session.view.items if item.message.id == fact
+            )
             found = f'recall "{RECALL_QUERY}" found order={self._story.test_order or "nothing"}'
             where = "it had left the request" if not in_view else "it was still in the request"
             self._show.scene(step, f"{found} in {fact}, a log of step {FACT_STEP}; {where}")
@@ -234,7 +257,7 @@ def _describe_parts(messages: Sequence[Message]) -> str:
             name = f"results of {names.get(results[0].call_id, 'tools')}"
         else:
             name = {"user": "words of the user", "assistant": "words and calls of the agent"}.get(message.role, "notes")
-        sizes[name] += sum(len(text_of(part)) for part in results) + len(text_of(message)) if results else len(text_of(message))
+        sizes[name] += len(text_of(message)) + sum(len(call.arguments) for call in calls_of(message))
         counts[name] += 1
     total = sum(sizes.values()) or 1
     largest = [f"{name} {size / total:.0%}" for name, size in sizes.most_common(_NAMED_PARTS)]
@@ -248,28 +271,113 @@ class _CostComparison:
         model = find_model(PRICE_MODEL)
         rates = model.prices if model is not None else ()
         self._window = window
+        self._units = UnitCounter(session.counter)
         self._ours, self._everything = InputBill(rates), InputBill(rates)
         self._sizer = RequestSizer(session.counter, window)
-        self._all_sizer = RequestSizer(session.counter, window)
-        self._all: list[_Json] = [{"role": "system", "content": SYSTEM_PROMPT}]
-        self._sizes: list[tuple[str, float]] = []
-        self.requests = self.over = self.too_long = 0
-        self.largest = 0.0
+        self._whole = self._sent = 0.0
+        self._tail: deque[tuple[str, float]] = deque()
+        self._tail_tokens = 0.0
+        self._too_long_from = self._over = self._requests = 0
+        self._largest = 0.0
 
     def add_message(self, message: _Json) -> None:
-        self._all.append(message)
+        size = self._units.count_message(message) / self._units.units_per_token
+        self._whole += size
+        self._tail.append((str(message.get("content")), size))
+        self._tail_tokens += size
 
-    def add_request(self, step: int, messages: Sequence[_Json], session: Session) -> None:
+    def add_request(self, step: int, messages: Sequence[_Json]) -> None:
         size = self._sizer.measure(messages)
         self._ours.add_request(step, size.tokens, size.shared_tokens)
-        whole = self._all_sizer.measure(self._all)
-        self._everything.add_request(step, whole.tokens, whole.shared_tokens)
-        self.requests += 1
-        self.largest = max(self.largest, size.tokens)
-        self.over += size.is_oversized
-        self.too_long += whole.is_oversized
+        self._everything.add_request(step, self._whole, self._sent)
+        self._sent = self._whole
+        self._requests += 1
+        self._largest = max(self._largest, size.tokens)
+        self._over += size.is_oversized
+        if self._whole > self._window and not self._too_long_from:
+            self._too_long_from = step
 
-    def tail_has_message(self, text: str, room: float) -> bool:
-        """Whether the newest messages that fit the room hold this text."""
-        whole = self._all_sizer.count_tail(room)
-        return any(text in str(message.get("content")) for message in self._all[len(self._all) - whole :])
+    def add_note(self, usage: NoteUsage | None) -> None:
+        if usage is not None:
+            self._ours.add_note(usage.cached_tokens, usage.new_tokens, usage.output_tokens)
+
+    def is_in_tail(self, text: str, room: int) -> bool:
+        """Whether the newest messages that fit the room have this text."""
+        while self._tail_tokens > room:
+            self._tail_tokens -= self._tail.popleft()[1]
+        return any(text in content for content, _ in self._tail)
+
+    def describe(self) -> str:
+        share = self._ours.dollars / self._everything.dollars if self._everything.dollars else 0.0
+        return (
+            f"${self._ours.dollars:.2f} at the prices of {PRICE_MODEL}, state notes included; sending the whole history"
+            f" ({self._whole:,.0f} tokens at the end) would have cost ${self._everything.dollars:.2f} in a window that"
+            f" holds it: {share:.2f} of that. In this window it would have failed at step {self._too_long_from}."
+        )
+
+    def prove_fit(self) -> Proof:
+        claim = (
+            f"{self._requests} requests: {self._over} over the window (largest {self._largest:,.0f} of"
+            f" {self._window:,}), each accepted by the provider's validator"
+        )
+        return Proof(not self._over, claim, self._requests)
+
+
+class _TourDisplay:
+    """Prints the tour: a bar that moves on a terminal, and a line for each event with time to read it."""
+
+    def __init__(self, window: int, *, fast: bool) -> None:
+        self.window = window
+        self._console: Console = make_console(highlight=False, soft_wrap=True)
+        self._is_moving = sys.stdout.isatty()
+        self._has_pauses = self._is_moving and not fast
+        self._marks = "█·░" if self._console.encoding.startswith("utf") else "#.-"
+        self._has_open_bar = False
+
+    def say(self, text: str) -> None:
+        self._end_bar()
+        self._console.print(text)
+
+    def scene(self, step: int, text: str) -> None:
+        self._end_bar()
+        self._console.print(f"[bold cyan]step {step:3}[/]  {escape(clean_line(text))}")
+        self._wait(_READING_SECONDS)
+
+    def detail(self, text: str, *, pause: bool = False) -> None:
+        self._console.print(f"          {escape(clean_line(text))}")
+        self._wait(_READING_SECONDS if pause else _READING_SECONDS / 2)
+
+    def decision(self, step: int, decision: Decision) -> None:
+        change = f"{decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
+        self.say(f"[bold cyan]step {step:3}[/]  [bold]{decision.stage}: {change}[/]")
+
+    def bar(self, step: int, tokens: float, capacity: int, *, is_kept: bool = False) -> None:
+        """Draw the window: the filled part, the free part, and the part reserved for the answer."""
+        if not (self._is_moving or is_kept or step % _BARS_EVERY == 1):
+            return
+        filled = min(_BAR_WIDTH, round(tokens / self.window * _BAR_WIDTH))
+        free = max(0, round(capacity / self.window * _BAR_WIDTH) - filled)
+        color = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
+        held, open_, reserved = (
+            mark * count for mark, count in zip(self._marks, (filled, free, _BAR_WIDTH - filled - free), strict=True)
+        )
+        line = f"step {step:3}  [{color}]{held}[/][dim]{open_}{reserved}[/] {tokens:7,.0f} {tokens / self.window:4.0%}"
+        is_open = self._is_moving and not is_kept
+        self._console.print(line, end="\r" if is_open else "\n")
+        self._has_open_bar = is_open
+        self._wait(_STEP_SECONDS)
+
+    def proofs(self, proofs: Sequence[Proof]) -> None:
+        holds = all(proof.holds for proof in proofs)
+        self.say("\n[bold]nothing was lost[/]" if holds else "\n[bold red]NOT PROVED[/]")
+        for proof in proofs:
+            self.say(f"[{'green' if proof.holds else 'red'}]{escape(proof.describe())}[/]")
+
+    def _end_bar(self) -> None:
+        if self._has_open_bar:
+            self._console.print()
+            self._has_open_bar = False
+
+    def _wait(self, seconds: float) -> None:
+        if self._has_pauses:
+            time.sleep(seconds)
