@@ -26,7 +26,7 @@ from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
 from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 HEAD = "turn  asked  told  said  by model   cpu s  stop     stages"
 NUMBERS = ", ".join(f"{number * 7919 % 100_000:05d}" for number in range(40))

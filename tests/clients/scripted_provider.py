@@ -17,7 +17,7 @@ from tidegate.core.messages import Call
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
-from tidegate.wire.splicing.head import find_request_faults
+from tidegate.wire.request_check import find_request_faults
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 

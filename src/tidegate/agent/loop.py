@@ -45,7 +45,7 @@ from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage import is_usage
+from tidegate.wire.usage_report import is_usage
 
 _MAX_EMPTY_REPLIES = 2
 

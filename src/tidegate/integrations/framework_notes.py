@@ -23,7 +23,7 @@ from tidegate.session.summaries.note_writer import (
     NoteRefused,
     explain_failure,
 )
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
 

@@ -34,7 +34,7 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.usage import USAGE_FIELDS, is_usage, read_compaction_usage, read_usage
+from tidegate.wire.usage_report import is_usage, list_usage_fields, read_compaction_usage, read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
@@ -298,9 +298,10 @@ class LiveConversation:
             plain = require_object(to_plain_json(usage), "The usage")
             if not is_usage(plain):
                 fields = ", ".join(map(repr, list(plain)[:5]))
+                known = ", ".join(list_usage_fields())
                 raise TypeError(
-                    f"record() takes the usage of a reply, with fields such as {', '.join(USAGE_FIELDS)}. This has"
-                    f" {fields[:200]}. Pass reply.usage, or None if there is none."
+                    f"record() takes the usage of a reply, with fields such as {known}. This has {fields[:200]}."
+                    " Pass reply.usage, or None if there is none."
                 )
             events = self.build_usage_events(plain, self._last_request)
             self._append_all(lambda _: events)

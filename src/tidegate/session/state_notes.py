@@ -72,7 +72,7 @@ from tidegate.store.log import LogReader
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.rendering.blocks import RequestOptions
-from tidegate.wire.rendering.request import RenderedRequest, RequestRenderer
+from tidegate.wire.request import RenderedRequest, RequestRenderer
 
 WRITE_AT: Final = 0.85
 """The share of a sweep's threshold at which a note is written."""

@@ -30,7 +30,7 @@ from tidegate.web.live.message_json import describe_event
 from tidegate.web.request_history import RequestHistory, RequestRecord, SideSpending, read_request_history
 from tidegate.web.text_pool import TextPool
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 _MAX_REQUESTS: Final = 10_000
 MAX_LISTED_CHANGES: Final = 4_000

@@ -19,7 +19,8 @@ from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.session import Session
 from tidegate.session.state_notes import count_answer_tokens
 from tidegate.session.summaries.note_writer import NoteRefused, explain_failure, read_answer
-from tidegate.wire.usage import Usage, read_usage
+from tidegate.wire.usage import Usage
+from tidegate.wire.usage_report import read_usage
 
 _UNLIMITED_WINDOW: Final = 10_000_000
 

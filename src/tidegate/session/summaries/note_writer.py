@@ -35,7 +35,7 @@ from tidegate.session.summaries.model_question import AskModel, ModelAnswer, Mod
 from tidegate.session.summaries.prepared import SummaryTask
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.parsing import require_object, to_plain_json
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "tidegate-state-note"
