@@ -31,10 +31,10 @@ from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation
+from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
-from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.state_notes import NoteModel, StateNotes
@@ -122,8 +122,7 @@ class Session(LiveConversation):
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
-        if reserve is None:
-            reserve = output if rules.max_output else max(rules.reserve, output)
+        default_reserve = output if rules.max_output else max(rules.reserve, output)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -140,7 +139,7 @@ class Session(LiveConversation):
             policy=rules,
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
-            reserve=reserve,
+            reserve=default_reserve if reserve is None else reserve,
             prices=compute_relative_prices(known.prices if known else ()),
             set_lifetime=known.cache_lifetime if known else None,
         )
@@ -164,7 +163,7 @@ class Session(LiveConversation):
         if summarizer is None:
             return
         model, ask = summarizer if isinstance(summarizer, tuple) else ("", summarizer)
-        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+        from tidegate.session.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None
         NoteWriter(self, self._state_notes, ask, model=other)
