@@ -30,7 +30,7 @@ from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL

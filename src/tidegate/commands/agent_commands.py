@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 from tidegate.agent.config.launch import override_config
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS, resolve_target
 from tidegate.agent.config.resolved_config import load_configured_policy
+from tidegate.agent.hook_types import Hook, describe_condition
 from tidegate.agent.hooks.runner import hook_action_name
-from tidegate.agent.hooks.types import Hook, describe_condition
 from tidegate.agent.provider_connection import find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, find_skills
 from tidegate.commands.actions import AttachOutput, ChooseTheme, PickModel, SwitchModel, SwitchPolicy

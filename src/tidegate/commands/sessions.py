@@ -26,8 +26,8 @@ from tidegate.datafolder.workspaces import find_last_session
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import SearchHit
 from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
+from tidegate.session.costs import CostReport, CostTotal
 from tidegate.session.recall import recall_text
-from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.store import SessionInfo
 

@@ -31,7 +31,7 @@ from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
 from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
 from tidegate.session.stored_answers import StoredAnswer, decode_stored_answer
-from tidegate.wire.splicing.hidden_exchanges import HiddenCall
+from tidegate.wire.splicing.hidden_answers import HiddenCall
 
 ROOT: Final = ""
 HIDDEN_TOPIC: Final = "hidden_calls"

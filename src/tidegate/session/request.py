@@ -14,7 +14,7 @@ from tidegate.core.plan import Decision
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.store.log import LogReader
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 
 class Request:

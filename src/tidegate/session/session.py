@@ -31,10 +31,10 @@ from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation
+from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
-from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.state_notes import NoteModel, StateNotes
@@ -52,8 +52,8 @@ from tidegate.session.summaries.drivers import (
 from tidegate.session.summaries.model_question import AskModel
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
-from tidegate.wire.rendering.request_options import read_request_options
+from tidegate.wire.request import RequestRenderer
+from tidegate.wire.request_options import read_request_options
 
 _T = TypeVar("_T")
 
@@ -95,9 +95,8 @@ class Session(LiveConversation):
     - `prices`: entries that override the model catalog.
     - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
       writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
-      ready-made ones for the SDKs.
-    - `summarizer_model`: another model to put these questions to, such as a cheaper one. It gets the messages without
-      thinking and with secrets masked, and cannot read them from the cache of the conversation's own model.
+      ready-made ones for the SDKs. Given as `("gpt-4o-mini", summarizer)`, it asks that model instead, such as a
+      cheaper one, which gets the messages without thinking and with secrets masked.
     """
 
     def __init__(
@@ -117,15 +116,13 @@ class Session(LiveConversation):
         log: Log | SessionStorage | None = None,
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
-        summarizer: AskModel | None = None,
-        summarizer_model: str = "",
+        summarizer: AskModel | tuple[str, AskModel] | None = None,
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
-        if reserve is None:
-            reserve = output if rules.max_output else max(rules.reserve, output)
+        default_reserve = output if rules.max_output else max(rules.reserve, output)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -142,7 +139,7 @@ class Session(LiveConversation):
             policy=rules,
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
-            reserve=reserve,
+            reserve=default_reserve if reserve is None else reserve,
             prices=compute_relative_prices(known.prices if known else ()),
             set_lifetime=known.cache_lifetime if known else None,
         )
@@ -153,7 +150,7 @@ class Session(LiveConversation):
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **options._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        self._write_state_notes(summarizer, summarizer_model)
+        self._write_state_notes(summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -162,10 +159,11 @@ class Session(LiveConversation):
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
-    def _write_state_notes(self, ask: AskModel | None, model: str) -> None:
-        if ask is None:
+    def _write_state_notes(self, summarizer: AskModel | tuple[str, AskModel] | None) -> None:
+        if summarizer is None:
             return
-        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+        model, ask = summarizer if isinstance(summarizer, tuple) else ("", summarizer)
+        from tidegate.session.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None
         NoteWriter(self, self._state_notes, ask, model=other)

@@ -8,7 +8,7 @@
 A policy that asks for summaries of its own instead (a preset) gets them in the same three steps: the question is then
 the preset's prompt, and what is stored is the summary (`summaries/prepared.py`).
 
-Nothing here waits for a model: `session/summaries/note_writer.py` asks one in the background, and hosts that send the
+Nothing here waits for a model: `session/note_writer.py` asks one in the background, and hosts that send the
 question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
 goes on without it, and the log says why (`STATE_NOTE_FAILED`).
 """
@@ -72,7 +72,7 @@ from tidegate.store.log import LogReader
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.rendering.blocks import RequestOptions
-from tidegate.wire.rendering.request import RenderedRequest, RequestRenderer
+from tidegate.wire.request import RenderedRequest, RequestRenderer
 
 WRITE_AT: Final = 0.85
 """The share of a sweep's threshold at which a note is written."""
@@ -132,7 +132,7 @@ class NoteReport(NamedTuple):
 
 
 class BackgroundWriter(Protocol):
-    """Asks a model for notes beside the conversation (`session/summaries/note_writer.py`)."""
+    """Asks a model for notes beside the conversation (`session/note_writer.py`)."""
 
     @property
     def is_busy(self) -> bool: ...

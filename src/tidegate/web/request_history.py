@@ -7,7 +7,7 @@ import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 

@@ -16,7 +16,7 @@ from tidegate.agent.config.settings import (
     PolicySettings,
     list_setting_parts,
 )
-from tidegate.agent.hooks.types import CompactContext, ContextPressure, Hook
+from tidegate.agent.hook_types import CompactContext, ContextPressure, Hook
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.core.errors import BadPolicy
 from tidegate.core.policy.policy import Policy, PolicyContext

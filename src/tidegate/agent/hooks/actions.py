@@ -11,7 +11,7 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.config.tool_access import find_module_tool
-from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
+from tidegate.agent.hook_types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput

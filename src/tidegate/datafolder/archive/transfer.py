@@ -44,7 +44,7 @@ from tidegate.datafolder.retention import set_retention
 from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
 from tidegate.store.memory import check_session_name, session_not_found
 from tidegate.store.session_log import store_if_large

@@ -34,7 +34,7 @@ from tidegate.store.log import Log
 from tidegate.store.session_log import parse_blob_reference
 from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 LOST_TOPIC = "lost"
 FAR = 4

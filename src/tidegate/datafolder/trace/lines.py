@@ -14,8 +14,8 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.denials import parse_denial
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""

@@ -30,10 +30,10 @@ from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
-from tidegate.session.reports.explanation import describe_edits
+from tidegate.session.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault
 
 SECONDS_PER_CALL = 30.0

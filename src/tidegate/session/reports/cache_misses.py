@@ -33,7 +33,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.reports.costs import usage_or_estimate
+from tidegate.session.costs import usage_or_estimate
 from tidegate.wire.usage import Usage
 
 MissOrigin = Literal["client", "tidegate", "user", "lifetime", "provider"]

@@ -15,7 +15,7 @@ from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import LISTED_TOPICS, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.store.log import LogReader
 

@@ -16,8 +16,8 @@ from tidegate.core.messages import TOOL_RESULT, Message, calls_of, result_of
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.web.request_history import request_usage
 from tidegate.wire.usage import Usage

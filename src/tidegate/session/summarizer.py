@@ -53,7 +53,7 @@ from tidegate.session.summaries.prompt import (
 )
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.rendering.blocks import RequestOptions
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
 DEFAULT_SUMMARY_WINDOW: Final = 8_192

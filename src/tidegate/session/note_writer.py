@@ -29,13 +29,13 @@ from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusabl
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.parsing import require_object, to_plain_json
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "tidegate-state-note"
