@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-fast coverage test-clients client-rows test-team integrations test-integrations check-integrations newest-integrations gateway-crash gateway-bench check pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
+.PHONY: help setup demo test test-all test-fast coverage test-clients client-rows test-team integrations test-integrations check-integrations newest-integrations gateway-crash gateway-bench check check-deploy pyright format peers bench keeping crash mutants chat-soak pictures docs sweep lock wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -142,6 +142,13 @@ test-team: $(STAMP) ## test PostgreSQL behind pgbouncer, gateway workers and the
 	  && for each in *.deb; do dpkg -x $$each . ; done; } > download.log 2>&1 || echo "apt cannot get pgbouncer"; }
 	@TIDEGATE_TEAM=.envs/team $(BIN)/python -m pytest -q -rs --timeout 1800 tests/team $(ARGS)
 
+KUBERNETES_VALIDATE = kubernetes-validate==1.37.0
+
+check-deploy: $(STAMP) ## check the files in deploy/, the manifests against the schema of Kubernetes
+	@test -x .envs/deploy/bin/kubernetes-validate || { $(PYTHON) -m venv .envs/deploy && \
+	  $(QUIET) .envs/deploy/bin/python $(PIP_INSTALL) $(KUBERNETES_VALIDATE); }
+	@$(BIN)/python -m pytest -q -rs tests/test_deploy.py $(ARGS)
+
 gateway-crash: $(STAMP) ## kill the gateway 100 times at random and see what is left
 	@TIDEGATE_GATEWAY_KILLS=$${TIDEGATE_GATEWAY_KILLS:-100} $(BIN)/python -m pytest -q --timeout 3600 tests/gateway/test_killed.py
 
@@ -232,9 +239,10 @@ lock: ## write requirements/*.txt again from pyproject.toml
 	@$(QUIET) build/lock/bin/python $(PIP_INSTALL) uv==$(UV_VERSION)
 	@$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	@$(LOCK) --constraints requirements/dev.txt pyproject.toml --output-file requirements/runtime.txt
+	@$(LOCK) --constraints requirements/dev.txt --extra gateway --extra postgres --group image pyproject.toml --output-file requirements/image.txt
 	@$(LOCK) --group docs --output-file requirements/docs.txt
 	@rm -rf build
-	@echo "lock: wrote requirements/dev.txt, requirements/runtime.txt and requirements/docs.txt"
+	@echo "lock: wrote requirements/dev.txt, requirements/runtime.txt, requirements/image.txt and requirements/docs.txt"
 
 RELEASE := build/release
 

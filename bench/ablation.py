@@ -40,7 +40,6 @@ COLUMNS = {
     "refs_in_context": "`refs_in_context`",
     "deep_rules": "`deep_rules`",
     "user": "user words",
-    "far": "far references",
     "cost": "cost",
 }
 

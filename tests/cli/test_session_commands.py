@@ -238,6 +238,32 @@ def test_forget_asks_first_and_takes_words_from_standard_input(kept: Kept) -> No
     assert "No sessions" in called("sessions", *data).stdout
 
 
+def test_forget_says_in_a_dry_run_what_it_would_remove(kept: Kept) -> None:
+    data = ("--data", kept.folder)
+
+    def read_all() -> dict[Path, bytes]:
+        return {
+            path: path.read_bytes() for path in kept.folder.rglob("*") if path.is_file() and "db-" not in path.suffix
+        }
+
+    recalled = called("recall", "build-fix", "m3", *data).stdout
+    before = read_all()
+    shown = tidegate("forget", "build-fix", "--words", "--dry-run", *data, input=SECRET + "\n").stdout
+    assert SECRET not in shown
+    one = called("forget", "build-fix", "m3", "--dry-run", *data).stdout
+    assert "forgotten: m3" in one
+    assert "build-fix: " in called("forget", "build-fix", "--dry-run", *data).stdout
+    assert (
+        "0 sessions not used for 1 day would be removed"
+        in called("forget", "--unused-for", 1, "--dry-run", *data).stdout
+    )
+    assert read_all() == before
+    assert called("recall", "build-fix", "m3", *data).stdout == recalled
+    done = tidegate("forget", "build-fix", "--words", *data, input=SECRET + "\n").stdout
+    count = next(line for line in shown.splitlines() if line.startswith("build-fix: "))
+    assert count.split(",")[:3] == done.splitlines()[0].split(",")[:3]
+
+
 def test_doctor_finds_and_mends(kept: Kept) -> None:
     data = ("--data", kept.folder)
     assert called("doctor", *data).returncode == 0

@@ -115,6 +115,8 @@ class Fake:
     blocks that it dropped because it was asked to. `loaded` are the windows of the models that it says it has loaded.
     Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account.
     `counts_output`: the output that is asked for is a part of the window. `hung_up` counts clients that left early.
+    `stores`: answers of Responses are stored for their key unless the request says `store: false`, and a request may
+    continue one; `contexts` are then the items that the model got with each request that was answered.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class Fake:
         alternate: bool = True,
         any_key: bool = False,
         counts_output: bool = False,
+        stores: bool = False,
     ) -> None:
         self.wire = wire
         self._counts_output = counts_output
@@ -144,6 +147,8 @@ class Fake:
         self._truncates = truncates
         self._issued = IssuedThinking(binds_prefix=binding == "prefix") if binding and wire == "anthropic" else None
         self.dropped: list[str] = []
+        self._stored: dict[tuple[str, str], list[Json]] | None = {} if stores else None
+        self.contexts: list[list[Json]] = []
         self._scale = Scale()
         self._usage = usage
         self._loaded = loaded or {}
@@ -253,6 +258,12 @@ class Fake:
             body = seen.body
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
+        if self._stored is not None:
+            known = self._find_stored(given, body)
+            if isinstance(known, Refusal):
+                return known
+            body = {key: value for key, value in body.items() if key != "previous_response_id"} | {"input": known}
+            seen = seen._replace(raw=msgspec.json.encode(body))
         faults = _faults(wire, seen.model, body, self._alternate)
         faults = faults or self._judge_thinking(seen)
         if faults:
@@ -272,7 +283,36 @@ class Fake:
             content = encode_response_body(wire, spoken)["content"]
             assert isinstance(content, list)
             self._issued.issue(body, content)
+        if self._stored is not None and not isinstance(played, Refusal | Bytes):
+            played = self._store(given, body, played)
         return played
+
+    def _find_stored(self, key: str, body: Json) -> list[Json] | Refusal:
+        """The items of a request with those that it continues: the instructions and tools of then are not among them.
+
+        https://developers.openai.com/api/docs/guides/conversation-state
+        """
+        assert self._stored is not None
+        previous, given = body.get("previous_response_id"), body.get("input")
+        items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
+        if previous is None:
+            return items
+        if (key, previous) not in self._stored:
+            text = f"Previous response with id '{previous}' not found."
+            return refusal(self.wire, 400, text, "previous_response_not_found", param="previous_response_id")
+        return [*self._stored[key, previous], *items]
+
+    def _store(self, key: str, body: Json, played: ScriptedAnswer | CutAt | Hang) -> ScriptedAnswer | CutAt | Hang:
+        assert self._stored is not None
+        self.contexts.append(body["input"])
+        spoken = played if isinstance(played, ScriptedAnswer) else played.spoken
+        spoken = msgspec.structs.replace(spoken, number=len(self.contexts))
+        if body.get("store") is not False:
+            answer = encode_response_body(self.wire, spoken)
+            output = answer["output"]
+            assert isinstance(output, list)
+            self._stored[key, str(answer["id"])] = [*body["input"], *output]
+        return spoken if isinstance(played, ScriptedAnswer) else played._replace(spoken=spoken)
 
     def _judge_thinking(self, seen: Seen) -> list[str]:
         """What is wrong with the signed thinking of a request. Blocks that it allows to drop are dropped instead."""

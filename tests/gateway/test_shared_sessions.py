@@ -222,6 +222,22 @@ def test_a_list_that_begins_anew_has_no_record(tmp_path: Path) -> None:
     assert RULE not in run.bodies[-1]
 
 
+def test_a_newest_message_that_is_edited_keeps_the_record(tmp_path: Path) -> None:
+    """A client that returned, and goes back before its last message."""
+    claude, codex = make_client(CLIENTS["claude"]), make_client(CLIENTS["codex"])
+    run_client(tmp_path, CLIENTS["claude"], claude, f"{TASK} {RULE}", 2)
+    run_client(tmp_path, CLIENTS["codex"], codex, "Paint it.", 1)
+    size = len(claude.messages)
+
+    def go_back(client: ScriptedClient) -> None:
+        del client.messages[size:]
+        client.say("No, this.")
+
+    run = run_client(tmp_path, CLIENTS["claude"], claude, "And this.", 1, between=go_back)
+    assert ["Paint it." in read_record(body) for body in run.bodies] == [True, True]
+    assert "And this." not in run.bodies[-1]
+
+
 def test_requests_beside_the_conversation_get_no_record(tmp_path: Path) -> None:
     """A request for a title has no tools, and a sub-agent has a session of its own."""
     claude, opencode = make_client(CLIENTS["claude"]), make_client(CLIENTS["opencode"])
@@ -252,5 +268,6 @@ def test_both_clients_at_once_are_a_fork(tmp_path: Path) -> None:
     assert not any(read_record(body) or "Paint it." in body for body in run.bodies)
     assert any("Codex works in the session pump, too: it is a fork" in notice for notice in run.notices)
     back = run_client(tmp_path, CLIENTS["codex"], codex, "What else?", 1)
-    assert "And?" in read_record(back.bodies[0]), "a new run sees what the other did last"
-    assert TASK not in read_record(back.bodies[0])
+    newest = read_record(back.bodies[0]).rpartition("[While this conversation rested")[2]
+    assert "And?" in newest, "a new run sees what the other did last"
+    assert TASK not in newest

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
 
 from tests.free_port import find_free_port
 from tidegate.datafolder.data_folder import DataFolder
@@ -108,6 +110,59 @@ def test_one_session_hides_the_others(tmp_path: Path) -> None:
             assert [each.name for each in (await client.list_resources()).resources] == ["holiday"]
 
     asyncio.run(run())
+
+
+def test_one_session_has_only_its_own_notes(tmp_path: Path) -> None:
+    at = 1_900_000_000.0
+    day = f"{datetime.fromtimestamp(at):%Y-%m-%d}.md"
+
+    async def run() -> None:
+        async with connect(tmp_path, "holiday", allow_writes=True) as client:
+            assert "no such notes" in await call(client, "notes")
+            assert (await call(client, "write_note", text="Pack the tent.")).startswith("Noted in ")
+            with DataFolder(tmp_path) as data:
+                data.notes.add_entry("The key is in the safe.", source="build-fix", title="Where the key is", at=at)
+                data.notes.add_entry("Bring the map.", source="holiday", title="Map", at=at)
+            listed = await call(client, "notes")
+            assert "Pack the tent." in listed
+            assert "Bring the map." in listed
+            entries = await call(client, "notes", name=day)
+            assert "Bring the map." in entries
+            others = [listed, entries, *[await call(client, "notes", name=name) for name in ("ports.md", "MEMORY.md")]]
+            assert not any("safe" in text or "key is" in text or "8080" in text or "ports" in text for text in others)
+            assert "Leave the name out" in await call(client, "write_note", text="x", name="ports.md")
+
+    asyncio.run(run())
+
+
+def test_lists_go_on_with_a_cursor(tmp_path: Path) -> None:
+    names = {f"session-{number}" for number in range(230)}
+
+    async def run(client: Client) -> None:
+        listed, cursor, pages = list[str](), None, 0
+        while pages == 0 or cursor:
+            page = await client.list_resources(cursor=cursor)
+            listed += [each.name for each in page.resources]
+            cursor, pages = page.next_cursor, pages + 1
+        assert (len(listed), set(listed), pages) == (230, names, 3)
+        text = await call(client, "status")
+        assert text.endswith("230 in all; go on with the cursor 100")
+        rest = [await call(client, "status", cursor=cursor) for cursor in ("100", "200")]
+        lines = "\n".join([text, *rest]).splitlines()
+        assert {line.partition(":")[0] for line in lines if " records, " in line} == names
+        assert "no more" in await call(client, "status", cursor="230")
+        assert "not a cursor" in await call(client, "status", cursor="../x")
+        with pytest.raises(MCPError, match="not a cursor"):
+            await client.list_resources(cursor="-1")
+
+    async def connected() -> None:
+        async with Client(create_mcp_server(data)) as client:
+            await run(client)
+
+    with DataFolder(tmp_path) as data:
+        for name in names:
+            data.store.append(name, 0, [b"x"])
+        asyncio.run(connected())
 
 
 def test_the_options_reach_the_server(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ CODEX = ClientNote("codex", "Codex")
 PART = FixedPart("You are Codex.", (Tool("step"),))
 
 
-def begin_session(policy: str = "default", window: int = 16_000) -> Session:
+def begin_session(policy: str = "default", window: int = 16_000, steps: int = 8) -> Session:
     """Some work in a chat of tidegate."""
     session = Session("gpt-4o", policy=policy, window=window)
     session.add({"role": "user", "content": f"Find out why the pump stops. {RULE}"}, typed=True)
-    for number in range(8):
+    for number in range(steps):
         call = {"id": f"a{number}", "type": "function", "function": {"name": "read", "arguments": f'{{"n":{number}}}'}}
         session.add({"role": "assistant", "content": f"I read {number}.", "tool_calls": [call]})
         session.add({"role": "tool", "tool_call_id": f"a{number}", "content": f"valve {number} is open\n" * 20})
@@ -65,6 +65,16 @@ def test_it_is_small_in_a_small_window() -> None:
     assert record.tokens < 1_200
     assert RULE in text_of(record.message)
     assert following.session.tokens <= 3_000
+
+
+@pytest.mark.parametrize("steps", [100, 160, 600])
+def test_it_uses_the_room_that_it_may_have(steps: int) -> None:
+    """However much longer than a record the work is."""
+    following = follow(begin_session(window=200_000, steps=steps))
+    following.session.recovery.set_window(32_000)
+    following.prepare(list_work(0), fixed_part=PART)
+    (record,) = [item for item in following.session.view.items if item.message.kind == "handoff"]
+    assert 7_500 < record.tokens < 10_700
 
 
 def test_a_request_without_tools_leaves_it_to_the_next() -> None:

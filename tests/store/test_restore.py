@@ -69,9 +69,9 @@ def test_a_restored_database_has_every_record_and_gives_the_same_requests(
         with DataFolder(tmp_path / "worker", store=postgres_url, secrets=[]) as data:
             requests = write_sessions(data)
             assert any(isinstance(event.payload, ViewEdited) for event in data.open_log("compacted").read())
-        tenant = PostgresStore(postgres_url.replace("postgres:@", f"{red}@"))
-        tenant.append("of a tenant", 0, [b"red"])
-        tenant.close()
+        red_url = postgres_url.replace("postgres:@", f"{red}@")
+        with DataFolder(tmp_path / "red", store=red_url, secrets=[]) as data, data.open("of a tenant") as session:
+            session.add({"role": "user", "content": "red"})
         records = read_records(postgres_url)
         run_program("pg_dump", "-Fc", "-d", postgres_url, "-f", str(dump))
         with DataFolder(tmp_path / "worker", store=postgres_url, secrets=[]) as data, data.open("short") as session:
@@ -83,6 +83,7 @@ def test_a_restored_database_has_every_record_and_gives_the_same_requests(
         (tmp_path / "drill").mkdir()
         checked = called("doctor", "--data", str(tmp_path / "drill"), "--store", drill_url)
         assert checked.returncode == 0, checked.stdout
+        assert "tenant 'red', session 'of a tenant'" in checked.stdout
         restored = PostgresStore(drill_url.replace("postgres:@", f"{red}@"))
         assert [info.name for info in restored.sessions()] == ["of a tenant"], "tenants are kept apart as before"
         restored.close()

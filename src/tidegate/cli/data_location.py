@@ -48,6 +48,23 @@ def open_data_folder(
         data.close()
 
 
+@contextmanager
+def open_tenant(data: "DataFolder", tenant: str) -> "Iterator[DataFolder]":
+    """Open the sessions of a tenant as the owner of the tables, with an empty folder for what is cached of them."""
+    import tempfile
+
+    from tidegate.datafolder.data_folder import DataFolder
+    from tidegate.store.store import TenantStore
+
+    if not isinstance(data.store, TenantStore):
+        raise BadInput("Only a PostgreSQL database has tenants.", "Name it with --store.")
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-tenant-") as folder,
+        DataFolder(folder, store=data.store.open_tenant(tenant)) as other,
+    ):
+        yield other
+
+
 def open_existing_log(data: "DataFolder", name: str) -> KeptLog:
     """Open the log of a session, which must have a record."""
     log = data.open_log(name)

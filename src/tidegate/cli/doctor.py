@@ -11,7 +11,10 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.doctor.finding import Finding
 
-_ABOUT = "Check everything in the data folder, down to the hash of each record. It changes nothing without --repair."
+_ABOUT = """\
+Check everything in the data folder, down to the hash of each record. It changes nothing without --repair. With the
+address of the owner of PostgreSQL's tables, it migrates them and checks the sessions of all tenants.
+"""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -42,12 +45,20 @@ def run(options: argparse.Namespace) -> int:
 
 def _examine(options: argparse.Namespace) -> "Iterator[Finding]":
     """Yield the findings. A database that SQLite can no longer read is rescued before the folder is opened."""
-    from tidegate.cli.data_location import locate_data_folder, open_data_folder
+    import msgspec
+
+    from tidegate.cli.data_location import locate_data_folder, open_data_folder, open_tenant
     from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
     from tidegate.datafolder.doctor.examination import examine_folder
+    from tidegate.store.store import TenantStore
 
     folder = locate_data_folder(options)
     if options.repair and needs_rescue(folder):
         yield from rescue_database(folder)
     with open_data_folder(options) as data:
         yield from examine_folder(data, repair=options.repair)
+        store = data.store
+        for tenant in store.list_other_tenants() if isinstance(store, TenantStore) else []:
+            with open_tenant(data, tenant) as other:
+                for finding in examine_folder(other, repair=options.repair):
+                    yield msgspec.structs.replace(finding, tenant=tenant)

@@ -5,7 +5,7 @@ removed. The mark belongs to the session, not to the folder: the policy of one s
 """
 
 import math
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.datafolder.contents import FolderContents
@@ -29,6 +29,7 @@ from tidegate.store.store import SessionInfo
 DAY_SECONDS = 86_400.0
 _MAX_REMOVED_AT_ONCE = 500
 _EXPIRED_REASON = "kept for {days} days"
+_UNUSED_REASON = "not used for {days} days"
 _LAST_CHECK_FILE = "looked"
 _MAX_PAUSE_SECONDS = 366 * DAY_SECONDS
 """After a longer pause the clock may be wrong: nothing expires until the next check confirms it."""
@@ -98,6 +99,27 @@ def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ig
     if not is_unfinished:
         contents.retention_folder.update(_LAST_CHECK_FILE, lambda _: f"{contents.clock()}")
         step("looked")
+    return removed
+
+
+def list_unused_sessions(contents: FolderContents, days: int) -> list[SessionInfo]:
+    """The sessions that were last used more than `days` days ago, whatever their policy says; the oldest first."""
+    latest = contents.clock() - days * DAY_SECONDS
+    return sorted((info for info in contents.store.sessions() if info.used < latest), key=lambda info: info.used)
+
+
+def remove_unused_sessions(
+    contents: FolderContents, days: int, *, step: StepCallback = ignore_step
+) -> list[RemovedSession]:
+    """Remove the sessions of `list_unused_sessions`. One that is in use, or is used meanwhile, is kept."""
+    unused, removed = list_unused_sessions(contents, days), list[RemovedSession]()
+    with clean_up_once(contents.store) if unused else nullcontext():
+        for info in unused:
+            with suppress(TidegateError), contents.locks.exclusive(info.name):
+                mark = read_retention_mark(contents, retention_mark_file(info.name)) or RetentionMark(info.name, 0)
+                session = begin_removal(contents, mark, info, _UNUSED_REASON.format(days=days), step)
+                removed += [session] if session else []
+    finish_removals(contents, [session.session for session in removed], step)
     return removed
 
 

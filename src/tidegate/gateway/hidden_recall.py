@@ -17,7 +17,7 @@ from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
 from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
-from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request
+from tidegate.session.managed_request import ClientRequest, continue_stored, find_new_faults, read_client_request
 from tidegate.session.recall import recall_message, recall_text
 from tidegate.wire.answers import create_merged_answer
 from tidegate.wire.parsing import decode_object
@@ -93,6 +93,16 @@ def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) 
     text = insert_exchanges(client.dialect, client.text, client.host, answers, results)
     restored = read_client_request(client.dialect, text, client.host.model)
     return restored._replace(offers_recall=client.offers_recall) if restored else client
+
+
+def restore_waiting_results(conversation: Conversation, client: ClientRequest, answer: str) -> ClientRequest:
+    """A request that continues an answer of the log, with the results of the answer's hidden calls. Reads the log."""
+    waiting = conversation.following.tree.hidden_calls(answer)
+    if not waiting or not client.items:
+        return client
+    results = {0: _find_waiting_results(conversation, answer, waiting)}
+    text = insert_exchanges(client.dialect, client.text, client.host, {}, results)
+    return read_client_request(client.dialect, text, client.host.model) or client
 
 
 def _read_message(conversation: Conversation, ident: str) -> Message:
@@ -207,7 +217,12 @@ class HiddenRecall:
         if find_new_faults(client, text):
             raise BadInput("The answer has hidden calls, and cannot be sent back.", "Ask again.")
         continued = read_client_request(client.dialect, text, client.host.model)
-        return continued._replace(offers_recall=True) if continued else None
+        if continued is None:
+            return None
+        if client.chain is not None:
+            before = client.items[: len(client.items) - len(client.host.units)]
+            continued = continue_stored(continued, client.chain, before, client.host.system)
+        return continued._replace(offers_recall=True)
 
 
 def make_client_stream(recall: HiddenRecall | None) -> ClientStream:

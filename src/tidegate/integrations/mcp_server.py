@@ -9,23 +9,28 @@ import difflib
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import uvicorn
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
-from mcp_types import Resource, ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ListResourcesResult, PaginatedRequestParams, Resource, ToolAnnotations
 from pydantic import Field
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.earlier_sessions import ALL_SESSIONS, NOT_ALLOWED, EarlierSessions
+from tidegate.datafolder.forget.files import list_session_notes, select_session_entries
 from tidegate.datafolder.time_format import format_time
 from tidegate.integrations.threads import RECALL_CHARS, WHOLE_RECALL_CHARS
+from tidegate.memory.notes import Notes
 from tidegate.memory.passages import SourceKind
 from tidegate.memory.search import SearchHit
 from tidegate.session.recall import recall_text
+from tidegate.store.store import SessionInfo, list_page
 
 _MAX_CHARS = 60_000
 _MAX_WORDS = 2_000
@@ -47,8 +52,12 @@ _SEARCH = (
     " one conversation searches that one. A hit names the note, or a session and an id for `recall`."
 )
 _NOTES = "Read the notes that agents keep across conversations: without a name the list of notes, else that note."
+_SESSION_NOTES = "Read the notes of this conversation: without a name those of all days, else those of one day."
 _WRITE = "Write down something that later conversations should know. Without a name it goes into the note of the day."
-_STATUS = "List the kept conversations, the latest first; with a session, its length and what is in its view now."
+_STATUS = (
+    "List the kept conversations, the latest first; with a session, its length and what is in its view now. A long list"
+    " ends with a cursor: pass it back to go on."
+)
 _SESSION = Field(
     description="the name of the conversation; may be left out if the server serves only one. * searches the earlier"
     " conversations about this project, if the user allows it"
@@ -62,12 +71,27 @@ class _SessionServer(MCPServer[Any]):
         super().__init__("tidegate", instructions=_INSTRUCTIONS, version=version("tidegate"), log_level="ERROR")
         self._desk = desk
 
-    async def list_resources(self) -> list[Resource]:
-        names = await asyncio.to_thread(self._desk.list_names)
-        return [
-            Resource(uri=f"tidegate://sessions/{quote(name, safe='')}", name=name, mime_type="text/plain")
-            for name in names[:_MAX_LISTED]
+    async def _handle_list_resources(
+        self, ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        # The SDK's own `list_resources` knows no cursor.
+        try:
+            page = await asyncio.to_thread(self._desk.list_page, (params and params.cursor) or "")
+        except BadInput as bad:
+            raise MCPError(INVALID_PARAMS, str(bad)) from None
+        resources = [
+            Resource(uri=f"tidegate://sessions/{quote(info.name, safe='')}", name=info.name, mime_type="text/plain")
+            for info in page.sessions
         ]
+        return ListResourcesResult(resources=resources, next_cursor=page.next_cursor or None)
+
+
+class _Page(NamedTuple):
+    """Some sessions, the last used first. `next_cursor` asks for those after them; empty after the last one."""
+
+    sessions: list[SessionInfo]
+    total: int
+    next_cursor: str
 
 
 class RecallDesk:
@@ -81,9 +105,16 @@ class RecallDesk:
         self._session = session
         self._earlier = EarlierSessions(data, project) if project is not None and not session else None
 
-    def list_names(self) -> list[str]:
-        found = sorted(self._data.store.sessions(), key=lambda info: info.used, reverse=True)
-        return [info.name for info in found if not self._session or info.name == self._session]
+    def list_page(self, cursor: str) -> _Page:
+        if cursor and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
+            raise BadInput(f"This is not a cursor: {clip_chars(cursor, 80).text!r}.", "Begin without one.")
+        first = int(cursor or 0)
+        if self._session:
+            found = [info for info in self._data.store.sessions() if info.name == self._session][first:]
+            return _Page(found, len(found), "")
+        sessions, total = list_page(self._data.store, first, _MAX_LISTED)
+        last = first + len(sessions)
+        return _Page(sessions, total, str(last) if sessions and last < total else "")
 
     def recall(self, what: str, session: str, offset: int, max_chars: int) -> str:
         if session == ALL_SESSIONS:
@@ -115,26 +146,33 @@ class RecallDesk:
 
     def read_notes(self, name: str, offset: int) -> str:
         notes = self._data.notes
+        if self._session:
+            days = [name] if name else list_session_notes(notes, self._session)
+            text = "\n\n".join(filter(None, (_format_entries(notes, day, self._session) for day in days)))
+            return _cut_page(text or "This conversation has no such notes.", offset)
         text = notes.read(name) if name else notes.render_index() or "There are no notes yet."
         return _cut_page(text, offset)
 
     def write_note(self, text: str, name: str, about: str) -> str:
         notes = self._data.notes
+        if name and self._session:
+            raise BadInput("Only notes of the day can be written here.", "Leave the name out.")
         if name:
             notes.write(name, text, about=about or text.strip().split("\n", 1)[0])
             return f"Written to {name}."
         return f"Noted in {notes.add_entry(text, source=self._session, title=about)}."
 
-    def describe_status(self, session: str) -> str:
+    def describe_status(self, session: str, cursor: str) -> str:
         if session or self._session:
             name = self._choose_session(session)
             view = self._data.open_conversation(name).view
             shown = f"{len(view.items)} messages in the view, about {view.tokens:,} tokens"
             return f"{name}: {view.head:,} records in the log, {shown}."
-        infos = sorted(self._data.store.sessions(), key=lambda info: info.used, reverse=True)
-        lines = [f"{info.name}: {info.head:,} records, last used {format_time(info.used)}" for info in infos]
-        more = [f"and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
-        return "\n".join([*lines[:_MAX_LISTED], *more]) or "No sessions are kept here yet."
+        page = self.list_page(cursor)
+        lines = [f"{info.name}: {info.head:,} records, last used {format_time(info.used)}" for info in page.sessions]
+        more = [f"{page.total:,} in all; go on with the cursor {page.next_cursor}"] if page.next_cursor else []
+        none = "There are no more." if cursor else "No sessions are kept here yet."
+        return "\n".join([*lines, *more]) or none
 
     def read_session(self, name: str) -> str:
         """The beginning of a session, as a resource."""
@@ -143,9 +181,9 @@ class RecallDesk:
 
     def _choose_session(self, given: str) -> str:
         name = given or self._session
-        known = self.list_names()
-        if name in known:
+        if name and (not self._session or name == self._session) and self._data.store.head(name):
             return name
+        known = [info.name for info in self._data.store.sessions() if not self._session or info.name == self._session]
         similar = difflib.get_close_matches(name[:80], known, n=1) if name else []
         hint = f" Did you mean {similar[0]!r}?" if similar else " The tool `status` lists the sessions."
         what = f"There is no session {clip_chars(name, 80).text!r}." if name else "Name a session."
@@ -164,6 +202,14 @@ class RecallDesk:
 def _format_hit(hit: SearchHit) -> str:
     place = f"note {hit.name}, line {hit.place}" if hit.kind == "note" else f"session {hit.name}, m{hit.place}"
     return f"{place}: {hit.snippet}"
+
+
+def _format_entries(notes: Notes, day: str, session: str) -> str:
+    """The entries of a session in the note of a day."""
+    if day not in notes.daily_names():
+        return ""
+    found = select_session_entries(notes, day, session)
+    return "\n\n".join(f"## {day.removesuffix('.md')} {each.time} · {each.title}\n\n{each.text}" for each in found)
 
 
 def _cut_page(text: str, offset: int) -> str:
@@ -200,13 +246,13 @@ def create_mcp_server(
     async def search(words: str, limit: int = 10) -> str:
         return await answer(lambda: desk.search(words, limit))
 
-    @server.tool(description=_NOTES, annotations=reads, structured_output=False)
+    @server.tool(description=_SESSION_NOTES if session else _NOTES, annotations=reads, structured_output=False)
     async def notes(name: str = "", offset: int = 0) -> str:
         return await answer(lambda: desk.read_notes(name, offset))
 
     @server.tool(description=_STATUS, annotations=reads, structured_output=False)
-    async def status(session: Annotated[str, _SESSION] = "") -> str:
-        return await answer(lambda: desk.describe_status(session))
+    async def status(session: Annotated[str, _SESSION] = "", cursor: str = "") -> str:
+        return await answer(lambda: desk.describe_status(session, cursor))
 
     @server.resource("tidegate://sessions/{name}", mime_type="text/plain", description="the beginning of a session")
     async def read_session(name: str) -> str:

@@ -30,7 +30,6 @@ from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request
-from tidegate.session.session import Session
 from tidegate.session.state_notes import WriteTask
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.usage import read_usage
@@ -255,11 +254,6 @@ class CallPreparer(Generic[HostObject]):
         self._places.move_to_end(run)
         while len(self._places) > MAX_OPEN:
             self._places.popitem(last=False)
-
-    def find_session(self, run: Hashable) -> Session | None:
-        """The session of a run; None before its first call."""
-        place = self._places.get(run)
-        return self.threads.follow(place.session).session if place else None
 
     def recall(self, run: Hashable, what: str, offset: int = 0) -> str:
         """The answer of the recall tool in a run: from the messages of its last call."""

@@ -37,7 +37,8 @@ class AnswerCopy:
     `has_begun`: something arrived that a client may show; before that, an answer can still be asked for again.
     `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
     `dropped_thinking` counts the blocks of the request that the provider says it dropped. `cache_miss_reason` is its
-    reason for not reading the request from its cache, where it gives one.
+    reason for not reading the request from its cache, where it gives one. `response_id` is the id of an answer that
+    a later request can name.
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
@@ -53,6 +54,7 @@ class AnswerCopy:
         self.error: ProviderError | None = None
         self.dropped_thinking = 0
         self.cache_miss_reason = ""
+        self.response_id = ""
 
     @property
     def is_whole(self) -> bool:
@@ -108,6 +110,8 @@ class AnswerCopy:
             self.error = classify_frame(frame, request=self._request)
         if "message" in frame or _DROPPED_KEY in frame:
             self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        if not self.response_id and isinstance(response := frame.get("response"), dict):
+            self.response_id = ident if isinstance(ident := response.get("id"), str) else ""
         reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
         self.cache_miss_reason = self.cache_miss_reason or reason
         for delta in self._assembler.feed(frame):

@@ -20,8 +20,9 @@ that arrives when the conversation has meanwhile gone another way is kept in the
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from hashlib import blake2b
 from itertools import count, islice
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
@@ -29,8 +30,8 @@ import msgspec
 
 from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import INTERRUPTED, Message, Tool
-from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data
+from tidegate.core.messages import INTERRUPTED, Message, Tool, is_user_request
+from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
@@ -96,7 +97,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
     the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
-    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words.
+    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words. The view are
+    the first `view_size` of `view_items`.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -111,6 +113,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     birth: str
     last_id: str = ""
     tried: SmallerTry | None = None
+    view_items: Sequence[Item] = ()
+    view_size: int = 0
 
     @property
     def is_unchanged(self) -> bool:
@@ -120,6 +124,18 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     def answer_elsewhere(self) -> "FollowedRequest[HostObject]":
         """The same request for an answer to other bytes than the view: its thinking will not be sent with a view."""
         return self._replace(birth=self.birth and BORN_ELSEWHERE)
+
+    def hash_view(self, before: str = "") -> str:
+        """A hash of which messages the view has and how they are edited; of those `before` a message, if it is given.
+
+        Empty if that message is not in the view as the log has it.
+        """
+        state = blake2b(digest_size=12)
+        for item in islice(self.view_items, self.view_size):
+            if item.message.id == before:
+                return "" if item.edited else state.hexdigest()
+            state.update(b"%s %d\n" % (item.message.id.encode(), item.edited))
+        return "" if before else state.hexdigest()
 
     def count_unsigned(self) -> int:
         """How many messages have signed data that must not be sent."""
@@ -181,6 +197,7 @@ class FollowingSession(Generic[HostObject]):
         self.unmanaged_reason = ""
         self.continuation: Continuation | None = None
         session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
+        self._logged: list[HostItem[HostObject]] = []
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
@@ -280,13 +297,13 @@ class FollowingSession(Generic[HostObject]):
     ) -> bool:
         """Put into the new events what a client that continues a session gets. Return whether it got a record.
 
-        It comes before the client's first message that the log does not know.
+        The record comes before the user's newest message: what a client says at every beginning stays the beginning
+        that its other conversations in the session have, too.
         """
         if self.continuation is None or len(known) == len(items):
             return False
         session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
         place = len(added) - len(items) + len(known)
-        opening: list[EventPayload] = [*continuation.note_client(self._tree.speaker)]
         record: list[EventPayload] = []
         if continuation.wants_record(has_tools=has_tools):
             told, ident = (len(known), known[-1]) if known else self._tree.find_rewritten([item.key for item in items])
@@ -295,7 +312,10 @@ class FollowingSession(Generic[HostObject]):
             returns = self._is_return(items[:told], ident)
             room = self._count_room(items, fixed_part or FixedPart())
             record = continuation.make_record(session.log.read, after, room, session.counter, is_return=returns)
-        added[place:place] = [*opening, *record]
+        requests = [at for at, item in enumerate(items, len(added) - len(items)) if is_user_request(item.message)]
+        before = max([place, *requests[-1:]])
+        added[before:before] = record
+        added[place:place] = continuation.note_client(self._tree.speaker)
         return bool(record)
 
     def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:
@@ -408,7 +428,24 @@ class FollowingSession(Generic[HostObject]):
             max(0, self._tree.tokens - session.view.tokens),
             arrangement.walk.birth,
             ids[-1] if ids else "",
+            view_items=session.view.items,
+            view_size=len(session.view.items),
         )
+
+    def list_logged(self, last_id: str, make_host: Callable[[Message], HostObject]) -> list[HostItem[HostObject]]:
+        """The messages up to this one as items of a list, for a host that does not send them. This reads the log.
+
+        Those of the last list are the same objects again, if they were made here.
+        """
+        path, made = self._tree.list_path(last_id), self._logged
+        size = next((n for n, (one, item) in enumerate(zip(path, made, strict=False)) if item.message.id != one), None)
+        found = made[: min(len(path), len(made)) if size is None else size]
+        for ident in path[len(found) :]:
+            added = next(iter(self.session.log.read(seq_of_id(ident)))).payload
+            assert isinstance(added, HostMessageAdded)
+            found.append(HostItem(make_host(added.message), added.message, added.key))
+        self._logged = found
+        return found[:]
 
     def _start_walk(self) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""

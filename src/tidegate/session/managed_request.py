@@ -19,6 +19,7 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.messages import Message, Part, Result, Text, Tool
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
+from tidegate.session.stored_answers import StoredChain
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
@@ -46,7 +47,8 @@ class ClientRequest(NamedTuple):
 
     With `offers_recall`, `text` has the tool `recall` beside the client's own. `recall_name` is the name of such a tool
     that the client has itself. `listed` is `text` with the places of its messages, if these are known. `source` is what
-    is known of the client's own text and of the last request.
+    is known of the client's own text and of the last request. With a `chain`, the request continues a stored answer:
+    the first of the `items` are the messages up to it, which the text does not have.
     """
 
     dialect: str
@@ -58,6 +60,7 @@ class ClientRequest(NamedTuple):
     recall_name: str = ""
     source: "RequestSource | None" = None
     listed: ListText | None = None
+    chain: StoredChain | None = None
 
     def change_head(self, text: bytes, change: Callable[[bytes], bytes]) -> bytes:
         """An edited request with a change outside its messages. They are not searched if that is possible."""
@@ -236,12 +239,12 @@ class ClientRequestReader:
         decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
+        stored = get_dialect(dialect).stored_answers
+        if stored is not None and stored.read_previous_id(decoded.body):
+            return _read_alone(dialect, text, decoded, model)
         known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
         host, items = known.read(dialect, decoded.body)
-        if model and not host.model:
-            host = msgspec.structs.replace(host, model=model)
-        if not _is_list_of_objects(decoded.body.get(get_dialect(dialect).messages_key)):
-            host = msgspec.structs.replace(host, reason="it has messages that are not objects")
+        host = _complete_host(host, dialect, decoded.body, model)
         source = (
             known.source.follow(decoded)
             if known.source
@@ -277,6 +280,22 @@ class ClientRequestReader:
             size -= self._known.popitem(last=False)[1].size
 
 
+def _read_alone(dialect: str, text: bytes, decoded: RequestText, model: str) -> ClientRequest:
+    """A request that has only what is new in its conversation: nothing of the last one is in it."""
+    host = _complete_host(READERS[dialect](decoded.body), dialect, decoded.body, model)
+    items = [make_host_item(unit, unit.message) for unit in host.units]
+    source = RequestSource.start(dialect, decoded)
+    return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
+
+
+def _complete_host(host: HostRequest, dialect: str, body: JsonObject, model: str) -> HostRequest:
+    if model and not host.model:
+        host = msgspec.structs.replace(host, model=model)
+    if not _is_list_of_objects(body.get(get_dialect(dialect).messages_key)):
+        host = msgspec.structs.replace(host, reason="it has messages that are not objects", previous_id="")
+    return host
+
+
 def _is_list_of_objects(value: object) -> bool:
     return not isinstance(value, list) or set(map(type, value)) <= {dict}  # decoded JSON has no other mappings
 
@@ -297,13 +316,50 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     BadRequest if an edited request breaks a rule that the client's own did not break.
     """
     text = client.text
-    if not followed.is_unchanged:
+    if client.chain is not None:
+        text = _write_chained(client, followed, client.chain)
+    elif not followed.is_unchanged:
         text = write_view(client, followed.shown)
+    is_unchanged = text == client.text
     if window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
         room = max(window - tokens, _MIN_OUTPUT)
         text = client.change_head(text, lambda head: lower_output(client.dialect, head, client.body, room))
-    return text if followed.is_unchanged else _check_edited(client, text)
+    return text if is_unchanged else _check_edited(client, text)
+
+
+def continue_stored(
+    client: ClientRequest, chain: StoredChain, logged: Sequence[HostItem[HostUnit]], system: str
+) -> ClientRequest:
+    """The request with the messages that it continues. `logged` are those of the log, made by `make_logged_unit`."""
+    host = msgspec.structs.replace(client.host, system=system, reason="")
+    return client._replace(chain=chain, items=[*logged, *client.items], host=host)
+
+
+def make_logged_unit(message: Message) -> HostUnit:
+    """The unit of a message that the provider has stored: it has no place in the client's text."""
+    return HostUnit(message, (), True)
+
+
+def _is_own(shown: Shown[HostUnit]) -> bool:
+    return shown.item is not None and bool(shown.item.host.origins)
+
+
+def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], chain: StoredChain) -> bytes:
+    """The client's request, if the view begins with what the provider has stored; else the whole view."""
+    shown, answer = followed.shown, chain.answer
+    if answer.view and followed.hash_view(answer.message) == answer.view:
+        stored = next(place for place, each in enumerate(shown) if each.message.id == answer.message)
+        rest = shown[stored + 1 :]
+        is_own_list = all(_is_own(each) and each.state == "kept" for each in rest)
+        return client.text if is_own_list and len(rest) == len(client.host.units) else write_view(client, rest)
+    writer = get_dialect(client.dialect).stored_answers
+    assert writer is not None
+    start = next((place for place, each in enumerate(shown) if _is_own(each)), len(shown))
+    name = None if client.offers_recall else client.recall_name
+    messages = [_write_pointers(each, name) or each.message for each in shown[:start]]
+    items = writer.render_stored(messages, client.body.get("tools"), chain.phases)
+    return writer.write_whole(write_view(client, shown[start:]), [*chain.leading, *items])
 
 
 def write_without_thinking(client: ClientRequest) -> bytes:
@@ -320,11 +376,15 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
 
 
 def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
-    message = None if shown.state == "kept" else shown.message
-    if message is not None and recall_name is not None:
-        change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
-        message = _change_texts(message, change)
-    return show_unit(shown.item.host if shown.item else None, message, shown.signed)
+    return show_unit(shown.item.host if shown.item else None, _write_pointers(shown, recall_name), shown.signed)
+
+
+def _write_pointers(shown: Shown[HostUnit], recall_name: str | None) -> Message | None:
+    """The message that is sent in place of the host's own, with the name of the tool; None for the host's own."""
+    if shown.state == "kept" or recall_name is None:
+        return None if shown.state == "kept" else shown.message
+    change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
+    return _change_texts(shown.message, change)
 
 
 def _change_texts(message: Message, change: Callable[[str], str]) -> Message:

@@ -54,7 +54,7 @@ class HandoffNote(msgspec.Struct, frozen=True):
     """The next message is a handoff: the record of the work up to the event `source`, of these clients.
 
     `tokens` are those of the record, `messages` how many messages the work has, `whole` how many of them are in it
-    whole, and `masked` how many secrets were masked in it.
+    whole, and `masked` how many secrets were masked in it. With `is_return`, the client goes on with its own list.
     """
 
     source: int
@@ -63,6 +63,7 @@ class HandoffNote(msgspec.Struct, frozen=True):
     messages: int = 0
     whole: int = 0
     masked: int = 0
+    is_return: bool = False
 
 
 class _Origin(msgspec.Struct):

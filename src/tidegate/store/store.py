@@ -133,6 +133,20 @@ class SharedStore(Protocol):
         """Whether another host has the session locked now."""
 
 
+@runtime_checkable
+class TenantStore(Protocol):
+    """A store that keeps the sessions of several tenants apart. Its owner can act for each of them."""
+
+    def list_other_tenants(self) -> list[str]:
+        """The other tenants whose rows this store may see: all for the owner, none for a worker."""
+
+    def open_tenant(self, tenant: str) -> Store:
+        """Another store, with the rows of this tenant. BadInput if this one is not the owner's."""
+
+    def remove_tenant(self) -> int:
+        """Remove everything of this store's tenant in one step. Return the number of sessions."""
+
+
 def list_names(store: Store, prefix: str) -> list[str]:
     """The names of the sessions that begin with `prefix`, the last used first."""
     if isinstance(store, NamedStore):

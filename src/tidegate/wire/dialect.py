@@ -3,7 +3,7 @@
 Types only. Each dialect fills them in its own file; `wire/registry.py` lists the dialects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -70,6 +70,18 @@ def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
 
+class StoredAnswers(NamedTuple):
+    """How the requests of a provider continue answers that it has stored (`wire/openai_responses/stored_state.py`)."""
+
+    stores_answer: Callable[[Mapping[str, object]], bool]
+    read_previous_id: Callable[[Mapping[str, object]], str]
+    has_previous_id: Callable[[bytes], bool]
+    replace_previous_id: Callable[[bytes, str], bytes]
+    write_whole: Callable[[bytes, Sequence[JsonObject]], bytes]
+    list_phases: Callable[[Sequence[JsonObject]], list[str]]
+    render_stored: Callable[[Iterable[Message], object, Mapping[str, Sequence[str]]], list[JsonObject]]
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
@@ -80,8 +92,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
     mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
     the provider's cache, or None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which
-    a request asks the provider to keep it in its cache; 0 if it does not. Without a `vendor`, another dialect of the
-    same provider has it.
+    a request asks the provider to keep it in its cache; 0 if it does not. `stored_answers` is there if requests can
+    continue what the provider stored. Without a `vendor`, another dialect of the same provider has it.
     """
 
     name: str
@@ -104,6 +116,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
     add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
     read_cache_lifetime: Callable[[Mapping[str, object]], float] = _read_no_lifetime
+    stored_answers: StoredAnswers | None = None
 
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""

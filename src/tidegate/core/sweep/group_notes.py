@@ -128,17 +128,23 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return todos
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
-    printed = "\n".join(
-        line for line in EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line) and not is_marker(line)
-    )
     command = find_command(call)
     reports = bool(command) and not call_target_of(call).shows_file and not only_reads(command)
-    faults = find_error_lines(printed) if failed or reports else []
-    last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
-    if failed and not last:  # an edit quotes what it did not find after it has said so
-        last = printed.strip().partition("\n")[0]
+    last = ""
+    if failed or reports or lines == 1:
+        printed = _find_printed(text)
+        faults = find_error_lines(printed) if failed or reports else []
+        last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
+        if failed and not last:  # an edit quotes what it did not find after it has said so
+            last = printed.strip().partition("\n")[0]
     shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+
+
+def _find_printed(text: str) -> str:
+    """What a call printed, at the end of a result: without what the client or this program put around it."""
+    lines = EXIT_CODE.sub("", text[-8_000:]).split("\n")
+    return "\n".join(line for line in lines if not is_envelope(line) and not is_marker(line))
 
 
 def find_running_id(answer: Message) -> str:

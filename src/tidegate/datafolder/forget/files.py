@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, is_user_request
@@ -13,7 +14,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import TextFolder
-from tidegate.memory.notes import Notes, clean_note_text, make_note_title, parse_note_entries
+from tidegate.memory.notes import NoteEntry, Notes, clean_note_text, make_note_title
 
 _LOCK_NAME = ".lock"  # of `Folder`
 _PASSAGE_HEADING = re.compile(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)
@@ -25,11 +26,7 @@ FileChange = Callable[[str, str], str | None]
 def rewrite_files(folder: TextFolder, change: FileChange, rename: Callable[[str], str] = str) -> tuple[str, ...]:
     """Change or remove files and return their names. Notes that others write meanwhile are kept."""
     touched: list[str] = []
-    for name in folder.names():
-        text, where = _text(folder, name), rename(name)
-        new = change(name, text)
-        if (new, where) == (text, name):
-            continue
+    for name, text, where, new in _list_changes(folder, change, rename):
         if new is None:
             folder.remove(name)
         elif where == name:
@@ -40,6 +37,26 @@ def rewrite_files(folder: TextFolder, change: FileChange, rename: Callable[[str]
         touched.append(where)
     _remove_temporary_files(folder)
     return tuple(touched)
+
+
+def find_changed_files(folder: TextFolder, change: FileChange, rename: Callable[[str], str] = str) -> tuple[str, ...]:
+    """The names of the files that `rewrite_files` would change."""
+    return tuple(each.where for each in _list_changes(folder, change, rename))
+
+
+class _Change(NamedTuple):
+    name: str
+    text: str
+    where: str
+    new: str | None
+
+
+def _list_changes(folder: TextFolder, change: FileChange, rename: Callable[[str], str]) -> Iterator[_Change]:
+    for name in folder.names():
+        text, where = _text(folder, name), rename(name)
+        new = change(name, text)
+        if (new, where) != (text, name):
+            yield _Change(name, text, where, new)
 
 
 def _apply_change(change: FileChange, name: str, text: str | None, *_: object) -> str | None:
@@ -150,11 +167,12 @@ def _heading(text: str, most: int) -> str:
 
 def list_session_notes(notes: Notes, session: str) -> tuple[str, ...]:
     """The daily notes with entries of this session."""
-    return tuple(
-        day
-        for day in notes.daily_names()
-        if any(entry.source == _source(session) for entry in parse_note_entries(notes.folder.read(day) or ""))
-    )
+    return tuple(day for day in notes.daily_names() if select_session_entries(notes, day, session))
+
+
+def select_session_entries(notes: Notes, day: str, session: str) -> list[NoteEntry]:
+    """The entries of this session in the note of a day."""
+    return [entry for entry in notes.read_entries(day) if entry.source == _source(session)]
 
 
 def _source(session: str) -> str:

@@ -10,7 +10,7 @@ Data that is needed to find the rest is removed last: the caller knows a phrase,
 A fork is a separate session: content from before the fork must be forgotten there, too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.files import (
+    FileChange,
+    find_changed_files,
     list_damaged_pieces,
     list_session_notes,
     map_changed_hashes,
@@ -124,12 +126,10 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
     if not ids:
         raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
     with _locked_log(data, UnfinishedChange(name, "forget", message_ids=tuple(sorted(ids))), step) as log:
-        messages = [recall_message(log, ident) for ident in sorted(ids)]
-        files = rewrite_files(
-            data.session_files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
-        )
+        change_file, change_note = _message_removers(data, log, ids)
+        files = rewrite_files(data.session_files(name), change_file)
         step("files cleaned")
-        notes = rewrite_files(data.notes.folder, lambda _, text: remove_note_titles(text, name, messages, data.mask))
+        notes = rewrite_files(data.notes.folder, change_note)
         step("notes cleaned")
         found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
         blobs = _rewrite_log(data, name, found, step)
@@ -148,15 +148,18 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
         )
 
 
+def _message_removers(data: FolderContents, log: KeptLog, ids: frozenset[str]) -> tuple[FileChange, FileChange]:
+    """What removes the messages from a file of the session, and from a note."""
+    messages = [recall_message(log, ident) for ident in sorted(ids)]
+    return (
+        lambda file, text: remove_messages_from_file(file, text, messages, data.mask),
+        lambda _, text: remove_note_titles(text, log.session_name, messages, data.mask),
+    )
+
+
 def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
     """Remove a phrase from this session and from all notes. It is matched literally."""
-    text = repair_unicode(text).strip()
-    if len(text) < MIN_FORGOTTEN_CHARS:
-        raise BadInput(
-            f"A phrase of {len(text)} characters occurs in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}."
-        )
-    if PhraseRemover(text).matches(TOMBSTONE):
-        raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
+    text = _check_phrase(text)
     with _locked_log(data, UnfinishedChange(name, "forget", phrase=text), step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
         found = _find_changes(log, words.remove_from_event)
@@ -171,6 +174,54 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
         return ForgetReport(
             name, found.ids, len(found.changes), files, notes, blobs, damaged_pieces=list_damaged_pieces(data.root)
         )
+
+
+def preview_forget(
+    data: FolderContents, name: str, idents: Sequence[str] = (), phrase: str | None = None
+) -> ForgetReport:
+    """What `forget_session`, `forget_message` or `forget_words` would change. Nothing is written."""
+    log = data.open_log(name)
+    if not log.head:
+        raise session_not_found(name)
+    files, notes = data.session_files(name), data.notes.folder
+    if phrase is not None:
+        text = _check_phrase(phrase)
+        words = PhraseRemover(text, map_changed_hashes(files, PhraseRemover(text)))
+        found = _find_changes(log, words.remove_from_event)
+        changed = find_changed_files(files, lambda _, held: words.remove_from_text(held), words.remove_from_text)
+        changed_notes = find_changed_files(notes, lambda _, held: remove_phrase_from_note(held, words))
+    elif idents:
+        ids = frozenset(idents)
+        change_file, change_note = _message_removers(data, log, ids)
+        found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
+        changed, changed_notes = find_changed_files(files, change_file), find_changed_files(notes, change_note)
+    else:
+        return ForgetReport(
+            name,
+            changed_records=log.head,
+            changed_files=tuple(files.names()),
+            session_notes=list_session_notes(data.notes, name),
+        )
+    return ForgetReport(
+        name,
+        found.ids,
+        len(found.changes),
+        changed,
+        changed_notes,
+        derived_ids=found.derived_ids,
+        session_notes=list_session_notes(data.notes, name) if idents else (),
+    )
+
+
+def _check_phrase(text: str) -> str:
+    text = repair_unicode(text).strip()
+    if len(text) < MIN_FORGOTTEN_CHARS:
+        raise BadInput(
+            f"A phrase of {len(text)} characters occurs in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}."
+        )
+    if PhraseRemover(text).matches(TOMBSTONE):
+        raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
+    return text
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 
 _GATED_KEYS: Final = tuple(
     "near_block far_block reread_avoidable far_lines refs_in_context typed_rules deep_rules user newest"
-    " far far_strict anchors anchors_strict cost cost_cold cost_automatic sent billed_ratio".split()
+    " cost cost_cold cost_automatic sent billed_ratio".split()
 )
 _DEFECT_KEYS: Final = ("over", "failed", "invalid")
 _MIN_DIFFERENCE: Final = 0.002

@@ -18,7 +18,6 @@ class Measure(NamedTuple):
 
 
 _ASKED = "at requests whose whole history is longer than the window"
-_FAR_DEFINITION = f"last seen more than half a window before, {_ASKED}"
 MEASURES: Final = (
     Measure(
         "near_block",
@@ -77,9 +76,10 @@ MEASURES: Final = (
         "references in context",
         "share",
         "more",
-        "Of the far references (below): the share that is in the request together with 12 characters that were"
-        " beside it in an"
-        " earlier user message or tool result.",
+        "Of the far references, which are names in call arguments (paths, ids, hashes, numbers, quoted names; first 400"
+        " characters of each argument) that occurred earlier in a user message or tool result, last seen more than"
+        f" half a window before, {_ASKED}: the share that is in the request together with 12 characters that were"
+        " beside it in an earlier user message or tool result.",
         "Whether these characters are the ones that matter.",
         paired=True,
     ),
@@ -128,8 +128,8 @@ MEASURES: Final = (
         "recoverable of what is missing",
         "share",
         "more",
-        "Of the references and anchors that are missing: the share for which the request prints a recall call (an id"
-        " or a range) and that call, made in this very session, returns the missing text.",
+        "Of the references and edit anchors that are missing, near and far: the share for which the request prints a"
+        " recall call (an id or a range) and that call, made in this very session, returns the missing text.",
         "Whether a model would make the call. Ways back that are not recall calls, such as files, are not followed;"
         " peers are not measured.",
     ),
@@ -266,63 +266,9 @@ MEASURES: Final = (
         "The wait for a summary's model; another machine.",
     ),
     Measure("largest", "largest request", "tokens", "", "The largest request of the session.", "How often."),
-    Measure(
-        "far",
-        "far references kept",
-        "share",
-        "more",
-        "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
-        f" argument) that occurred earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
-        " is in the request.",
-        "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
-        " high here and low on edit anchors.",
-        paired=True,
-    ),
-    Measure(
-        "far_strict",
-        "far references, strict",
-        "share",
-        "more",
-        "The same, reading whole arguments and counting code symbols (snake_case, CamelCase) too.",
-        "More of these can be guessed or were just made up by the agent itself.",
-        paired=True,
-    ),
-    Measure(
-        "anchors",
-        "far edit anchors kept",
-        "share",
-        "more",
-        "Of the edit calls whose old text occurred earlier word for word (its first line of 25 characters or more),"
-        f" {_FAR_DEFINITION}: the share whose line is in the request.",
-        "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
-        paired=True,
-    ),
-    Measure(
-        "anchors_strict",
-        "far edit anchors, strict",
-        "share",
-        "more",
-        "The same for every line of 25 characters or more of the old text, not only the first.",
-        "Long edits weigh more than short ones.",
-        paired=True,
-    ),
-    Measure(
-        "references",
-        "all references kept",
-        "share",
-        "more",
-        "As far references, however near: at requests whose whole history is longer than the window.",
-        "Nine in ten are near, so every policy that keeps a tail scores high.",
-    ),
 )  # fmt: skip
 MEASURES_BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 FIDELITY_KEYS: Final = ("near_block", "far_block", "far_lines", "refs_in_context", "user")
-OLD_FIDELITY_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "references")
-OLD_FIDELITY_NOTE: Final = (
-    "Older measures, to compare with earlier results: a name counts as kept wherever it is, also in a bare list of"
-    " names,"
-    " and an edit if its first line is. An agent cannot work with that alone."
-)
 _COST_KEYS: Final = ("cost", "billed_ratio")
 JUDGED_KEYS: Final = (*FIDELITY_KEYS, *_COST_KEYS)
 """A verdict on a pair of policies is made of these."""

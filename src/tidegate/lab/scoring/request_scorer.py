@@ -66,9 +66,7 @@ class _NeedsByMessage(NamedTuple):
     """Needs by the index of the assistant message."""
 
     references: dict[int, list[Need]]
-    strict_references: dict[int, list[Need]]
     anchors: dict[int, list[Need]]
-    strict_anchors: dict[int, list[Need]]
 
 
 def _group_by_message(needs: Sequence[Need], left_out: frozenset[str] = frozenset()) -> dict[int, list[Need]]:
@@ -89,9 +87,7 @@ class RequestScorer:
         self._bill = bill
         self._needs = _NeedsByMessage(
             _group_by_message(signals.references, task.common_names),
-            _group_by_message(signals.strict_references, task.common_names),
             _group_by_message(signals.anchors),
-            _group_by_message(signals.strict_anchors),
         )
         self._window_units = task.unit_counter.units_per_token * task.window
         self._half_window = task.window / 2
@@ -152,14 +148,11 @@ class RequestScorer:
         figures, needs, half = self._figures, self._needs, self._half_window
         for wanted, everything, far in (
             (needs.references, figures.all_references, figures.far_references),
-            (needs.strict_references, None, figures.far_references_strict),
             (needs.anchors, figures.all_anchors, figures.far_anchors),
-            (needs.strict_anchors, None, figures.far_anchors_strict),
         ):
             here = wanted.get(at, _NO_NEEDS)
             far.total += sum(need.tokens_back > half for need in here)
-            if everything is not None:
-                everything.total += len(here)
+            everything.total += len(here)
 
     # --- how large, how much of it is new, is it valid --------------------------------------------------------------
 
@@ -235,19 +228,13 @@ class RequestScorer:
     # --- what is still there ----------------------------------------------------------------------------------------
 
     def _check_needs(self, at: int, recall: _RecallFunction | None) -> None:
-        figures, half = self._figures, self._half_window
-        references, strict, anchors, strict_anchors = (wanted.get(at, _NO_NEEDS) for wanted in self._needs)
-        if references or strict or anchors or strict_anchors:
+        figures = self._figures
+        references, anchors = (wanted.get(at, _NO_NEEDS) for wanted in self._needs)
+        if references or anchors:
             text = "\x01".join([seen.text for seen in self._previous_facts])
             missing = [*self._find_missing(references, text, figures.all_references, figures.far_references)]
             missing += self._find_missing(anchors, text, figures.all_anchors, figures.far_anchors)
             self._record_losses(missing, recall)
-            figures.far_references_strict.kept += sum(
-                need.tokens_back > half and contains_whole_name(text, need.text) for need in strict
-            )
-            figures.far_anchors_strict.kept += sum(
-                need.tokens_back > half and need.text in text for need in strict_anchors
-            )
         self._check_user_words(at)
 
     def _find_missing(self, needs: Sequence[Need], text: str, everything: KeptShare, far: KeptShare) -> list[Need]:

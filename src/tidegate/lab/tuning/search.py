@@ -35,7 +35,7 @@ _PARALLEL_TRIALS: Final = 4
 _COST_PENALTY: Final = 2.0
 """What a cost above that of the beginning takes from the worth, for each time it is as dear again."""
 _BROKEN_PENALTY: Final = 1.0
-_REPORTED_KEYS: Final = (*FIDELITY_KEYS, "far", "anchors", "cost", "billed_ratio", "summaries")
+_REPORTED_KEYS: Final = (*FIDELITY_KEYS, "cost", "billed_ratio", "summaries")
 
 
 class SessionSplit(NamedTuple):

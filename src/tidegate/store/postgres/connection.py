@@ -48,8 +48,11 @@ def durable_transaction(link: Link, max_idle: float = 30) -> Iterator[None]:
         yield
 
 
-def parse_url(url: str) -> str:
-    """The URL with our settings. Errors of libpq are not passed on: they would quote the URL with its password."""
+def parse_url(url: str, tenant: str = "") -> str:
+    """The URL with our settings, and with the tenant for which the owner acts.
+
+    Errors of libpq are not passed on: they would quote the URL with its password.
+    """
     scheme, mark, rest = url.partition("://")
     remedy = "Write postgresql://user:password@host:port/database, with @ / % in a password as %40 %2F %25."
     if scheme not in ("postgresql", "postgres") or not mark:
@@ -60,7 +63,11 @@ def parse_url(url: str) -> str:
         raise BadInput("The address of PostgreSQL has an @ or / where none can be.", remedy)
     try:
         given = conninfo_to_dict(url)
-        conninfo = make_conninfo(url, **{key: value for key, value in SETTINGS.items() if key not in given})
+        settings = {key: value for key, value in SETTINGS.items() if key not in given}
+        if tenant:
+            escaped = tenant.replace("\\", "\\\\").replace(" ", "\\ ")
+            settings["options"] = f"{given.get('options') or ''} -c tidegate.tenant={escaped}".lstrip()
+        conninfo = make_conninfo(url, **settings)
     except psycopg.Error:
         raise BadInput("The address of PostgreSQL cannot be read.", remedy) from None
     # Without a host after it, user:password is read as host:port.

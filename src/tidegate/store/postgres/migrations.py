@@ -3,10 +3,19 @@
 Tenants are roles of the database. `tidegate_tenants` says which tenant a role belongs to; a role without a row belongs
 to the tenant '', which all such roles share. Row-level security keeps the tenants apart for every role but the owner of
 the tables and superusers, and our statements name the tenant as well. A pooler gives each role connections of its own,
-so no setting of a connection is needed, which a pooler in transaction mode would not keep.
+so no setting of a connection is needed, which a pooler in transaction mode would not keep. The owner of the tables can
+act for a tenant with the setting `tidegate.tenant`; for every other role that setting does nothing.
+
+Workers go on while a migration runs, and workers of the version before may start after it. So a migration adds: columns
+with a default, tables, functions. What no version uses any more is removed by a later release. A migration that older
+versions cannot work with is named in `BREAKING`, and then they refuse to start.
 """
 
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from psycopg.errors import LockNotAvailable
 
 from tidegate.store.errors import DamagedData
 from tidegate.store.postgres.connection import Link
@@ -154,34 +163,71 @@ where pg_class.oid = 'tidegate_passages'::regclass and privilege_type = 'SELECT'
 """
 
 
+def let_owner_act_for_tenants(link: Link) -> None:
+    # The setting is compared first: for a worker, this adds one comparison to each statement.
+    link.execute(
+        "create or replace function tidegate_tenant() returns text language sql stable begin atomic"
+        " select case when coalesce(current_setting('tidegate.tenant', true), '') <> '' and pg_has_role(session_user,"
+        " (select relowner from pg_class where oid = 'tidegate_sessions'::regclass), 'member')"
+        " then current_setting('tidegate.tenant', true)"
+        f" else coalesce((select tenant from tidegate_tenants where role = current_user), {_LOGIN_TENANT}) end; end"
+    )
+    link.execute("alter table tidegate_migrations add column breaking boolean not null default true")
+
+
 def _separate_rows(link: Link, table: str) -> None:
     link.execute(f"alter table {table} enable row level security")
     link.execute(f"create policy own_tenant on {table} using (tenant = (select tidegate_tenant()))")
 
 
-MIGRATIONS: tuple[Callable[[Link], None], ...] = (
+Migration = Callable[[Link], None]
+MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     separate_tenants,
     create_files,
     create_search,
     search_with_index,
+    let_owner_act_for_tenants,
 )
 """The migrations in order. A released migration is never changed; a new one is added after it."""
+BREAKING = frozenset({"create_tables", "separate_tenants", "create_files", "create_search"})
+"""The migrations after which a version that does not know them must not start."""
+_PATIENCE_SECONDS = 60
+_LOCK_SECONDS = 1.5
+"""Statements of workers wait behind a migration that waits for a lock. So it gives up soon, and tries again."""
+# A table without the column is of a version before it.
+_APPLIED = "select name, coalesce((to_jsonb(m) ->> 'breaking')::boolean, true) from tidegate_migrations m"
 
 
-def migrate(link: Link) -> None:
-    with link.transaction():
-        link.execute("set local lock_timeout = '60s'")
-        link.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        # Asked first: even `if not exists` wants the right to create, which a role for daily work need not have.
-        if link.execute("select to_regclass('tidegate_migrations')").fetchone() == (None,):
-            link.execute("create table tidegate_migrations (name text primary key, applied timestamptz default now())")
-        applied = {row[0] for row in link.execute("select name from tidegate_migrations")}
-        unknown = applied - {step.__name__ for step in MIGRATIONS}
-        if unknown:
-            cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
-            raise DamagedData(cause, "Upgrade tidegate.")
-        for step in MIGRATIONS:
-            if step.__name__ not in applied:
-                step(link)
-                link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
+def migrate(link: Link, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Apply the migrations that the database does not have, all or none, while workers use it."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            with link.transaction():
+                link.execute(f"set local lock_timeout = '{_PATIENCE_SECONDS}s'")
+                link.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+                link.execute(f"set local lock_timeout = '{_LOCK_SECONDS}s'")
+                _apply(link, migrations)
+            return
+        except LockNotAvailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(0.1, 0.5))
+
+
+def _apply(link: Link, migrations: Sequence[Migration]) -> None:
+    # Asked first: even `if not exists` wants the right to create, which a role for daily work need not have.
+    if link.execute("select to_regclass('tidegate_migrations')").fetchone() == (None,):
+        link.execute("create table tidegate_migrations (name text primary key, applied timestamptz default now())")
+    applied: dict[str, bool] = dict(link.execute(_APPLIED).fetchall())
+    unknown = {name for name, is_breaking in applied.items() if is_breaking} - {step.__name__ for step in migrations}
+    if unknown:
+        cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
+        raise DamagedData(cause, "Upgrade tidegate.")
+    new = [step for step in migrations if step.__name__ not in applied]
+    for step in new:
+        step(link)
+        link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
+    if new and let_owner_act_for_tenants in migrations:
+        link.execute("update tidegate_migrations set breaking = name = any(%s)", (sorted(BREAKING),))

@@ -108,6 +108,18 @@ NAMES = """
 select name from tidegate_sessions where tenant = (select tidegate_tenant()) and name >= %b and name < %b
 order by used desc, id desc
 """
+# Workers see the rows of their tenant only, the owner those of all.
+TENANTS = """
+select tenant from (
+    select tenant from tidegate_tenants union select tenant from tidegate_sessions
+    union select tenant from tidegate_files union select tenant from tidegate_sources) seen
+where tenant <> tidegate_tenant() and tenant <> '' order by tenant
+"""
+# The sessions last: their number is that of the answer.
+REMOVE_TENANT = tuple(
+    f"delete from tidegate_{table} where tenant = (select tidegate_tenant())"
+    for table in ("sources", "files", "sessions")
+)
 HEAD = "select head from tidegate_sessions where tenant = (select tidegate_tenant()) and name = %b"
 LOCK_SESSION = (
     "select id, head from tidegate_sessions where tenant = (select tidegate_tenant()) and name = %b for update"

@@ -57,10 +57,12 @@ from tidegate.store.postgres.statements import (
     LOCK_SESSION,
     NAMES,
     PAGE,
+    REMOVE_TENANT,
     RESIZE,
     REST,
     REWRITE,
     SESSIONS,
+    TENANTS,
     TRY_LOCK,
     TRY_SHARED_LOCK,
 )
@@ -82,17 +84,21 @@ class _LockedSession(NamedTuple):
 class PostgresStore:
     """Sessions in PostgreSQL. The `size` of a session is the bytes of its records before the server compresses them."""
 
-    def __init__(self, url: str, *, connections: int = 8, timeout: float = 10) -> None:
+    def __init__(self, url: str, *, connections: int = 8, timeout: float = 10, tenant: str = "") -> None:
         """`timeout` is how many seconds a call waits for a connection, and then for the answer to a statement.
 
-        A long read that is not finished occupies a connection.
+        A long read that is not finished occupies a connection. With `tenant`, the owner of the tables acts for it.
         """
-        self._conninfo = parse_url(url)
+        self._url = url
+        self._conninfo = parse_url(url, tenant)
         self._where = describe_server(self._conninfo)
         self._timeout = timeout
         with translate_errors(self._where, OPENING), self._connect() as link:
             migrate(link)
             isolation = link.execute("select current_setting('default_transaction_isolation')").fetchone()
+            if tenant and link.execute("select tidegate_tenant()").fetchone() != (tenant,):
+                cause = f"This role cannot act for the tenant {tenant!r}."
+                raise BadInput(cause, "Only the owner of the tables can: give its address, without a pooler.")
         self._needs_begin = isolation != ("read committed",)  # else one statement without a transaction is enough
         self._commits = GroupCommit(RLock(), self._write_group)
         self._links = SharedConnections(self._connect, connections, timeout)
@@ -324,6 +330,18 @@ class PostgresStore:
     def is_session_locked(self, key: str) -> bool:
         with self.connection("Ask again.") as link:
             return link.execute(TRY_SHARED_LOCK, (key.encode(),)).fetchone() != (True,)
+
+    def list_other_tenants(self) -> list[str]:
+        with self.connection("Ask again.") as link:
+            return [tenant for (tenant,) in link.execute(TENANTS)]
+
+    def open_tenant(self, tenant: str) -> "PostgresStore":
+        return PostgresStore(self._url, tenant=tenant, timeout=self._timeout)
+
+    def remove_tenant(self) -> int:
+        remedy = "It is not known whether the tenant's data are gone: look before you try again."
+        with self.connection(remedy, patience=0) as link, durable_transaction(link):
+            return [link.execute(statement).rowcount for statement in REMOVE_TENANT][-1]
 
     def close(self) -> None:
         self._commits.close()

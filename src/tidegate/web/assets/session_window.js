@@ -1,6 +1,6 @@
 /* The window over time. */
 
-const REFUSED_OR_WHOLE = new Set(['overflow', 'unsigned', 'guard', 'thinking_dropped', 'sent_unmanaged']);
+const REFUSED_OR_WHOLE = new Set(['overflow', 'unsigned', 'guard', 'thinking_dropped', 'sent_unmanaged', 'sent_whole']);
 
 function windowSection(page, data, used, at, choose, listeners) {
   const { points, requests, changes } = data;

@@ -1,11 +1,20 @@
 """The OpenAI Responses dialect."""
 
 from tidegate.wire.cache_lifetime import read_requested_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint
+from tidegate.wire.dialect import Dialect, Endpoint, StoredAnswers
 from tidegate.wire.openai_responses.encode import encode_body, encode_frames
 from tidegate.wire.openai_responses.merge import ResponsesMerger
 from tidegate.wire.openai_responses.parse import parse_body, parse_message
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
+from tidegate.wire.openai_responses.stored_state import (
+    has_previous_id,
+    list_phases,
+    read_previous_id,
+    render_stored,
+    replace_previous_id,
+    stores_answer,
+    write_whole,
+)
 from tidegate.wire.openai_responses.stream import ResponsesAssembler, frames_from_body
 from tidegate.wire.openai_responses.validate import ResponsesValidator
 from tidegate.wire.streaming.answer_form import AnswerForm
@@ -26,4 +35,7 @@ DIALECT = Dialect(
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,
     read_cache_lifetime=read_requested_lifetime,
+    stored_answers=StoredAnswers(
+        stores_answer, read_previous_id, has_previous_id, replace_previous_id, write_whole, list_phases, render_stored
+    ),
 )

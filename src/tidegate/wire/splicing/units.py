@@ -19,6 +19,7 @@ from tidegate.wire.gemini import parse as gemini
 from tidegate.wire.gemini.field_names import get_field
 from tidegate.wire.openai_chat import parse as openai_chat
 from tidegate.wire.openai_responses import parse as openai_responses
+from tidegate.wire.openai_responses.stored_state import read_previous_id
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.read_memo import ReadMemo
@@ -57,7 +58,8 @@ class HostUnit(msgspec.Struct, frozen=True):
 class HostRequest(msgspec.Struct, frozen=True):
     """A request as the client sent it. `reason` says why it cannot be managed; empty if it can.
 
-    `fixed_items` is the number of leading items that are the system prompt, not units.
+    `fixed_items` is the number of leading items that are the system prompt, not units. `previous_id` is the id of an
+    answer that the provider has stored, if that is the only reason: the request can be managed by who knows the answer.
     """
 
     units: tuple[HostUnit, ...] = ()
@@ -66,6 +68,7 @@ class HostRequest(msgspec.Struct, frozen=True):
     model: str = ""
     reason: str = ""
     fixed_items: int = 0
+    previous_id: str = ""
 
 
 def make_opaque(value: object) -> Image:
@@ -308,7 +311,9 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     memo, given = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
     tools, items = _list_of(body, "tools"), given if isinstance(given, list) else []
-    found, known = memo.read_units(items, _read_responses_unit, _list_responses_units)
+    previous = read_previous_id(body)
+    read_unit = _read_continuing_unit if previous else _read_responses_unit
+    found, known = memo.read_units(items, read_unit, _list_responses_units)
     fixed = next((place for place, each in enumerate(found) if each.unit), len(found))
     for item, each in zip(items[:fixed], found, strict=False):
         if _has_more_tools(item):
@@ -325,7 +330,7 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     read = memo.read_field(
         "tools", tools, lambda: _read_tool_list(tools, lambda tool: [openai_responses.read_tool(tool)])
     )
-    return HostRequest(units, "\n\n".join(system), read, _model(body), reason, fixed)
+    return HostRequest(units, "\n\n".join(system), read, _model(body), reason, fixed, "" if is_stored else previous)
 
 
 def _list_responses_units(found: _ResponsesItem, following: _ResponsesItem | None) -> list[HostUnit]:
@@ -344,6 +349,15 @@ def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None
     if unit is not None and unit.message.role == message.role == "assistant":
         return _ResponsesItem(message, _join_units(unit, message, origins), True, is_stored)
     return _ResponsesItem(message, HostUnit(message, origins, True), False, is_stored)
+
+
+def _read_continuing_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
+    """An item after a stored conversation: there the system prompt is the provider's, and a message is one of many."""
+    found = _read_responses_unit(item, place, before)
+    if found.unit is not None:
+        return found
+    unit = HostUnit(found.message, (PartOrigin(place),) * max(1, len(found.message.parts)), True)
+    return found._replace(unit=unit)
 
 
 def _has_more_tools(item: object) -> bool:
