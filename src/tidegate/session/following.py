@@ -268,9 +268,10 @@ class FollowingSession(Generic[HostObject]):
             known = self._match(items)
             branch = self._find_branch(known)
             held = self.session._runner.list_held_notes() if branch is None else []
-            added = self._new_events(items[len(known) :], fixed_part)
+            notes = self._fixed_part_notes(fixed_part) if fixed_part else []
+            added: list[EventPayload] = [self._make_payload(item.message, item.key) for item in items[len(known) :]]
             has_record = self._put_opening(added, items, known, fixed_part, branch)
-            if not (is_fresh or added or branch):
+            if not (is_fresh or notes or added or branch):
                 self.session.history.refresh()
                 is_fresh = True
                 continue
@@ -278,8 +279,10 @@ class FollowingSession(Generic[HostObject]):
                 if branch is not None:
                     self.session._append_all(self._append_here([branch]))
                     branched = True
-                if added:
-                    self.session._append_all(self._append_here([*held, *added]))
+                    self.session._note_model()  # the branch may begin before it was noted, as what follows
+                    notes = self._fixed_part_notes(fixed_part) if fixed_part else []
+                if notes or added:
+                    self.session._append_all(self._append_here([*held, *notes, *added]))
             except _LogMoved:
                 is_fresh = True
                 continue
@@ -303,16 +306,15 @@ class FollowingSession(Generic[HostObject]):
         if self.continuation is None or len(known) == len(items):
             return False
         session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
-        place = len(added) - len(items) + len(known)
-        record: list[EventPayload] = []
+        place, record = 0, list[EventPayload]()
         if continuation.wants_record(has_tools=has_tools):
             told, ident = (len(known), known[-1]) if known else self._tree.find_rewritten([item.key for item in items])
-            place += told - len(known)
+            place = told - len(known)
             after = self._tree.resume_seq(ident) if ident else branch.edit if branch is not None else session.log.head
             returns = self._is_return(items[:told], ident)
             room = self._count_room(items, fixed_part or FixedPart())
             record = continuation.make_record(session.log.read, after, room, session.counter, is_return=returns)
-        requests = [at for at, item in enumerate(items, len(added) - len(items)) if is_user_request(item.message)]
+        requests = [at for at, item in enumerate(items, -len(known)) if is_user_request(item.message)]
         before = max([place, *requests[-1:]])
         added[before:before] = record
         added[place:place] = continuation.note_client(self._tree.speaker)
@@ -397,10 +399,6 @@ class FollowingSession(Generic[HostObject]):
         last = known[-1] if known else ROOT
         is_there = last == self._tree.tip and not self._tree.is_left
         return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
-
-    def _new_events(self, items: Sequence[HostItem[HostObject]], fixed_part: FixedPart | None) -> list[EventPayload]:
-        notes = self._fixed_part_notes(fixed_part) if fixed_part else []
-        return [*notes, *(self._make_payload(item.message, item.key) for item in items)]
 
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
         message = repair_message_texts(message) if not _is_encodable(message) else message

@@ -183,12 +183,6 @@ class RecallIndex:
             same = [touch for touch in some if _is_same_path(touch.note.path, path)]
             return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
 
-    def find_searches(self) -> set[int]:
-        """Return the seqs of messages that only searched, and of their results. No search finds them."""
-        with self._lock:
-            self._catch_up()
-            return set(self._searches)
-
     def read_branch_points(self) -> list[BranchPoint]:
         """Return the branch points of the log. Only the first call reads the whole log."""
         with self._lock:

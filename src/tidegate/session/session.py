@@ -95,9 +95,8 @@ class Session(LiveConversation):
     - `prices`: entries that override the model catalog.
     - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
       writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
-      ready-made ones for the SDKs.
-    - `summarizer_model`: another model to put these questions to, such as a cheaper one. It gets the messages without
-      thinking and with secrets masked, and cannot read them from the cache of the conversation's own model.
+      ready-made ones for the SDKs. Given as `("gpt-4o-mini", summarizer)`, it asks that model instead, such as a
+      cheaper one, which gets the messages without thinking and with secrets masked.
     """
 
     def __init__(
@@ -117,14 +116,14 @@ class Session(LiveConversation):
         log: Log | SessionStorage | None = None,
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
-        summarizer: AskModel | None = None,
-        summarizer_model: str = "",
+        summarizer: AskModel | tuple[str, AskModel] | None = None,
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
-        default_reserve = output if rules.max_output else max(rules.reserve, output)
+        if reserve is None:
+            reserve = output if rules.max_output else max(rules.reserve, output)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -141,7 +140,7 @@ class Session(LiveConversation):
             policy=rules,
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
-            reserve=default_reserve if reserve is None else reserve,
+            reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),
             set_lifetime=known.cache_lifetime if known else None,
         )
@@ -152,7 +151,7 @@ class Session(LiveConversation):
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        self._write_state_notes(summarizer, summarizer_model)
+        self._write_state_notes(summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -161,9 +160,10 @@ class Session(LiveConversation):
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
-    def _write_state_notes(self, ask: AskModel | None, model: str) -> None:
-        if ask is None:
+    def _write_state_notes(self, summarizer: AskModel | tuple[str, AskModel] | None) -> None:
+        if summarizer is None:
             return
+        model, ask = summarizer if isinstance(summarizer, tuple) else ("", summarizer)
         from tidegate.session.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None

@@ -180,6 +180,10 @@ class SharedTimeline:
         place = bisect_right(self._spans, seq, key=lambda span: span.first) - 1
         return self._spans[place].title if place >= 0 else ""
 
+    def name_speaker(self, seq: int) -> str:
+        """The client of a message in a session that several clients work on; else empty."""
+        return self.client_of(seq) if len(self._spans) > 1 else ""
+
     def list_clients(self, events: bytearray) -> list[str]:
         """The clients of these events, each once, in the order in which they first spoke."""
         return list(dict.fromkeys(self.client_of(seq) for seq in self._messages if events[seq]))

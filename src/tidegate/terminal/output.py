@@ -3,7 +3,7 @@
 `main` puts a `TerminalStream` over standard output and standard error while a command runs. So no command can print a
 control character that came out of a name or a message: `print` removes them, and `sys.stdout.buffer`, which takes JSON,
 escapes them. Our own colors bypass it through `make_console`. The full-screen app draws by itself and has the same
-check in `tui/control_filter.py`.
+check, `ControlFilter` in `tui/app.py`.
 """
 
 import re

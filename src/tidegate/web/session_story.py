@@ -23,6 +23,7 @@ from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
 from tidegate.session.request import ModelNote, parse_model_note
+from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.message_json import describe_event
@@ -54,7 +55,7 @@ class RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 class RequestRow(msgspec.Struct, frozen=True):
     """A request with its figures. `total` is its size as reported, else as measured; `window` 0: not known; `state` -1:
-    its text is left out."""
+    its text is left out. `client` made it, if the session has several."""
 
     request: RequestRecord
     model: str
@@ -64,6 +65,7 @@ class RequestRow(msgspec.Struct, frozen=True):
     message_count: int
     window: int
     state: int
+    client: str
 
 
 class ViewChange(msgspec.Struct, frozen=True):
@@ -109,14 +111,14 @@ def read_session_story(
     log: Log,
     mask: Callable[[str], str],
     *,
+    name: str = "",
     window: int = 0,
     model_overrides: Mapping[str, ModelInfo] | None = None,
     max_requests: int = _MAX_REQUESTS,
 ) -> SessionStory:
     """Read the story. `window` overrides the log and the catalog; the newest `max_requests` keep their texts."""
-    return _StoryReader(
-        log, mask, read_request_history(log, model_overrides), window, model_overrides, max_requests
-    ).read()
+    history, timeline = read_request_history(log, model_overrides), SharedTimeline(log.read(), name)
+    return _StoryReader(log, mask, history, timeline, window, model_overrides, max_requests).read()
 
 
 class _ModelWindow(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ class _StoryReader:
         log: Log,
         mask: Callable[[str], str],
         history: RequestHistory,
+        timeline: SharedTimeline,
         window: int,
         model_overrides: Mapping[str, ModelInfo] | None,
         max_requests: int,
@@ -138,6 +141,7 @@ class _StoryReader:
         self._log = log
         self._mask = mask
         self._history = history
+        self._timeline = timeline
         self._window_override = window
         self._model_overrides = model_overrides
         self._view = View()
@@ -272,9 +276,8 @@ class _StoryReader:
             state = self._add_state() if event.seq >= self._first_open_head else -1
             parts, messages = scale_counts(counts, total), self._view.message_count
             window = self._window or find_window(model, self._model_overrides) or 0
-            self._rows.append(
-                RequestRow(request, model, self._get_dialect_name(), total, parts, messages, window, state)
-            )
+            dialect, client = self._get_dialect_name(), self._mask(self._timeline.name_speaker(request.head))
+            self._rows.append(RequestRow(request, model, dialect, total, parts, messages, window, state, client))
 
     # --- requests -------------------------------------------------------------------------------------------------
 

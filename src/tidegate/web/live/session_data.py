@@ -37,7 +37,8 @@ _LABEL_READ_CHARS: Final = 4_000
 class RequestSummary(msgspec.Struct, frozen=True):
     """A request as the chart and the table show it. The scripts in assets/ read these keys.
 
-    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why.
+    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why. `client` made the
+    request, if the session has several.
     """
 
     number: int
@@ -59,6 +60,7 @@ class RequestSummary(msgspec.Struct, frozen=True):
     priced: bool
     missed: int = 0
     miss: str = ""
+    client: str = ""
 
 
 class RequestPage(msgspec.Struct, frozen=True):
@@ -285,7 +287,7 @@ def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPag
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
     request = index.requests.requests[place]
     measured, miss = index.measured(request), index.misses.get(request.head)
-    summary = _summarize_request(request)
+    summary = msgspec.structs.replace(_summarize_request(request), client=index.timeline.name_speaker(request.head))
     if miss is not None:
         summary = msgspec.structs.replace(summary, missed=miss.missed_tokens, miss=miss.describe())
     if measured is None:

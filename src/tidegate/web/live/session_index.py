@@ -38,6 +38,7 @@ from tidegate.session.recall import EditStack
 from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
 from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.session.request import parse_model_note
+from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.session_figures import ClientMessages, FiguresReader, FindWindow
@@ -127,9 +128,14 @@ class SessionIndex:
     """
 
     def __init__(
-        self, totals: FiguresReader, find_window: FindWindow, prices: Mapping[str, ModelInfo] | None = None
+        self,
+        totals: FiguresReader,
+        find_window: FindWindow,
+        prices: Mapping[str, ModelInfo] | None = None,
+        name: str = "",
     ) -> None:
         self.head = 0
+        self.timeline = SharedTimeline((), name)
         self.totals = totals
         self.requests = RequestReader(prices)
         self.misses: dict[int, CacheMiss] = {}
@@ -173,6 +179,7 @@ class SessionIndex:
         if event.seq > self.totals.head:
             self.totals.feed(event)
         self.requests.feed(event)
+        self.timeline.feed((event,))
         cached = self._cache.feed(event)
         if cached is not None and cached.miss is not None:
             self.misses[cached.seq] = cached.miss
