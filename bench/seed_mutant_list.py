@@ -647,21 +647,21 @@ MUTANTS = [
     Mutant(
         "the catalog before the server",
         "models/window.py",
-        "if asked and asked.tokens:",
-        "if asked and asked.tokens and not self._catalog:",
+        "if answer and answer.tokens:",
+        "if answer and answer.tokens and not self._catalog:",
         "JUT-14",
     ),
     Mutant(
         "a loaded model is loaded again",
         "models/server_loading.py",
-        "if found.loaded_tokens:",
+        "if lm_studio_model.loaded_tokens:",
         "if False:",
         "JUT-21",
     ),
     Mutant(
         "a model is loaded with more than it holds",
         "models/server_loading.py",
-        "wanted = min(tokens, found.max_tokens or tokens)",
+        "wanted = min(tokens, lm_studio_model.max_tokens or tokens)",
         "wanted = tokens",
         "JUT-21",
     ),
@@ -696,7 +696,7 @@ MUTANTS = [
     Mutant(
         "a missing variable is empty text",
         "agent/config/reader.py",
-        "if found or self._lenient:",
+        "if variable or self._lenient:",
         "if True:",
         "DIG-16",
     ),
@@ -948,7 +948,7 @@ MUTANTS = [
     Mutant(
         "a gap of few lines is not marked",
         "core/text/clip.py",
-        "if notice and not marked and head and tail:",
+        "if notice and not is_marked and head and tail:",
         "if False:",
         "AI-11",
     ),

@@ -154,11 +154,11 @@ async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
             "Give the whole name; /sessions lists them.",
         )
     name = arguments if arguments in names else like[0]
-    shown = clean_line(name)
+    line = clean_line(name)
     return (
-        CommandAnswer(f"This is {shown} already.")
+        CommandAnswer(f"This is {line} already.")
         if name == context.session_name
-        else CommandAnswer(f"Continuing in {shown}.", action=ResumeSession(name))
+        else CommandAnswer(f"Continuing in {line}.", action=ResumeSession(name))
     )
 
 

@@ -145,10 +145,10 @@ class Session(LiveConversation):
             set_lifetime=known.cache_lifetime if known else None,
         )
         self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
-        given = read_request_options(request_options or {}, self.dialect)
+        options = read_request_options(request_options or {}, self.dialect)
         self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
-            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
+            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **options._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
         self._write_state_notes(summarizer)
@@ -335,18 +335,18 @@ class Session(LiveConversation):
 
     def _note_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
-        asked = self._renderer.options
-        sent = ModelNote(
+        options = self._renderer.options
+        note = ModelNote(
             self.model,
             self.dialect.name,
-            asked.max_tokens,
-            asked.temperature,
-            asked.top_p,
+            options.max_tokens,
+            options.temperature,
+            options.top_p,
             self.window or 0,
-            asked.cache_markers,
-            asked.extra,
+            options.cache_markers,
+            options.extra,
         )
-        text = msgspec.json.encode(sent).decode()
+        text = msgspec.json.encode(note).decode()
         if text != self.view.model_note:
             self._append(NoteAdded("model", text))
 

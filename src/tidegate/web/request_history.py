@@ -45,8 +45,8 @@ class RequestRecord(msgspec.Struct, gc=False):
     @property
     def cost(self) -> RequestBill:
         """Computed when it is asked for: a session has thousands of requests, and a page shows a few of them."""
-        paid = compute_model_cost(request_usage(self.used), self.model_info)
-        return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
+        cost = compute_model_cost(request_usage(self.used), self.model_info)
+        return RequestBill() if cost is None else RequestBill(cost.input, cost.cached, cost.written, cost.output, True)
 
 
 class SideSpending(msgspec.Struct):

@@ -38,12 +38,12 @@ async def write_notes(
     plan: ComparisonPlan, provider: Provider, folder: NoteFolder, on_progress: Callable[[int], None]
 ) -> WrittenNotes:
     """Replay every cell and have a model write each note that is due. Notes in the folder are not written again."""
-    found = WrittenNotes()
+    notes = WrittenNotes()
     for cell in plan.list_cells():
         if not cell.contender.peer_name:
-            await _write_notes_of(cell, provider, folder, found)
+            await _write_notes_of(cell, provider, folder, notes)
         on_progress(1)
-    return found
+    return notes
 
 
 async def _write_notes_of(cell: ComparisonCell, provider: Provider, folder: NoteFolder, found: WrittenNotes) -> None:

@@ -225,13 +225,13 @@ class _ReplayRun:
 
     def finish(self) -> ReplayReport:
         self._report.edits.update(self._session.edit_counts)
-        seen = count_recalls(self._session.log)
-        self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
+        recalls = count_recalls(self._session.log)
+        self._report.tool_calls, self._report.rereads = recalls.calls, recalls.rereads
         if self._notes is not None:
             self._report.used_notes, self._report.missing_notes = self._notes.used, self._notes.missing
             self._report.unusable_notes = self._notes.unusable
         if self._setup.explain:
-            self._report.edit_descriptions = [*describe_edits(self._session), str(seen)]
+            self._report.edit_descriptions = [*describe_edits(self._session), str(recalls)]
         return self._report
 
 
