@@ -20,8 +20,8 @@ from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Call, Message, Text, calls_of, user_message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.forget.forget import forget_words
+from tidegate.session.costs import CostReport
 from tidegate.session.following import FollowingSession, make_host_item
-from tidegate.session.reports.costs import CostReport
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.log import LogReader, MemoryLog

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.hook_types import HookMoment
 from tidegate.agent.hooks.runner import HookReport, HookRunner
-from tidegate.agent.hooks.types import HookMoment
 from tidegate.agent.request_recovery import SIZE_ERROR_KINDS, RequestRecovery
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox

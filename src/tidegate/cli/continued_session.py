@@ -43,10 +43,10 @@ def _check_project(data: "DataFolder", name: str, folder: Path, origin: str) -> 
 
     used_in = find_workspace(data, name) or _find_imported_project(data, name)
     if used_in and used_in not in (str(folder.resolve()), str(Path(origin).resolve()) if origin else ""):
-        shown = clean_line(used_in)
+        line = clean_line(used_in)
         raise BadInput(
-            f"The session {clean_line(name)} was last used in {shown}, which is another project.",
-            f"If it shall go on here, add --from {shown}: the client's provider then gets its words.",
+            f"The session {clean_line(name)} was last used in {line}, which is another project.",
+            f"If it shall go on here, add --from {line}: the client's provider then gets its words.",
         )
 
 
@@ -83,10 +83,10 @@ def note_repository(data: "DataFolder", names: Sequence[str], folder: Path) -> N
     state = read_repository_state(folder) if names else None
     if state is None:
         return
-    noted = encode_repository_state(state)
+    repository_state = encode_repository_state(state)
     for name in names:
         try:
-            data.open_conversation(name).history.add_note(noted.topic, noted.text)
+            data.open_conversation(name).history.add_note(repository_state.topic, repository_state.text)
         except TidegateError:  # the run is over, and its messages are stored
             continue
 
@@ -100,12 +100,12 @@ def find_own_session(data: "DataFolder", client: WrappedClient, session: str) ->
     from tidegate.gateway.routing import clean_id
     from tidegate.session.shared_timeline import decode_client_note
 
-    found = ""
+    own_session = ""
     for event in data.open_log(clean_id(session)).read():
         if isinstance(event.payload, NoteAdded) and event.payload.topic == CLIENT_SPEAKING:
             note: ClientNote = decode_client_note(event.payload)
-            found = note.own_id if note.client == client.program and note.own_id else found
-    return found
+            own_session = note.own_id if note.client == client.program and note.own_id else own_session
+    return own_session
 
 
 # --- a dry run --------------------------------------------------------------------------------------------------------

@@ -288,8 +288,8 @@ class CallPreparer(Generic[HostObject]):
 
         host = self._find_host(name, hosts, run)
         with host.lock:
-            found = host.memo.read_items(hosts, add_found)
-            older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
+            items = host.memo.read_items(hosts, add_found)
+            older = items[-RECHECKED - 1] if len(items) > RECHECKED else ()
         return [*older, *(part for each in hosts[-RECHECKED:] for part in find(each))]
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:

@@ -359,9 +359,9 @@ class FollowingSession(Generic[HostObject]):
                 self._ids = ids = []
                 self._places = {}
             known[:] = items
-        found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
-        self._places.update(zip(found, count(len(ids)), strict=False))
-        ids += found
+        match = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
+        self._places.update(zip(match, count(len(ids)), strict=False))
+        ids += match
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
@@ -439,9 +439,9 @@ class FollowingSession(Generic[HostObject]):
         size = next((n for n, (one, item) in enumerate(zip(path, made, strict=False)) if item.message.id != one), None)
         found = made[: min(len(path), len(made)) if size is None else size]
         for ident in path[len(found) :]:
-            added = next(iter(self.session.log.read(seq_of_id(ident)))).payload
-            assert isinstance(added, HostMessageAdded)
-            found.append(HostItem(make_host(added.message), added.message, added.key))
+            payload = next(iter(self.session.log.read(seq_of_id(ident)))).payload
+            assert isinstance(payload, HostMessageAdded)
+            found.append(HostItem(make_host(payload.message), payload.message, payload.key))
         self._logged = found
         return found[:]
 
@@ -474,14 +474,14 @@ class FollowingSession(Generic[HostObject]):
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
         view_items, hidden = self.session.view.items, self._tree.hidden
-        found = self._arrangement
-        if found is None or found.view_items is not view_items or found.hidden_count != len(hidden):
-            found = _Arrangement(view_items, len(hidden), self._start_walk())
-        found.extend(items, self._places, hidden)
+        arrangement = self._arrangement
+        if arrangement is None or arrangement.view_items is not view_items or arrangement.hidden_count != len(hidden):
+            arrangement = _Arrangement(view_items, len(hidden), self._start_walk())
+        arrangement.extend(items, self._places, hidden)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
-        self._arrangement = found if is_complete else None
-        return found
+        self._arrangement = arrangement if is_complete else None
+        return arrangement
 
     def record_reply(
         self,

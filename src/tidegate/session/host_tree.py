@@ -188,15 +188,15 @@ class HostTree:
 
         Messages that were found once are found again: a step of the tree never changes.
         """
-        found: list[Step] = []
+        steps: list[Step] = []
         at = after
         for key in keys:
             step = self._children.get((at, key))
             if step is None:
                 break
             at = step.id
-            found.append(step)
-        return found
+            steps.append(step)
+        return steps
 
     def list_path(self, ident: str) -> list[str]:
         """The messages up to this one, as the log has them: with hidden exchanges."""

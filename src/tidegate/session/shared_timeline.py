@@ -207,7 +207,7 @@ class SharedTimeline:
 
     def mark_timeline(self, at: int) -> bytearray:
         """The timeline at an event: for each number of an event, whether it is on it."""
-        found = bytearray(self.head + 1)
+        timeline = bytearray(self.head + 1)
         seen: set[int] = set()
         left = [at]
         while left:
@@ -218,8 +218,8 @@ class SharedTimeline:
             visible = self._mark_branch(end)
             left += [source for seq, source in self._handoffs if visible[seq] and source < seq]
             for seq in range(1, end + 1):
-                found[seq] |= visible[seq]
-        return found
+                timeline[seq] |= visible[seq]
+        return timeline
 
     def _mark_branch(self, at: int) -> bytearray:
         """The events of the branch that was the current one at an event, up to it."""

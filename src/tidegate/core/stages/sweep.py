@@ -214,11 +214,11 @@ class _Sweep:
             if block is None:
                 continue
             key = (message.role, block[1])
-            replaced = key in later and message.role == "system"
+            is_replaced = key in later and message.role == "system"
             later.add(key)
             long = len(text_of(message)) > _BLOCK_CHARS and _REPORT_TAG.search(block[1])
-            if number in self._old and message.id != self._view.newest_request and (replaced or long):
-                parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
+            if number in self._old and message.id != self._view.newest_request and (is_replaced or long):
+                parts = make_block_pointer(message, block[1]) if is_replaced else clip_message(message, _BLOCK_CHARS)
                 self.draft.replace(item, parts)
 
     def _shorten_user_messages(self, room: int) -> None:

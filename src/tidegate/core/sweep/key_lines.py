@@ -75,7 +75,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
 
     `report`: the text is the output of a command, in which failures are worth more.
     """
-    found: list[KeyLine] = []
+    key_lines: list[KeyLine] = []
     behind = _BLANK
     lines = text.split("\n")
     in_conflict = _find_conflict_lines(lines, seen, without) if "<<<<<<<" in text or ">>>>>>>" in text else ()
@@ -86,16 +86,16 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
         if place in in_conflict:
             bare = _TRAITS[line][0]
             seen.add(bare)
-            found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
+            key_lines.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
         elif scale and bare not in seen:
             if worths is _FAILED and not report:
                 worths = _OTHERS
             worth = scale * worths[behind]
             if worth > 0.05 and bare not in without:
                 seen.add(bare)
-                found.append(KeyLine(place, clip_line(line), bare, worth))
+                key_lines.append(KeyLine(place, clip_line(line), bare, worth))
         behind = leaves
-    return found
+    return key_lines
 
 
 def _find_conflict_lines(lines: Sequence[str], seen: Container[str], without: Container[str]) -> set[int]:

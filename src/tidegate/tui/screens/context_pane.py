@@ -270,8 +270,8 @@ class ContextPane(Screen[str]):
         async def describe(context: CommandContext) -> str:
             log = context.session.log
             text = str(await asyncio.to_thread(StateNoteReport, log, seq))
-            noted = next(iter(log.read(seq))).payload
-            parts = split_note(noted.text) if isinstance(noted, NoteAdded) else None
+            payload = next(iter(log.read(seq))).payload
+            parts = split_note(payload.text) if isinstance(payload, NoteAdded) else None
             texts, room = [text], _MAX_SHOWN_CHARS - len(text)
             for ident in parts.list_sources() if parts else ():
                 if room <= 0:
