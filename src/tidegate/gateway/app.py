@@ -633,7 +633,8 @@ class Gateway:
         notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
         try:
             following, followed = exchange.conversation.following, exchange.followed
-            await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
+            record, cleared = following.record_reply_async, copy.cleared_tokens
+            await self._gate.wait(lambda: record(followed, reply, usage, notes=notes, cleared=cleared))
             await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")

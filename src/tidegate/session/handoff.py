@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.events import Event
-from tidegate.core.ledger.lines import LEDGER
 from tidegate.core.ledger.writer import held_rules
-from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, Call, Image, Message, Result, Text
+from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, LEDGER, Call, Image, Message, Result, Text
 from tidegate.core.state_note.rendering import choose_fence
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
