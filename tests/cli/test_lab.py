@@ -233,7 +233,7 @@ def test_gate(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None
     stored.write_text(json.dumps(value))
     assert lab(kept, str(recordings), "--gate", str(stored)) == 1
     said = capsys.readouterr().err
-    assert "worse: window 2,000, default: user words kept: -0.1000" in said
+    assert "worse: window 2,000, default: words of the user: -0.1000" in said
     assert "worse: window 2,000, default: cost, warm cache: +0.2000" in said
     assert "far references" not in said
     with pytest.raises(BadInput, match="Nothing to compare"):

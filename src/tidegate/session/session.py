@@ -122,7 +122,8 @@ class Session(LiveConversation):
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
         known, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
-        default_reserve = output if rules.max_output else max(rules.reserve, output)
+        if reserve is None:
+            reserve = output if rules.max_output else max(rules.reserve, output)
         storage = log if isinstance(log, SessionStorage) else SessionStorage(MemoryLog() if log is None else log)
         super().__init__(
             storage.log,
@@ -139,7 +140,7 @@ class Session(LiveConversation):
             policy=rules,
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
-            reserve=default_reserve if reserve is None else reserve,
+            reserve=reserve,
             prices=compute_relative_prices(known.prices if known else ()),
             set_lifetime=known.cache_lifetime if known else None,
         )

@@ -122,19 +122,23 @@ class StoredAnswers(NamedTuple):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
-    `render_leading_messages` gives the messages before the first block. `answers` reads and writes answers; `form`
-    writes messages into a client's request, and `calls` a hidden tool. `read_request` reads a client's request;
-    `to_client_messages` gives an answer as a client sends it back. `output` and `thinking` are options of a request.
-    `usage` reads the usage of an answer. `paths` are those of its requests. `recognize` says how surely a message of
-    unknown origin is written in this dialect: the larger the surer, 0 if it is not.
-    `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
-    is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
-    thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
-    whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
-    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
-    the provider's cache, or None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which
-    a request asks the provider to keep it in its cache; 0 if it does not. `stored_answers` is there if requests can
-    continue what the provider stored. Without a `vendor`, another dialect of the same provider has it.
+    Messages and requests: `parse_message` and `parse_body` read them, the `render_` functions write them;
+    `render_leading_messages` gives the messages before the first block. `recognize` says how surely a message of
+    unknown origin is written in this dialect: the larger the surer, 0 if it is not. `profile_for_model` says what
+    the validator demands. `answers` reads and writes answers, `usage` reads their usage.
+
+    Requests of clients: `paths` are those of their URLs. `read_request` reads one; `form` writes messages into it,
+    `calls` a hidden tool. `to_client_messages` gives an answer as a client sends it back. `output` and `thinking`
+    are options of a request. `stored_answers` is there if requests can continue what the provider stored.
+
+    What a provider's models accept: `binds_prefix` says whether a model's signed thinking is bound to everything
+    before it, `keeps_loop_start` whether a running tool loop may have to begin with its thinking.
+    `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking` whether the
+    one in these messages does. `takes_instructions` says whether a model accepts system messages in mid-
+    conversation. `add_cache_marker` gives a copy of a message that ends with a marker for the provider's cache, or
+    None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which a request asks the
+    provider to keep it in its cache; 0 if it does not. Without a `vendor`, another dialect of the same provider has
+    it.
     """
 
     name: str
