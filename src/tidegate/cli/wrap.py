@@ -133,7 +133,12 @@ def run(options: argparse.Namespace) -> int:
 
     import shutil
 
-    from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
+    from tidegate.cli.client_bypasses import (
+        ClientSituation,
+        find_bypasses,
+        read_own_addresses,
+        read_settings_variables,
+    )
     from tidegate.cli.serve import load_gateway_config
 
     client = CLIENTS[options.client]
@@ -141,7 +146,8 @@ def run(options: argparse.Namespace) -> int:
     config = load_gateway_config(options)
     situation = ClientSituation(os.environ, Path.cwd(), options.arguments)
     own_variables = read_settings_variables(client.program, situation)
-    settings = _make_settings(options, config, client, own_variables)
+    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
+    settings = _make_settings(options, config, {**read_own_addresses(client.program, situation), **upstreams})
     bypasses = find_bypasses(client.program, situation)
     for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
         sys.stderr.write(f"tidegate: warning: {warning}\n")
@@ -149,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _make_settings(
-    options: argparse.Namespace, config: "ResolvedConfig", client: WrappedClient, own_variables: Mapping[str, str]
+    options: argparse.Namespace, config: "ResolvedConfig", upstreams: Mapping[str, str]
 ) -> "GatewaySettings":
     import secrets
 
@@ -157,7 +163,6 @@ def _make_settings(
 
     from tidegate.cli.serve import check_before_start, make_gateway_settings
 
-    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
     # waits for a page that is still open.
