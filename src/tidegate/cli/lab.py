@@ -338,7 +338,7 @@ def _report_gate(gated: "GateResult") -> bool:
     for worse in gated.regressions:
         print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
     if not gated.regressions:
-        print(f"gate: {gated.compared_pairs} policies are no worse than stored", file=sys.stderr)
+        print(f"gate: {gated.compared_pairs} policies are as good as stored, or better", file=sys.stderr)
     return bool(gated.regressions)
 
 

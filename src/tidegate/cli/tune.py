@@ -29,8 +29,8 @@ Search for better settings of a policy. The search uses one part of the sessions
 which the search never sees. The parts share no project. The result is a policy file with the report in its comments.
 """
 _EPILOG = """\
-The search looks for settings that keep the most (mean of text to edit, older lines, older names and words of the user) at
-no more cost than before; settings that make requests invalid are rejected. The optimizer is an extra:
+The search looks for settings that keep the most (mean of text to edit, older lines, older names and words of the user)
+at no more cost than before; settings that make requests invalid are rejected. The optimizer is an extra:
 pip install 'tidegate[tune]'
 
 examples:

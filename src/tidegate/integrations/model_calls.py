@@ -270,7 +270,7 @@ class CallPreparer(Generic[HostObject]):
             self._remember_place(run, place)
 
     def _find_host(self, name: SessionName, hosts: Sequence[object], run: Hashable) -> _Host[HostObject]:
-        """What is known of the list. That of another list is no harm: it is compared."""
+        """What is known of the list. That of another list does no harm: it is compared."""
         key = name.name or (id(hosts[0]) if run is None and hosts else run)
         made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
         host = self._hosts.setdefault(key, made)

@@ -193,7 +193,7 @@ _VERDICT: Final = re.compile(
 _FAILED_VERDICT: Final = re.compile(
     r"\W*(?:FAIL|not ok|BUILD FAIL)|.*\b[1-9]\d* (?:failed|failing|failures?|errors?|issues?|problems?)\b"
 )
-_VERDICT_CHARS: Final = 200  # a longer line is no verdict
+_VERDICT_CHARS: Final = 200  # a longer line does not count as a verdict
 _VERDICT_REACH: Final = 400  # lines from the end of an output
 
 
