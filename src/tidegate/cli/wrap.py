@@ -155,7 +155,7 @@ def _make_settings(
 
     import msgspec
 
-    from tidegate.cli.serve import check_policies, make_gateway_settings
+    from tidegate.cli.serve import check_before_start, make_gateway_settings
 
     upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
@@ -164,7 +164,7 @@ def _make_settings(
     settings = msgspec.structs.replace(
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
-    check_policies(settings)
+    check_before_start(settings)
     return settings
 
 
