@@ -4,7 +4,7 @@
     PYTHONPATH=OTHER/src python bench/code_figures.py          # of another checkout, with the same measure
     python bench/code_figures.py --list names                  # local names that are participles, per file
     python bench/code_figures.py --list siblings               # modules that one module of the same folder imports
-    python bench/code_figures.py --list unused                 # modules that no module of the package imports
+    python bench/code_figures.py --list unused                 # modules and names that nothing in the package uses
 
 Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins
 in another file than the call before it: there a reader has to change the page. The gateway request is a streamed one of
@@ -15,6 +15,7 @@ import argparse
 import ast
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -157,11 +158,20 @@ def print_siblings() -> None:
 
 
 def print_unused() -> None:
-    """Commands and formats are found by their folder, so a name in this list is a question and no answer."""
+    """Modules that nothing imports, then functions and classes that are named once in the package: at their definition.
+
+    Commands, formats and callbacks of a framework are found by their name, so a line here is a question.
+    """
     for name, importers in list_importers().items():
         path = list_sources()[name]
         if not importers and path.stem not in ("__init__", "__main__"):
             print(f"{count_lines([path]):4} {name}")
+    texts = {path: path.read_text("utf-8") for path in list_sources().values()}
+    words = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
+    for path, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and words[node.name] == 1:
+                print(f"{(node.end_lineno or 0) - node.lineno + 1:4} {path.relative_to(PACKAGE)}: {node.name}")
 
 
 # --- courses ------------------------------------------------------------------------------------------------------

@@ -97,12 +97,13 @@ async def run_agent_sdk(
     )
 
 
-async def run_codex(running: Running, home: Path, *options: str, task: str = TASK) -> str:
+async def run_codex(running: Running, home: Path, *options: str, task: str = TASK, settings: str = "") -> str:
+    """`settings` are further lines of the provider's section."""
     config = home / ".codex"
     config.mkdir(exist_ok=True)
     (config / "config.toml").write_text(
         f'model = "gpt-5.4"\nmodel_provider = "x"\n[model_providers.x]\nname = "x"\nbase_url = "{running.url}/v1"\n'
-        'env_key = "TEST_KEY"\nwire_api = "responses"\n'
+        f'env_key = "TEST_KEY"\nwire_api = "responses"\n{settings}'
     )
     command = [str(needs("codex")), "exec", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
     return await run_client([*command, "--json", *options, task], home, CODEX_HOME=str(config), TEST_KEY=KEY)

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.programs import CLAUDE_SETTINGS, FAMILY, RUNS, TASK, needs, run_claude, run_client, run_gemini
+from tests.clients.programs import (
+    CLAUDE_SETTINGS,
+    FAMILY,
+    RUNS,
+    TASK,
+    needs,
+    run_claude,
+    run_client,
+    run_codex,
+    run_gemini,
+)
 from tests.clients.scripted_provider import ScriptedProvider
 from tests.gateway.serving import RecordingGateway, run_gateway
 from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
@@ -313,3 +323,21 @@ def test_one_command_from_a_clean_home_folder(client: str, tmp_path: Path) -> No
     assert re.search(rf"tidegate: session {PREFIXES.get(client, client)}-\S+, \d+ requests", output)
     assert {str(path.relative_to(home)) for path in home.rglob("*")} == {"notes.txt"}
     assert (home / "notes.txt").read_text() == "mine"
+
+
+def test_codex_uses_http_when_its_websocket_is_refused(tmp_path: Path) -> None:
+    """With a provider that has WebSockets, Codex opens one first. When it no longer falls back, this test fails."""
+    home = tmp_path / "home"
+    home.mkdir()
+
+    async def run() -> None:
+        async with (
+            ScriptedProvider(script(2)) as provider,  # type: ignore[arg-type]
+            run_gateway(tmp_path / "data", Upstream("openai", "openai", provider.url)) as running,
+        ):
+            output = await run_codex(running, home, settings="supports_websockets = true\n")
+        assert "All steps are done." in output
+        assert any(line.startswith("GET ") and " 426 " in line for line in running.lines)
+        assert provider.steps[-1] == 2
+
+    asyncio.run(run())

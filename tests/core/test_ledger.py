@@ -9,7 +9,6 @@ from tests.scale import spread
 from tidegate import Session, presets
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import (
-    LEDGER,
     LedgerLine,
     ReachableIds,
     join_left_ranges,
@@ -21,8 +20,8 @@ from tidegate.core.ledger.lines import (
 from tidegate.core.ledger.loss_check import readable_text_of
 from tidegate.core.ledger.recall_pointers import rename_recall_pointers
 from tidegate.core.ledger.statements import drop_old_todos, statements_of
-from tidegate.core.ledger.writer import PIN, hide_ledger, ledger_share_of
-from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
+from tidegate.core.ledger.writer import hide_ledger, ledger_share_of
+from tidegate.core.messages import LEDGER, PIN, Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.sweep.group_notes import make_group_note, statements_of_note
 from tidegate.core.sweep.key_lines import find_key_lines
@@ -316,28 +315,10 @@ def test_it_has_eight_percent_of_the_window_at_the_most() -> None:
     assert 8_000 * 0.04 < tokens <= 8_000 * 0.08
 
 
-def test_a_ledger_of_an_older_version_is_read() -> None:
-    old = (
-        "- rule m2: Be kind.\n- left m1..m40\n- changed: src/a.py m31, src/b.py m8\n- read: c.py m9\n- named: port 8443"
-    )
-    assert parse_ledger(old) == [
-        LedgerLine("rule", "m2", "Be kind."),
-        make_left_line(1, 40),
-        LedgerLine("changed", "m31", "src/a.py"),
-        LedgerLine("changed", "m8", "src/b.py"),
-    ]
-
-
 def test_the_same_command_is_listed_once_with_its_last_outcome() -> None:
     old = [LedgerLine("ran", "m4", "make test -> exit code 1")]
     new = [LedgerLine("ran", "m9", "make test -> exit code 0"), LedgerLine("ran", "m11", "make lint -> exit code 0")]
     assert merge_ledger_lines(old, new) == new
-
-
-def test_what_older_ledgers_called_decided_or_a_value_leaves_when_the_ledger_is_written_again() -> None:
-    old = "- decided m40: We take the lock\n- value m60: port 8443\n- changed m31: src/a.py"
-    lines = merge_ledger_lines(parse_ledger(old), [])
-    assert render_ledger(lines).split("\n")[1:] == ["- changed in src: a.py m31"]
 
 
 def test_a_ledger_speaks_of_rules_only_if_it_has_any() -> None:

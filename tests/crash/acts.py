@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.crash.worlds import NAME, Json, Settings, World, turn
-from tests.store.sqlite_files import old_format
+from tests.store.sqlite_files import noise
+from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.migrations import MIGRATIONS
 
 
@@ -151,8 +152,11 @@ LATER = (*MIGRATIONS, more_columns, another_table)
 
 
 def old_store(world: World) -> None:
-    """As the first version of tidegate left it: all migrations there are come after that."""
-    old_format(world.folder, 1, {NAME: 150, "f": 70})
+    """As this version leaves it: the migrations in LATER come after that."""
+    store = SqliteStore(world.folder)
+    for name, head in ((NAME, 150), ("f", 70)):
+        store.append(name, 0, [noise(number) for number in range(1, head + 1)])
+    store.close()
 
 
 def migrated(world: World) -> None:

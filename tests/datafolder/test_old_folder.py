@@ -1,136 +1,83 @@
-"""A data folder written by an earlier version opens byte for byte as that version left it, and continues.
+"""A data folder of an earlier version opens byte for byte as that version left it, continues, and is not refused.
 
-`fixtures/README.md` says what is in the archive and how it was made.
+`fixtures/write_folder.py` says what is in the archive, and wrote it with the code of the commit in its name.
 """
 
 import hashlib
 import json
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from tidegate import Session
+from tests.datafolder.fixtures.write_folder import FORK, SECRET, SESSIONS, open_session
+from tidegate.cli.main import main
 from tidegate.core.events import encode_event
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
-from tidegate.presets import load
 
-FIXTURES = Path(__file__).parent / "fixtures"
-SESSIONS = [
-    *(("8e63275", name) for name in ("openai", "claude", "gemini", "responses", "fork")),
-    ("d48e08a", "gemini"),
-]
+ARCHIVE = Path(__file__).parent / "fixtures" / "folder_87a4a80a.tar.xz"
 
 
-class Recorded(msgspec.Struct, forbid_unknown_fields=True):
-    """What the earlier version made of a session: after opening, and after adding `continuation`."""
-
-    model: str
-    policy: str
-    window: int
-    wire: str
-    first_request: str
-    continuation: list[dict[str, Any]]
-    requests: list[str]
-    undone: int | None
-    log_digests: list[str]
-    new_trace: str
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="tar")  # keeps the modes of folders, which the doctor checks
+    return tmp_path
 
 
-def unpack(commit: str, to: Path) -> Path:
-    with tarfile.open(FIXTURES / f"folder_{commit}.tar.xz") as archive:
-        archive.extractall(to, filter="tar")  # keeps the modes of folders, which the doctor checks
-    return to
-
-
-def open_folder(unpacked: Path) -> DataFolder:
-    return DataFolder(unpacked / "data", secrets=["correct-horse-battery"], clock=lambda: 1_700_100_000.0)
-
-
-def read_recorded(unpacked: Path, name: str) -> Recorded:
-    return msgspec.json.decode((unpacked / "recorded" / f"{name}.json").read_bytes(), type=Recorded)
-
-
-def continue_session(session: Session, messages: list[dict[str, Any]]) -> list[str]:
-    """Add the messages as the recording did, and return the requests that were prepared on the way."""
-    requests = []
-    for message in messages:
-        if message["role"] == "user":
-            requests.append(session.prepare().to_bytes().decode())
-        session.add(message)
-    return [*requests, session.prepare().to_bytes().decode()]
-
-
-def without_additions(text: str) -> object:
-    """A request without what this version adds: Gemini's signatures after an edit, and rules that the user typed."""
-
-    def keep(value: Any) -> Any:
-        if isinstance(value, list):
-            return [keep(each) for each in value if not str(dict(each).get("text", "")).startswith("[Ledger")]
-        if isinstance(value, dict):
-            return {name: keep(each) for name, each in value.items() if name != "thoughtSignature"}
-        return value
-
-    body = json.loads(text)
-    return {**body, "contents": [{**each, "parts": keep(each["parts"])} for each in body.get("contents", [])]}
+def read_recorded(unpacked: Path) -> dict[str, Any]:
+    recorded: dict[str, Any] = json.loads((unpacked / "recorded.json").read_bytes())
+    return recorded
 
 
 @pytest.mark.parametrize("without_snapshots", [False, True])
-@pytest.mark.parametrize(("commit", "name"), SESSIONS)
-def test_a_session_of_an_earlier_version_is_replayed_byte_for_byte_and_continues(
-    tmp_path: Path, commit: str, name: str, without_snapshots: bool
+def test_sessions_of_an_earlier_version_open_byte_for_byte_and_continue(
+    unpacked: Path, without_snapshots: bool
 ) -> None:
-    unpacked = unpack(commit, tmp_path)
-    recorded = read_recorded(unpacked, name)
-    trace = unpacked / f"data/traces/{name}.jsonl"
-    old_trace = trace.read_text() if trace.exists() else ""
+    recorded = read_recorded(unpacked)
+    assert {*recorded} == {*SESSIONS, FORK}
     if without_snapshots:
-        for snapshot in (unpacked / "data/views").iterdir():
+        snapshots = [*(unpacked / "data" / "views").iterdir()]
+        assert snapshots
+        for snapshot in snapshots:
             snapshot.unlink()
-    data = open_folder(unpacked)
-    stored = data.open_log(name).head
-    with data.open(
-        name,
-        recorded.model,
-        policy=recorded.policy,
-        window=recorded.window,
-        wire=recorded.wire,
-        count="estimate",
-    ) as session:
-        assert without_additions(session.render_request().to_bytes().decode()) == without_additions(
-            recorded.first_request
-        )
-        requests = continue_session(session, recorded.continuation)
-        undone = session.history.undo()
-        requests.append(session.render_request().to_bytes().decode())
-    if recorded.policy != "default":  # it makes other edits now; stored ones are replayed as they were
-        # {thread} in the name of a saved file is the session's name; the earlier version always wrote "main"
-        saved = f"conversation_history/{name}.md"
-        expected = [text.replace("conversation_history/main.md", saved) for text in recorded.requests]
-        assert list(map(without_additions, requests)) == list(map(without_additions, expected))
-        assert undone == recorded.undone
-    digests = [hashlib.sha256(encode_event(event)).hexdigest()[:16] for event in data.open_log(name).read()]
-    assert stored > 20
-    assert digests[:stored] == recorded.log_digests[:stored]
-    assert trace.read_text().startswith(old_trace)
-    data.close()
+    with DataFolder(unpacked / "data", secrets=[SECRET]) as data:
+        for name, of_session in recorded.items():
+            trace = unpacked / "data" / "traces" / f"{name}.jsonl"
+            lines = trace.read_text() if trace.exists() else ""
+            with open_session(data, name) as session:
+                assert session.render_request().to_bytes().decode() == of_session["request"], name
+                assert [line.text for line in session.rules] == of_session["rules"]
+                session.add({"role": "user", "content": "Go on with the next file."})
+                assert "Go on with the next file." in session.prepare().to_bytes().decode()
+            events = [encode_event(event) for event in data.open_log(name).read()]
+            stored = [hashlib.sha256(event).hexdigest()[:16] for event in events[: len(of_session["events"])]]
+            assert len(stored) > 50
+            assert stored == of_session["events"]
+            assert trace.read_text().startswith(lines)
 
 
-def test_an_old_snapshot_is_not_used(tmp_path: Path) -> None:
-    recorded = read_recorded(unpack("d48e08a", tmp_path), "gemini")
-    data = open_folder(tmp_path)
-    assert data.snapshots.load("gemini", data.open_log("gemini"), load(recorded.policy).meter) is None
-    data.close()
+def test_the_doctor_finds_at_most_void_snapshots(unpacked: Path) -> None:
+    with DataFolder(unpacked / "data", secrets=[SECRET]) as data:
+        faults = [finding for finding in examine_folder(data) if finding.severity != "fine"]
+        assert all("snapshot" in finding.what for finding in faults), faults
+        assert {finding.severity for finding in examine_folder(data, repair=True)} <= {"fine", "mended"}
 
 
-@pytest.mark.parametrize("commit", ["8e63275", "d48e08a"])
-def test_doctor_finds_only_void_snapshots_in_an_older_folder(commit: str, tmp_path: Path) -> None:
-    data = open_folder(unpack(commit, tmp_path))
-    faults = [finding for finding in examine_folder(data) if finding.severity != "fine"]
-    assert "gemini" in {finding.session for finding in faults}
-    assert all("snapshot" in finding.what for finding in faults)
-    assert {finding.severity for finding in examine_folder(data, repair=True)} <= {"fine", "mended"}
-    data.close()
+def test_the_folder_of_a_newer_version_is_refused_in_one_line(
+    unpacked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = unpacked / "data" / "tidegate.db"
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("INSERT INTO migrations VALUES ('a_later_change', 2e9)")
+    before = database.read_bytes()
+    assert main(["sessions", "--data", str(unpacked / "data")]) == 1
+    assert "was written by a newer tidegate: this one does not know its change 'a_later_change'" in (
+        text := " ".join(capsys.readouterr().err.split())
+    )
+    assert "Install that version or a newer one" in text
+    assert database.read_bytes() == before

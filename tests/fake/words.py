@@ -16,7 +16,7 @@ class Refusal(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def refusal(wire: str, status: int, text: str, code: str = "", *, streamed: bool = False) -> Refusal:
+def refusal(wire: str, status: int, text: str, code: str = "", *, streamed: bool = False, param: str = "") -> Refusal:
     """An error in the envelope of the provider. Gemini wraps it in a list where a stream was asked for without SSE."""
     body: Any
     if wire == "anthropic":
@@ -32,7 +32,7 @@ def refusal(wire: str, status: int, text: str, code: str = "", *, streamed: bool
         body = {"object": "error", "message": text, "type": "invalid_request_error", "param": None, "code": status}
     else:
         kind = "rate_limit_error" if status == 429 else "invalid_request_error"
-        param = "input" if wire == "openai_responses" else "messages"
+        param = param or ("input" if wire == "openai_responses" else "messages")
         body = {"error": {"message": text, "type": kind, "param": param, "code": code or None}}
     return Refusal(status, msgspec.json.encode(body))
 

@@ -20,22 +20,42 @@ from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 SESSION = "pump"
 RULE = "Never push to main."
 TASK = "Find out why the pump stops."
+SETTINGS = "You are powered by a model of Claude Code. The tool Agent starts agents."
 
 
 class ClientKind(NamedTuple):
-    """A client: its dialect, the ids that it sends, and what it puts before the user's first message."""
+    """A client: its dialect, the ids that it sends, and what it puts before, into and after the user's first message.
+
+    The forms are those that the real clients had (tests/clients); the words are not theirs.
+    """
 
     client: str
     title: str
     wire: str
     ids: dict[str, str]
     preface: Sequence[Json] = ()
+    reminder: str = ""
+    after: Sequence[Json] = ()
+
+    def speak(self, client: ScriptedClient, said: str) -> None:
+        is_first = len(client.messages) == len(self.preface)
+        client.say(said)
+        if is_first and self.reminder:
+            client.messages[-1]["content"] = [{"type": "text", "text": text} for text in (self.reminder, said)]
+        client.messages += self.after if is_first else ()
 
 
 CLIENTS = {
     each.client: each
     for each in (
-        ClientKind("claude", "Claude Code", "anthropic", {"x-claude-code-session-id": "c1"}),
+        ClientKind(
+            "claude",
+            "Claude Code",
+            "anthropic",
+            {"x-claude-code-session-id": "c1"},
+            reminder="<system-reminder>\nThe branch is main.\n</system-reminder>",
+            after=({"role": "system", "content": SETTINGS},),
+        ),
         ClientKind(
             "codex",
             "Codex",
@@ -124,7 +144,7 @@ def run_client(
             async with run_gateway(folder, upstream_of(fake), **settings) as running:
                 async with open_http() as http:
                     client.url, client.http = f"{running.url}/s/{SESSION}", http
-                    client.say(said)
+                    kind.speak(client, said)
                     if before is not None:
                         await before(http, client.url)
                     for number in range(steps):
@@ -191,6 +211,7 @@ def test_a_session_goes_there_and_back(one: str, other: str, tmp_path: Path) -> 
     assert TASK in record
     assert RULE in record
     assert f"Called the tool `step` of {CLIENTS[one].title}" in record
+    assert SETTINGS not in record
     assert FACT in gone_on.bodies[1], "recall reads what the first client did"
     assert "cleared" in gone_on.bodies[-1] or "left" in gone_on.bodies[-1] or "recall m" in gone_on.bodies[-1]
 
@@ -220,6 +241,22 @@ def test_a_list_that_begins_anew_has_no_record(tmp_path: Path) -> None:
     assert "Something else." in run.bodies[-1]
     assert not read_record(run.bodies[-1])
     assert RULE not in run.bodies[-1]
+
+
+def test_a_newest_message_that_is_edited_keeps_the_record(tmp_path: Path) -> None:
+    """A client that returned, and goes back before its last message."""
+    claude, codex = make_client(CLIENTS["claude"]), make_client(CLIENTS["codex"])
+    run_client(tmp_path, CLIENTS["claude"], claude, f"{TASK} {RULE}", 2)
+    run_client(tmp_path, CLIENTS["codex"], codex, "Paint it.", 1)
+    size = len(claude.messages)
+
+    def go_back(client: ScriptedClient) -> None:
+        del client.messages[size:]
+        client.say("No, this.")
+
+    run = run_client(tmp_path, CLIENTS["claude"], claude, "And this.", 1, between=go_back)
+    assert ["Paint it." in read_record(body) for body in run.bodies] == [True, True]
+    assert "And this." not in run.bodies[-1]
 
 
 def test_requests_beside_the_conversation_get_no_record(tmp_path: Path) -> None:
@@ -252,5 +289,6 @@ def test_both_clients_at_once_are_a_fork(tmp_path: Path) -> None:
     assert not any(read_record(body) or "Paint it." in body for body in run.bodies)
     assert any("Codex works in the session pump, too: it is a fork" in notice for notice in run.notices)
     back = run_client(tmp_path, CLIENTS["codex"], codex, "What else?", 1)
-    assert "And?" in read_record(back.bodies[0]), "a new run sees what the other did last"
-    assert TASK not in read_record(back.bodies[0])
+    newest = read_record(back.bodies[0]).rpartition("[While this conversation rested")[2]
+    assert "And?" in newest, "a new run sees what the other did last"
+    assert TASK not in newest

@@ -241,7 +241,7 @@ def test_what_is_removed_is_gone_or_said_to_be_there(tmp_path: Path) -> None:
     tape, path = Tape(), tmp_path / "search.db"
     search = Search(logs=tape, path=path, lock_timeout=0.05)  # the reader of this test does not go away
     search.refresh()
-    assert search.indexed_sessions() == ["s"]
+    assert [*search.indexed_heads()] == ["s"]
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM sources").fetchall()
@@ -249,7 +249,7 @@ def test_what_is_removed_is_gone_or_said_to_be_there(tmp_path: Path) -> None:
             search.forget_session("s")
     tape.docs = {}
     search.forget_session("s")
-    assert search.indexed_sessions() == []
+    assert search.indexed_heads() == {}
     assert not in_the_file("nginx", tmp_path)
 
 

@@ -6,7 +6,6 @@ be left out. The limits are those of the strictest provider.
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from tidegate.core.errors import BadInput
@@ -22,16 +21,6 @@ _IMAGE_SIGNATURES: Final = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
 )
-
-
-def load_image(path: Path) -> Image:
-    """Load the image in a file."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_ATTACHMENT_CHARS)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}.", "Name a file with a picture.") from None
-    return make_image(data, path.name)
 
 
 def make_image(data: bytes, name: str = "The picture") -> Image:

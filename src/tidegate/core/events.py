@@ -80,6 +80,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
     - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
     - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
+    - `cleared`: the provider left out so many tokens of the last request before the model read it
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
@@ -87,12 +88,14 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `client_speaking`: text is JSON: which client speaks from here on (`session/shared_timeline.py`)
     - `work_record`: text is JSON: the next message is the record of what other clients did, up to an event of this log
     - `repository_state`: text is JSON: the state of the folder's git repository when a client stopped
+    - `stored_answer`: text is JSON: under which id the provider stored the newest answer (`session/stored_answers.py`)
     - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
 
     The gateway records with these, for people, what became of a request on its way; the text says why:
 
     - `thinking_left_out`, `thinking_dropped`: signed thinking that was not sent, or that the provider dropped
     - `sent_unmanaged`: the client's own request was sent, because no view of it could be
+    - `sent_whole`: a request that continued an answer stored by the provider was sent with the whole view instead
     - `cache_miss_reason`: the provider's own reason why it did not read the request from its cache
     """
 
@@ -108,7 +111,10 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 
 THINKING_LEFT_OUT: Final = "thinking_left_out"
 THINKING_DROPPED: Final = "thinking_dropped"
+CLEARED: Final = "cleared"
 SENT_UNMANAGED: Final = "sent_unmanaged"
+SENT_WHOLE: Final = "sent_whole"
+STORED_ANSWER: Final = "stored_answer"
 CACHE_MISS_REASON: Final = "cache_miss_reason"
 STATE_NOTE: Final = "state_note"
 """The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
@@ -121,7 +127,7 @@ WORK_RECORD: Final = "work_record"
 LISTED_TOPICS: Final = frozenset(
     {
         *("undo", "redo", "clear", "forgotten", "overflow", "unsigned"),
-        *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED),
+        *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED, SENT_WHOLE),
         *(STATE_NOTE, STATE_NOTE_FAILED, PREPARED_SUMMARY),
         *(CLIENT_SPEAKING, WORK_RECORD),
     }

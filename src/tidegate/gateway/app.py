@@ -51,6 +51,7 @@ from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.note_request import AnsweredRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
+from tidegate.gateway.response_ids import ResponseIds
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
@@ -73,9 +74,9 @@ from tidegate.session.managed_request import (
     write_view,
 )
 from tidegate.session.request_report import has_guard_acted, list_repairs
-from tidegate.wire.splicing.head import leave_out_thinking
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -118,6 +119,7 @@ class Gateway:
         )
         self._continuing = SessionContinuation(settings.continued, data.mask, self._note_once)
         self._search = SessionSearch(data, self._conversations, self._gate)
+        self._responses = ResponseIds(data.state_folder, self._search, self._gate, self.activity, self._note_once)
         self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
         self._servers = ServerWindows(clock)
         self.notices: list[str] = []
@@ -271,7 +273,10 @@ class Gateway:
             raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
         named = request.client.name
         client = self._reader.read(request.route.dialect, text, request.route.model, named and request.scope + named)
+        if client is not None and client.host.previous_id:
+            return client  # managed if the log knows the answer that it continues
         if client is not None and client.host.reason:
+            self.activity.note_passed_on(request.scope, client.host.reason)
             self._note_once(f"a request is passed on unmanaged and not logged: {client.host.reason}")
             return None
         return None if client is None or not client.items else client
@@ -357,14 +362,15 @@ class Gateway:
 
     async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
         """Log the request and compute its view. Bytes: what to forward unmanaged."""
-        model, own = client.host.model, client
+        model, received = client.host.model, client.text
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
         own, conversation = client, None
         try:
             searched = await self._search_for(request, client)
-            conversation = await self._search.find(searched)
+            conversation, own = await self._responses.find(request, client, searched)
+            client = own
             if conversation is None:
                 return self._clean_side_request(request, own, searched)
             with conversation.in_use():
@@ -393,7 +399,7 @@ class Gateway:
         if followed.branched:
             self.metrics.count("branches")
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        exchange = Exchange(conversation, client, followed, own, recall, window_key)
+        exchange = Exchange(conversation, client, followed, own, recall, window_key, received)
         conversation.following.unmanaged_reason = ""
         self._report(exchange)
         return exchange
@@ -447,7 +453,7 @@ class Gateway:
         """The request with the hidden exchanges so far, and with the tool if it is switched on."""
         if not self._search.is_surely_callers(searched, conversation):
             return client
-        if conversation.following.tree.has_hidden_calls:
+        if conversation.following.tree.has_hidden_calls and client.chain is None:
             call = conversation.following.session.call_async
             client = await self._gate.wait(lambda: call(restore_hidden_exchanges, conversation, client))
         return self._offer_recall(client, conversation.following.session.view.tools)
@@ -518,6 +524,7 @@ class Gateway:
         session, client = exchange.conversation.following.session, exchange.client
         try:
             text = write_request(client, exchange.followed, session.window)
+            self._responses.note_sent(exchange, text, is_view=True)
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self.log_line(f"a defect: {defect.args[0]}")
@@ -526,19 +533,20 @@ class Gateway:
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window, exchange.conversation) or exchange.own.text
             text = self._thinking.clean_fallback(exchange, text)
+            self._responses.note_sent(exchange, text, is_view=False)
         if exchange.thinking_refusals > 1:
-            text = leave_out_thinking(text)
+            text = get_dialect(client.dialect).thinking.leave_out(text)
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         request, text = self._thinking.add_net(request, client, exchange.conversation, text)
         exchange.sent_text, exchange.sent_request = text, request
-        return request, request.body if text == exchange.own.text else text
+        return request, request.body if text == exchange.received_text else text
 
     async def _guard(
         self, client: ClientRequest, window: int | None, conversation: Conversation | None
     ) -> bytes | None:
         """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
-        if window is None or len(client.text) <= window:
+        if window is None or len(client.text) <= window or client.host.previous_id:
             return None
         try:
             following = conversation.following if conversation is not None else None
@@ -622,10 +630,12 @@ class Gateway:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         if copy.cache_miss_reason:
             exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
-        notes = [*notes, *exchange.take_notes()]
+        notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
         try:
             following, followed = exchange.conversation.following, exchange.followed
-            await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
+            record, cleared = following.record_reply_async, copy.cleared_tokens
+            await self._gate.wait(lambda: record(followed, reply, usage, notes=notes, cleared=cleared))
+            await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")

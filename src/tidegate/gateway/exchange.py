@@ -28,7 +28,9 @@ class Exchange:
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
     what was sent instead, with the headers of `sent_request`. `smaller_try`: a much smaller view is tried, after the
     `first_refusal`. `notes` are logged with the answer: what became of the
-    request on its way. `is_watched`: who watches the gateway knows of it.
+    request on its way. `is_watched`: who watches the gateway knows of it. `received_text` is what the client sent,
+    `response_id` the id of the answer that the client gets, and `sent_view` the hash of the view that was sent, if the
+    provider stores it (`response_ids.py`).
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Exchange:
         own: ClientRequest,
         recall: HiddenRecall | None,
         window_key: WindowKey,
+        received_text: bytes,
     ) -> None:
         self.conversation = conversation
         self.own = own
@@ -51,6 +54,8 @@ class Exchange:
         self.thinking_refusals = 0
         self.notes: list[NoteAdded] = []
         self.is_watched = False
+        self.received_text = received_text
+        self.response_id = self.sent_view = ""
         self.stream = make_client_stream(recall)
         self.start_round(client, followed)
 

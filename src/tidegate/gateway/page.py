@@ -4,6 +4,7 @@ The page is in a package above this one (`web/live/`), so the gateway knows it o
 under `/ui`; without a page, such paths are forwarded like any other.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -39,6 +40,19 @@ class SessionActivity:
         self._version = 0
         self.list_running: Callable[[], set[str]] = set
         self._by_session: dict[str, int] = {}
+        self._passed_on: dict[str, Counter[str]] = {}
+
+    def note_passed_on(self, scope: str, why: str) -> None:
+        """A request of this scope was passed on as it is, and belongs to no session."""
+        self._passed_on.setdefault(scope, Counter())[why] += 1
+
+    def describe_passed_on(self, scope: str) -> str:
+        """What the page says of such requests; empty if there were none."""
+        counts = self._passed_on.get(scope, Counter())
+        return " ".join(
+            f"{count:,} {'request was' if count == 1 else 'requests were'} passed on unmanaged and not logged: {why}."
+            for why, count in counts.items()
+        )
 
     def note_change(self, session: str) -> None:
         self._version += 1

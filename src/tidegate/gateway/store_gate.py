@@ -40,10 +40,6 @@ class StoreGate:
         self._last_check = 0.0
         self._checked = asyncio.Event()
 
-    @property
-    def is_shut(self) -> bool:
-        return self._is_shut
-
     async def run(self, act: Callable[[], _T]) -> _T:
         """Run a function that uses the store in a thread. StoreUnreachable if it does not end in time."""
         await self.require()

@@ -4,7 +4,6 @@ The client is aiohttp, because httpx takes longer for a request.
 """
 
 import asyncio
-import io
 import os
 import ssl
 from collections.abc import AsyncGenerator, Callable
@@ -15,6 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from tidegate.core.errors import BadInput
@@ -31,6 +31,7 @@ _MAX_HEADER_BYTES: Final = 65_536
 _KEEP_ALIVE_SECONDS: Final = 5.0
 _LARGE_BODY_BYTES: Final = 500_000
 """A larger body is written in parts, so that other requests are not kept waiting."""
+_WRITTEN_BYTES: Final = 262_144
 _PIECE_BYTES: Final = 32_768
 """Of an answer: reading the events of a larger one would keep other requests waiting."""
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -56,6 +57,25 @@ class _UpstreamClient(NamedTuple):
 
     http: aiohttp.ClientSession
     proxy: str | None
+
+
+class _LargeBody(aiohttp.Payload):
+    """A body that is written in parts. That of aiohttp for `BytesIO` copies all of it first, and each part again."""
+
+    _autoclose = True
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._body, self._size = body, len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self._body.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        view = memoryview(self._body)
+        for start in range(0, len(view), _WRITTEN_BYTES):
+            await writer.write(view[start : start + _WRITTEN_BYTES])
+            await asyncio.sleep(0)
 
 
 class UpstreamClients:
@@ -91,7 +111,7 @@ class UpstreamClients:
                 request.method,
                 url,
                 headers=texts,
-                data=(io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body) or None,
+                data=(_LargeBody(body) if len(body) > _LARGE_BODY_BYTES else body) or None,
                 allow_redirects=False,
                 skip_auto_headers=_OWN_HEADERS,
                 proxy=client.proxy,

@@ -153,12 +153,8 @@ class Search:
 
         self._retry_after_rebuild(act)
 
-    def indexed_sessions(self) -> list[str]:
-        """Return all indexed sessions, including those whose log is gone; `forget_session` removes one."""
-        return sorted(self.indexed_heads())
-
     def indexed_heads(self) -> dict[str, int]:
-        """Return for each indexed session the last seq of its log that is indexed."""
+        """Return for each indexed session, also one whose log is gone, the last seq of its log that is indexed."""
         return self._retry_after_rebuild(lambda: self._use_index(lambda index: index.indexed_heads()))
 
     def _refresh(self, progress: Callable[[int], None] | None = None) -> IndexUpdate:

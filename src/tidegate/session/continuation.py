@@ -25,7 +25,7 @@ from tidegate.core.text.terminal_text import clean_line, clean_text
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter, count_message
 from tidegate.core.view import View
-from tidegate.session.handoff import HANDOFF_WINDOW, count_whole, fit_copy, write_work
+from tidegate.session.handoff import HANDOFF_WINDOW, fit_work, write_work
 from tidegate.session.shared_timeline import (
     ClientNote,
     HandoffNote,
@@ -38,8 +38,6 @@ from tidegate.store.log import LogReader
 _ROOM_PART: Final = 3
 """A record takes at most one part of so many of the room: the rest is for the client's own work."""
 _MIN_TOKENS: Final = 600
-_ATTEMPTS: Final = 6
-_MIN_WINDOW: Final = 1_000
 _SPAN: Final = re.compile(r" messages?, m(\d{1,15})\.\.m(\d{1,15})\)")
 _MARK: Final = "{mark}"
 _RULES_HEADING: Final = "Rules that the user typed:"
@@ -155,19 +153,14 @@ def write_record(
     if not messages:
         return None
     writer = _RecordWriter(timeline, run, timeline.list_clients(chosen), messages, is_return=bool(without))
-    window, attempts = max(size, _MIN_WINDOW), 0
-    while True:
-        session = fit_copy(select_events(read(), chosen), window)
-        head, rules, body = writer.write(session.view)
-        tokens, attempts = counter.count_text(f"{head}\n{rules}\n{body}"), attempts + 1
-        if tokens <= size or window == _MIN_WINDOW or attempts == _ATTEMPTS:
-            break
-        window = max(int(window * size / tokens * 0.95), _MIN_WINDOW)
+    view, (head, rules, body), tokens = fit_work(lambda: select_events(read(), chosen), size, writer.write, counter)
     if tokens > size:
         body = clip_tokens(body, max(size - counter.count_text(f"{head}\n{rules}"), _MIN_TOKENS // 2), counter).text
     message = writer.make_message(head, rules, body)
-    whole = count_whole(session.view)
-    note = HandoffNote(source, tuple(writer.clients), min(tokens, size), len(messages), whole, writer.masked)
+    shown = {item.message.id for item in view.items if not item.edited}
+    whole = sum(f"m{seq}" in shown for seq in messages)
+    clients, tokens = tuple(writer.clients), min(tokens, size)
+    note = HandoffNote(source, clients, tokens, len(messages), whole, writer.masked, bool(without))
     return WorkRecord(message, note)
 
 

@@ -6,24 +6,30 @@ and the reminders of clients are left out.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.events import Event
-from tidegate.core.ledger.lines import LEDGER
 from tidegate.core.ledger.writer import held_rules
-from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, Call, Image, Message, Result, Text
+from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, LEDGER, Call, Image, Message, Result, Text
 from tidegate.core.state_note.rendering import choose_fence
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
-from tidegate.core.text.terminal_text import clean_text
+from tidegate.core.text.terminal_text import clean_line, clean_text
+from tidegate.core.thinking_walk import seq_of_id
+from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.view import View
+from tidegate.presets import load
 from tidegate.session.message_text import lay_out_arguments
 from tidegate.session.session import Session
+from tidegate.session.shared_timeline import SharedTimeline, select_events
 from tidegate.store.log import Log, LogReader, MemoryLog
 
 HANDOFF_WINDOW: Final = 32_000
 """Tokens of a handoff, if no other size is asked for: it fits every client beside its own prompt."""
+_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
+_MIN_SIZE: Final = 1_000
+_ATTEMPTS: Final = 6
 _MAX_ARGUMENTS: Final = 1_000
 _MAX_ATTACHMENT: Final = 1_000
 _HEADING: Final = re.compile(r"^(#{1,6}) ", re.MULTILINE)
@@ -49,28 +55,67 @@ NameAuthor = Callable[[str], str]
 
 
 def write_handoff(log: LogReader, name: str, *, title: str = "", window: int = HANDOFF_WINDOW) -> Handoff:
-    """Write the view of a session as Markdown of at most about `window` tokens. The session is not changed."""
-    session = fit_copy(log.read(), window)
-    view = session.view
+    """Write the view of a session as Markdown of at most about `window` tokens. The session is not changed.
+
+    Of a session that several clients worked on, it has the work of all of them.
+    """
+    timeline = SharedTimeline(log.read(), name)
+    chosen = timeline.mark_timeline(log.head)
+
+    def name_client(ident: str) -> str:
+        return clean_line(timeline.name_speaker(seq_of_id(ident)))
+
+    def write(view: View) -> Sequence[str]:
+        return (_write_text_of(view, name, title, name_client),)
+
+    found = fit_work(lambda: select_events(log.read(), chosen), window, write)
+    (text,), view = found.texts, found.view
+    return Handoff(text, found.tokens, view.message_count, count_whole(view))
+
+
+class FittedWork(NamedTuple):
+    """The view of a copy of a session, what was written of it, and the tokens of that."""
+
+    view: View
+    texts: Sequence[str]
+    tokens: int
+
+
+def fit_work(
+    read: Callable[[], Iterable[Event]],
+    size: int,
+    write: Callable[[View], Sequence[str]],
+    counter: TokenCounter | None = None,
+) -> FittedWork:
+    """Make the view of a session so large that its text has about `size` tokens, and more only if it cannot be smaller.
+
+    One sweep to the size: under the default policy alone, it would be as large as a sweep happens to leave it.
+    """
+    policy = load("default", {"sweep_at": _LEVEL, "fidelity": _LEVEL})
+    target = max(size, _MIN_SIZE)
+    attempts = 0
+    while True:
+        copy: Log = MemoryLog()
+        for event in read():
+            copy.append(event)
+        session = Session(policy=policy, window=int(target / _LEVEL), reserve=0, count="chars/4", log=copy)
+        session.fit()
+        texts = write(session.view)
+        tokens, attempts = (counter or session.counter).count_text("\n".join(texts)), attempts + 1
+        if tokens <= size or target == _MIN_SIZE or attempts == _ATTEMPTS:
+            return FittedWork(session.view, texts, tokens)
+        target = max(int(target * size / tokens * 0.95), _MIN_SIZE)
+
+
+def _write_text_of(view: View, name: str, title: str, name_client: NameAuthor) -> str:
     rules = [line.text for line in held_rules(view)]
     parts = [_write_head(name, title, view)]
     if rules:
         parts.append("## Rules that the user typed\n\n" + "\n".join(f"- {rule}" for rule in rules))
     parts.append("## The work so far")
-    parts += write_work(view)
+    parts += write_work(view, name_client)
     parts.append(_write_end(name, view))
-    text = clean_text("\n\n".join(parts)) + "\n"
-    return Handoff(text, session.counter.count_text(text), view.message_count, count_whole(view))
-
-
-def fit_copy(events: Iterable[Event], window: int) -> Session:
-    """The session in memory, under the default policy, as it fits a window of this size."""
-    copy: Log = MemoryLog()
-    for event in events:
-        copy.append(event)
-    session = Session(policy="default", window=window, reserve=0, count="chars/4", log=copy)
-    session.fit()
-    return session
+    return clean_text("\n\n".join(parts)) + "\n"
 
 
 def count_whole(view: View) -> int:
@@ -105,8 +150,8 @@ def _write_end(name: str, view: View) -> str:
 
 def _write_messages(messages: Iterable[Message], name_client: NameAuthor) -> Iterator[str]:
     for message in messages:
-        if message.kind in (CLIENT_NOTE, INSTRUCTION):
-            continue
+        if message.role == "system" or message.kind in (CLIENT_NOTE, INSTRUCTION):
+            continue  # settings of the client, such as its tools and its model
         client = name_client(message.id)
         text = "\n\n".join(_write_parts(message, client)).strip()
         if text:
@@ -116,7 +161,7 @@ def _write_messages(messages: Iterable[Message], name_client: NameAuthor) -> Ite
 def _name_author(message: Message, client: str) -> str:
     if message.kind and message.role != "tool":
         return "The user's rules and the record" if message.kind == LEDGER else "Note of tidegate"
-    who = {"user": "User", "assistant": "Assistant", "tool": "Result", "system": "System"}[message.role]
+    who = {"user": "User", "assistant": "Assistant", "tool": "Result"}[message.role]
     where = f" in {client}" if client and message.role in ("user", "assistant") else ""
     return f"{who}{where} ({message.id})" if message.id else f"{who}{where}"
 

@@ -18,6 +18,8 @@ import msgspec
 
 from tidegate.core.events import (
     CLIENT_SPEAKING,
+    STORED_ANSWER,
+    WORK_RECORD,
     BranchStarted,
     Event,
     HostMessageAdded,
@@ -26,9 +28,10 @@ from tidegate.core.events import (
     NoteAdded,
 )
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
-from tidegate.session.shared_timeline import ClientNote, decode_client_note
-from tidegate.wire.splicing.hidden_exchanges import HiddenCall
+from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, compacts_history, result_of
+from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
+from tidegate.session.stored_answers import StoredAnswer, decode_stored_answer
+from tidegate.wire.splicing.hidden_answers import HiddenCall
 
 ROOT: Final = ""
 HIDDEN_TOPIC: Final = "hidden_calls"
@@ -69,7 +72,7 @@ class HostTree:
     `hidden` are the messages that the host does not know. `has_added_tool`: a tool was once offered that the host does
     not know. `is_left`: the log went on without the host, because someone continued the session with another program.
     `has_handoff`: a record of the work of other clients was put before messages of the host. `speaker` is the client
-    that spoke last, if the log says so.
+    that spoke last, if the log says so. `stored_answers` are those that the provider stored, by their ids.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -89,6 +92,7 @@ class HostTree:
         self.has_added_tool = False
         self.is_left = self.has_handoff = False
         self.speaker: ClientNote | None = None
+        self.stored_answers: dict[str, StoredAnswer] = {}
         for event in events:
             self.feed(event)
 
@@ -99,7 +103,7 @@ class HostTree:
 
     @property
     def tokens(self) -> int:
-        """The tokens of the current branch as the host has it, before any edit."""
+        """The tokens of the current branch as the host has it, before any edit and after what a provider compacted."""
         return self._totals[self.tip]
 
     def feed(self, event: Event) -> None:
@@ -108,7 +112,8 @@ class HostTree:
             parent = self.tip
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), Step(what.message.id))
-            self._totals[what.message.id] = self._totals[parent] + what.tokens
+            is_new_start = compacts_history(what.message)  # it counts as a part of the fixed part
+            self._totals[what.message.id] = 0 if is_new_start else self._totals[parent] + what.tokens
             self._parents[what.message.id] = parent
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
@@ -124,8 +129,16 @@ class HostTree:
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
         elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
             self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
+        elif isinstance(what, NoteAdded) and what.topic == STORED_ANSWER and self._last is not None:
+            stored = decode_stored_answer(what.text, self._last[1].id)
+            self.stored_answers[stored.id] = stored
         elif isinstance(what, NoteAdded) and what.topic == CLIENT_SPEAKING:
             self.speaker = decode_client_note(what)
+        elif isinstance(what, NoteAdded) and what.topic == WORK_RECORD:  # the record itself is the next event
+            if decode_handoff_note(what).is_return:
+                self._resume[self.tip] = event.seq + 1
+            else:  # what begins alike begins without it
+                self._resume.setdefault(self.tip, event.seq - 1)
         elif isinstance(what, NoteAdded) and what.topic == "tools":
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
@@ -176,15 +189,23 @@ class HostTree:
 
         Messages that were found once are found again: a step of the tree never changes.
         """
-        found: list[Step] = []
+        steps: list[Step] = []
         at = after
         for key in keys:
             step = self._children.get((at, key))
             if step is None:
                 break
             at = step.id
-            found.append(step)
-        return found
+            steps.append(step)
+        return steps
+
+    def list_path(self, ident: str) -> list[str]:
+        """The messages up to this one, as the log has them: with hidden exchanges."""
+        found: list[str] = []
+        while ident != ROOT:
+            found.append(ident)
+            ident = self._parents[ident]
+        return found[::-1]
 
     def match(self, keys: Sequence[str], after: str = ROOT) -> list[str]:
         """The ids of the messages that these keys name after a message, as far as any branch has them."""

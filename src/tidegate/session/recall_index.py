@@ -183,12 +183,6 @@ class RecallIndex:
             same = [touch for touch in some if _is_same_path(touch.note.path, path)]
             return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
 
-    def find_searches(self) -> set[int]:
-        """Return the seqs of messages that only searched, and of their results. No search finds them."""
-        with self._lock:
-            self._catch_up()
-            return set(self._searches)
-
     def read_branch_points(self) -> list[BranchPoint]:
         """Return the branch points of the log. Only the first call reads the whole log."""
         with self._lock:
@@ -205,7 +199,8 @@ class RecallIndex:
     def _catch_up(self) -> None:
         whole = self.log
         born = next((event.time for event in whole.read(1)), 0.0)
-        if not self._head and self._file is not None:
+        is_new = not self._head
+        if is_new and self._file is not None:
             self._load(self._file)
         if born != self._born or whole.head < self._head:  # another log with this name
             self._clear()
@@ -220,6 +215,8 @@ class RecallIndex:
             self._head = event.seq
             if self._file is not None and self._unsaved_chars >= max(_SAVE_CHARS, self._chars // _SAVE_SHARE):
                 self._save(self._file)
+        if is_new and self._file is not None and self._unsaved_chars >= _SAVE_CHARS:
+            self._save(self._file)  # else each later process would read the rest again
 
     def _load(self, file: IndexFile) -> None:
         data = file.read()
@@ -243,7 +240,7 @@ class RecallIndex:
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
-        saved = _SavedIndex(
+        saved_index = _SavedIndex(
             self._head,
             self._log_head,
             self._born,
@@ -257,7 +254,7 @@ class RecallIndex:
             self._was_plain,
             self._chars,
         )
-        file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
+        file.write(msgspec.msgpack.encode(saved_index), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
 
     def _is_current(self, log: LogReader, event_hash: bytes) -> bool:

@@ -148,7 +148,7 @@ def last(pages: Sequence[str], name: str, *, whole: bool = True) -> int | None:
     return None
 
 
-def references(messages: Sequence[Json], *, strict: bool = False) -> list[tuple[int, str, str, int]]:
+def references(messages: Sequence[Json]) -> list[tuple[int, str, str, int]]:
     """(message, name as written, text looked for, tokens back)."""
     found = []
     for at, message in enumerate(messages):
@@ -156,12 +156,12 @@ def references(messages: Sequence[Json], *, strict: bool = False) -> list[tuple[
             continue
         written: dict[str, str] = {}
         for function in functions(message):
-            for name, kind in names(function["arguments"], 10**9 if strict else 400).items():
+            for name, kind in names(function["arguments"], 400).items():
                 written.setdefault(name, kind)
         told = [content(each) for each in messages[:at] if each["role"] in ("user", "tool")]
         everything = [page(each) for each in messages[:at]]
         for name, kind in written.items():
-            if kind == "symbol" and not strict:
+            if kind == "symbol":
                 continue
             tries = [name, *(ends(name) if kind == "path" else [])]
             text = next((each for each in tries if last(told, each) is not None), None)
@@ -172,7 +172,7 @@ def references(messages: Sequence[Json], *, strict: bool = False) -> list[tuple[
     return found
 
 
-def anchors(messages: Sequence[Json], *, strict: bool = False) -> list[tuple[int, str, int]]:
+def anchors(messages: Sequence[Json]) -> list[tuple[int, str, int]]:
     found = []
     pages = [content(m) + "\n" + "\n".join(plain(f["arguments"]) for f in functions(m)) for m in messages]
     for at, message in enumerate(messages):
@@ -186,7 +186,7 @@ def anchors(messages: Sequence[Json], *, strict: bool = False) -> list[tuple[int
                 old = ["\n".join(line[1:] for line in given["input"].splitlines() if line.startswith((" ", "-")))]
             for text in old:
                 lines = [line.strip() for line in text.splitlines() if len(line.strip()) >= 25]
-                for line in dict.fromkeys(lines) if strict else lines[:1]:
+                for line in lines[:1]:
                     place = last(pages[:at], line, whole=False)
                     if place is not None:
                         found.append((at, line, (sum(len(each) + 1 for each in pages[:at]) - place) // 4))
@@ -211,26 +211,7 @@ def measures(
         "over": sum(sum(map(size, each["messages"])) > 4 * window for each in made),
         "failed": len(requests) - len(made),
     }
-    for strict in (False, True):
-        suffix = "_strict" if strict else ""
-        named = [each for each in references(messages, strict=strict) if each[1] not in common]
-        needs = [(at, text, back, True) for at, _, text, back in named]
-        found[f"far{suffix}"] = _kept(needs, beyond, window / 2)
-        if not strict:
-            found["references"] = _kept(needs, beyond, -1)
-        lines = [(at, line, back, False) for at, line, back in anchors(messages, strict=strict)]
-        found[f"anchors{suffix}"] = _kept(lines, beyond, window / 2)
     return {**found, **_words(messages, beyond), **_sent(messages, made, history)}
-
-
-def _kept(needs: Sequence[tuple[int, str, int, bool]], beyond: Sequence[Json], far: float) -> float | None:
-    by_place = {each["at"]: each for each in beyond}
-    wanted = [need for need in needs if need[0] in by_place and need[2] > far]
-    kept = 0
-    for at, text, _, whole in wanted:
-        shown = "\1".join(page(each) for each in by_place[at].get("messages", ()))
-        kept += any(place >= 0 for place in places(shown, text, whole=whole))
-    return share(kept, len(wanted))
 
 
 def _words(messages: Sequence[Json], beyond: Sequence[Json]) -> dict[str, float | None]:

@@ -11,8 +11,7 @@ from tidegate.lab.scoring.identifiers import find_identifiers, flatten_arguments
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.measures import MEASURES
 from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.scoring.recovery import find_recall_calls
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost, find_recall_calls
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.scoring.signals import extract_signals
@@ -189,7 +188,6 @@ def test_an_anchor_is_a_line_quoted_word_for_word() -> None:
     ]
     found = extract_signals(said, RULER)
     assert [(need.message_index, need.text) for need in found.anchors] == [(3, line.strip()), (5, line.strip())]
-    assert [need.message_index for need in found.strict_anchors] == [3, 3, 5]
     assert found.anchors[1].last_seen_index == 3
 
 
@@ -224,7 +222,6 @@ def test_far_is_more_than_half_a_window_back() -> None:
     assert within.requests_beyond_window == within.far_references.total == 0, (
         "the whole history fits: there is nothing to judge"
     )
-    assert within.compute_measures()["far"] is None
     common = gauged(said, [asked(4, said[3:4])], 400, common_names=frozenset({"old_name.py"}))
     assert common.far_references.total == 0
 

@@ -135,7 +135,8 @@ def test_a_reference_needs_what_stood_beside_it() -> None:
         user(FAR),
         call("read", path="src/parser/lexer.py"),
     ]
-    assert measured(session, [user("files: src/parser/lexer.py, other.py")])["far"] == 1.0
+    bare_list = scored(session, [user("files: src/parser/lexer.py, other.py")])
+    assert bare_list.far_references.value == 1.0
     assert measured(session, [user("files: src/parser/lexer.py, other.py")])["refs_in_context"] == 0.0
     assert measured(session, [user("error is in src/parser/lexer.py")])["refs_in_context"] == 1.0
     assert measured(session, [user("see src/parser/lexer.py near the to")])["refs_in_context"] == 1.0

@@ -24,9 +24,8 @@ from typing import Final
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.messages import user_message
+from tidegate.core.messages import LEDGER, user_message
 
-LEDGER: Final = "ledger"
 _HOW_TO_RECALL: Final = "recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 LEDGER_HEADING: Final = (
     "[Ledger of what left the view. The user's rules still hold, word for word; where two differ, the later one. The"
@@ -50,22 +49,21 @@ _SECTIONS: Final = {
     "committed": ("Commits made there:", 0.2),
     "ran": ("Commands and how they ended:", 0.3),
 }
-_OLD_KINDS: Final = ("decided", "value")  # of older ledgers: they are read, and leave when the ledger is written again
 _STATEMENTS_SHARE: Final = 0.6
 """The most that statements take of what is free, so that the ledger can grow at its end before it is written again."""
 _RULES_HEADING: Final = "Rules of the user:"
-_MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS, *_OLD_KINDS)
+_MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS)
 
-_LINE: Final = re.compile(rf"- (?:({'|'.join(_MESSAGE_KINDS)}) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
+_LINE: Final = re.compile(rf"- ({'|'.join(_MESSAGE_KINDS)}) ([me]\d+(?:\.\d+)?): (.+)")
 _CHANGED: Final = re.compile(r"- changed(?: in (\S+))?: (.+)")
 _CHANGED_NAME: Final = re.compile(r"([^\s,]+) (m\d+)( \([^()]{1,200}\))?")
-_LEFT: Final = ("- recall ", "- left ")  # the second is the form of older ledgers
+_LEFT: Final = "- recall "
 _LEFT_END: Final = " has all that was said there, shown here or not"
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
 
 
 class LedgerLine(msgspec.Struct, frozen=True, gc=False):
-    """`what` is rule, pin, left, the kind of a list or the kind of a statement. `ident` is the message it is from."""
+    """`what` is rule, pin, left or the kind of a statement. `ident` is the message it is from."""
 
     what: str
     ident: str
@@ -73,10 +71,8 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         if self.what == "left":
-            return f"{_LEFT[0]}{self.ident}{_LEFT_END}"
-        if self.what in _MESSAGE_KINDS:
-            return f"- {self.what} {self.ident}: {self.text}"
-        return f"- {self.ident} {self.what}: {self.text}"  # the form of older ledgers
+            return f"{_LEFT}{self.ident}{_LEFT_END}"
+        return f"- {self.what} {self.ident}: {self.text}"
 
     @property
     def lays_down(self) -> bool:
@@ -97,19 +93,19 @@ def make_left_line(first: int, last: int) -> LedgerLine:
 
 def parse_ledger(text: str) -> list[LedgerLine]:
     """The lines of a ledger. Text that is not a ledger line is ignored."""
-    found: list[LedgerLine] = []
+    lines: list[LedgerLine] = []
     for line in text.split("\n"):
         if line.startswith(_LEFT):
-            found.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
+            lines.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
         elif (match := _CHANGED.fullmatch(line)) is not None:
             folder = f"{match[1]}/" if match[1] else ""
-            found += (
+            lines += (
                 LedgerLine("changed", ident, f"{folder}{name}{state}")
                 for name, ident, state in _CHANGED_NAME.findall(match[2])
             )
         elif (match := _LINE.fullmatch(line)) is not None:
-            found.append(LedgerLine(match[1] or match[3] or "noted", match[2], match[4]))
-    return found
+            lines.append(LedgerLine(match[1], match[2], match[3]))
+    return lines
 
 
 def render_ledger(lines: Sequence[LedgerLine]) -> str:
@@ -117,7 +113,7 @@ def render_ledger(lines: Sequence[LedgerLine]) -> str:
     rules = [str(line) for line in lines if line.lays_down]
     texts = [_RULES_HEADING, *rules] if rules else []
     ranges = ", ".join(line.ident for line in lines if line.what == "left")
-    texts += [f"{_LEFT[0]}{ranges}{_LEFT_END}"] if ranges else []
+    texts += [f"{_LEFT}{ranges}{_LEFT_END}"] if ranges else []
     for what, (heading, _) in _SECTIONS.items():
         mine = sorted((line for line in lines if line.what == what), key=_PLACE)
         if mine:
@@ -189,7 +185,7 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
         else:
             last.pop(key, None)
             last[key] = line
-    replaced = {found[1] for line in last.values() if (found := _REPLACES.search(line.text))}
+    replaced = {match[1] for line in last.values() if (match := _REPLACES.search(line.text))}
     return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in replaced]
 
 
@@ -217,8 +213,8 @@ def subject_of(line: LedgerLine) -> str:
     if line.what != "ran":
         return line.text
     command = line.text.rpartition(" -> ")[0] or line.text
-    clipped = _CLIPPED_COMMAND.fullmatch(command)
-    return clipped[1] if clipped and clipped[1] else command
+    match = _CLIPPED_COMMAND.fullmatch(command)
+    return match[1] if match and match[1] else command
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:
@@ -285,5 +281,5 @@ class _Purse:
 
 def _heading_of(line: LedgerLine) -> str:
     if line.what == "left":
-        return _LEFT[0] + _LEFT_END
+        return _LEFT + _LEFT_END
     return _RULES_HEADING if line.lays_down else _SECTIONS[line.what][0]

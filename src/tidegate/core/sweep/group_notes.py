@@ -108,8 +108,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return "no result"
     text = ERROR_TAG.sub("", clean_text(text_of(answer)))
     if is_refusal(text):
-        said = REFUSAL_WORDS.search(text)
-        return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
+        match = REFUSAL_WORDS.search(text)
+        return f"{REFUSED}, {fold_line(text[match.end() :] if match else find_last_line(text), _REFUSAL_CHARS)}"
     if find_command(call) and (running := find_running_id(answer)):
         return f"still running when the call returned, id {running}"
     result = result_of(answer)
@@ -128,17 +128,23 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return todos
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
-    printed = "\n".join(
-        line for line in EXIT_CODE.sub("", text[-8_000:]).split("\n") if not is_envelope(line) and not is_marker(line)
-    )
     command = find_command(call)
     reports = bool(command) and not call_target_of(call).shows_file and not only_reads(command)
-    faults = find_error_lines(printed) if failed or reports else []
-    last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
-    if failed and not last:  # an edit quotes what it did not find after it has said so
-        last = printed.strip().partition("\n")[0]
+    last = ""
+    if failed or reports or lines == 1:
+        printed = _find_printed(text)
+        faults = find_error_lines(printed) if failed or reports else []
+        last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
+        if failed and not last:  # an edit quotes what it did not find after it has said so
+            last = printed.strip().partition("\n")[0]
     shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+
+
+def _find_printed(text: str) -> str:
+    """What a call printed, at the end of a result: without what the client or this program put around it."""
+    lines = EXIT_CODE.sub("", text[-8_000:]).split("\n")
+    return "\n".join(line for line in lines if not is_envelope(line) and not is_marker(line))
 
 
 def find_running_id(answer: Message) -> str:
@@ -228,7 +234,7 @@ class WorkSummary:
         if not noted:
             return
         ident, said = noted[1], noted[2]
-        times = int(found[1]) if (found := _TIMES.search(said)) else 1
+        times = int(match[1]) if (match := _TIMES.search(said)) else 1
         said, _, outcome = _TIMES.sub("", said).partition(OUTCOME)
         if said.startswith(_ANSWERED_BY):
             self.answers[ident] = _plain(said[len(_ANSWERED_BY) :])
@@ -361,13 +367,13 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _join_quotes(lines: Sequence[str]) -> list[str]:
-    joined: list[str] = []
+    quotes: list[str] = []
     for line in lines:
-        if joined and f"\n{line}".startswith(_QUOTE.rstrip(" ")):
-            joined[-1] += f"\n{line}" if line.startswith(_QUOTE[1:]) else f"{_QUOTE}"
+        if quotes and f"\n{line}".startswith(_QUOTE.rstrip(" ")):
+            quotes[-1] += f"\n{line}" if line.startswith(_QUOTE[1:]) else f"{_QUOTE}"
         else:
-            joined.append(line)
-    return joined
+            quotes.append(line)
+    return quotes
 
 
 def is_group_note(message: Message) -> bool:

@@ -24,7 +24,7 @@ class ResultVersions(msgspec.Struct, frozen=True):
     """
 
     engine: int = 16
-    scoring: int = 2
+    scoring: int = 3
     importers: int = 1
     peers: int = 1
 

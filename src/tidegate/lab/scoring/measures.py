@@ -18,11 +18,10 @@ class Measure(NamedTuple):
 
 
 _ASKED = "at requests whose whole history is longer than the window"
-_FAR_DEFINITION = f"last seen more than half a window before, {_ASKED}"
 MEASURES: Final = (
     Measure(
         "near_block",
-        "near edit blocks whole",
+        "recent text to edit",
         "share",
         "more",
         "Of the old texts of edit calls (3 lines and 80 characters or more) that occurred earlier in one piece, last"
@@ -33,11 +32,11 @@ MEASURES: Final = (
     ),
     Measure(
         "far_block",
-        "far edit blocks whole",
+        "older text to edit",
         "share",
         "more",
         "The same for old texts last seen more than half a window before.",
-        "As near edit blocks. Few sessions edit text that is so old.",
+        "As recent text to edit. Few sessions edit text that is so old.",
         paired=True,
     ),
     Measure(
@@ -63,7 +62,7 @@ MEASURES: Final = (
     ),
     Measure(
         "far_lines",
-        "far lines kept",
+        "older lines",
         "share",
         "more",
         "Of the lines of 25 characters or more that the agent writes again, in text or arguments, and that were last"
@@ -74,18 +73,19 @@ MEASURES: Final = (
     ),
     Measure(
         "refs_in_context",
-        "references in context",
+        "older names",
         "share",
         "more",
-        "Of the far references (below): the share that is in the request together with 12 characters that were"
-        " beside it in an"
-        " earlier user message or tool result.",
+        "Of the far references, which are names in call arguments (paths, ids, hashes, numbers, quoted names; first 400"
+        " characters of each argument) that occurred earlier in a user message or tool result, last seen more than"
+        f" half a window before, {_ASKED}: the share that is in the request together with 12 characters that were"
+        " beside it in an earlier user message or tool result.",
         "Whether these characters are the ones that matter.",
         paired=True,
     ),
     Measure(
         "typed_rules",
-        "typed rules kept",
+        "rules the user typed",
         "share",
         "more",
         "Of the sentences with a rule (never, must, only and the like) in user messages that a person typed (up to"
@@ -98,7 +98,7 @@ MEASURES: Final = (
     ),
     Measure(
         "deep_rules",
-        "deep rules kept",
+        "rules in long messages",
         "share",
         "more",
         "The same for rules after the first 2,000 characters of any user message.",
@@ -107,7 +107,7 @@ MEASURES: Final = (
     ),
     Measure(
         "user",
-        "user words kept",
+        "words of the user",
         "share",
         "more",
         "Mean share of the user's earlier words that are in the request word for word (the first 2,000 characters"
@@ -128,8 +128,8 @@ MEASURES: Final = (
         "recoverable of what is missing",
         "share",
         "more",
-        "Of the references and anchors that are missing: the share for which the request prints a recall call (an id"
-        " or a range) and that call, made in this very session, returns the missing text.",
+        "Of the references and edit anchors that are missing, near and far: the share for which the request prints a"
+        " recall call (an id or a range) and that call, made in this very session, returns the missing text.",
         "Whether a model would make the call. Ways back that are not recall calls, such as files, are not followed;"
         " peers are not measured.",
     ),
@@ -266,63 +266,9 @@ MEASURES: Final = (
         "The wait for a summary's model; another machine.",
     ),
     Measure("largest", "largest request", "tokens", "", "The largest request of the session.", "How often."),
-    Measure(
-        "far",
-        "far references kept",
-        "share",
-        "more",
-        "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
-        f" argument) that occurred earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
-        " is in the request.",
-        "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
-        " high here and low on edit anchors.",
-        paired=True,
-    ),
-    Measure(
-        "far_strict",
-        "far references, strict",
-        "share",
-        "more",
-        "The same, reading whole arguments and counting code symbols (snake_case, CamelCase) too.",
-        "More of these can be guessed or were just made up by the agent itself.",
-        paired=True,
-    ),
-    Measure(
-        "anchors",
-        "far edit anchors kept",
-        "share",
-        "more",
-        "Of the edit calls whose old text occurred earlier word for word (its first line of 25 characters or more),"
-        f" {_FAR_DEFINITION}: the share whose line is in the request.",
-        "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
-        paired=True,
-    ),
-    Measure(
-        "anchors_strict",
-        "far edit anchors, strict",
-        "share",
-        "more",
-        "The same for every line of 25 characters or more of the old text, not only the first.",
-        "Long edits weigh more than short ones.",
-        paired=True,
-    ),
-    Measure(
-        "references",
-        "all references kept",
-        "share",
-        "more",
-        "As far references, however near: at requests whose whole history is longer than the window.",
-        "Nine in ten are near, so every policy that keeps a tail scores high.",
-    ),
 )  # fmt: skip
 MEASURES_BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 FIDELITY_KEYS: Final = ("near_block", "far_block", "far_lines", "refs_in_context", "user")
-OLD_FIDELITY_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "references")
-OLD_FIDELITY_NOTE: Final = (
-    "Older measures, to compare with earlier results: a name counts as kept wherever it is, also in a bare list of"
-    " names,"
-    " and an edit if its first line is. An agent cannot work with that alone."
-)
 _COST_KEYS: Final = ("cost", "billed_ratio")
 JUDGED_KEYS: Final = (*FIDELITY_KEYS, *_COST_KEYS)
 """A verdict on a pair of policies is made of these."""

@@ -79,10 +79,8 @@ class SessionFigures(msgspec.Struct):
     requests_after_first: int = 0
     all_references: KeptShare = msgspec.field(default_factory=KeptShare)
     far_references: KeptShare = msgspec.field(default_factory=KeptShare)
-    far_references_strict: KeptShare = msgspec.field(default_factory=KeptShare)
     all_anchors: KeptShare = msgspec.field(default_factory=KeptShare)
     far_anchors: KeptShare = msgspec.field(default_factory=KeptShare)
-    far_anchors_strict: KeptShare = msgspec.field(default_factory=KeptShare)
     recoverable: KeptShare = msgspec.field(default_factory=KeptShare)
     user_word_shares: float = 0.0
     newest_whole: int = 0
@@ -113,11 +111,6 @@ class SessionFigures(msgspec.Struct):
         return self.texts.compute_measures() | {
             "held": self.held_tokens / made if made else None,
             "largest": self.largest_request,
-            "references": self.all_references.value,
-            "far": self.far_references.value,
-            "far_strict": self.far_references_strict.value,
-            "anchors": self.far_anchors.value,
-            "anchors_strict": self.far_anchors_strict.value,
             "user": self.user_word_shares / beyond if beyond else None,
             "newest": self.newest_whole / beyond if beyond else None,
             "recoverable": self.recoverable.value,

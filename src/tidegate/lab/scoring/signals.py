@@ -6,8 +6,7 @@ Three signals here, each checkable in a request without a model; `text_needs.py`
 - an *edit anchor*: a line of the old text that an edit quotes word for word, and that occurred earlier;
 - the words of the user, in pieces.
 
-Each has the distance to its last occurrence. The strict reading takes all of an argument instead of its head, code
-symbols as well, and every line of the old text instead of the first.
+Each has the distance to its last occurrence.
 """
 
 import json
@@ -17,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tidegate.lab.scoring.identifiers import (
-    ARGUMENT_HEAD_CHARS,
     PATH_SUFFIX_KIND,
     SYMBOL_KIND,
     Identifier,
@@ -59,9 +57,7 @@ class SessionSignals(msgspec.Struct):
     answer_indices: list[int]
     units_before: list[int]
     references: list[Need]
-    strict_references: list[Need]
     anchors: list[Need]
-    strict_anchors: list[Need]
     pieces: list[str]
     user_words: list[UserWords]
     text_needs: list[TextNeed]
@@ -77,15 +73,13 @@ def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSig
         history.append(history[-1] + ruler.count_message(message))
     pieces: dict[str, int] = {}
     words = list(_split_user_messages(messages, pieces))
-    references = list(_find_references(messages, searched, ARGUMENT_HEAD_CHARS))
+    references = list(_find_references(messages, searched))
     tokens_before = [units / ruler.units_per_token for units in history]
     return SessionSignals(
         answer_indices=[at for at, message in enumerate(messages) if message["role"] == "assistant"],
         units_before=history,
         references=references,
-        strict_references=list(_find_references(messages, searched, None)),
-        anchors=list(_find_anchors(messages, shelf, ruler, first=True)),
-        strict_anchors=list(_find_anchors(messages, shelf, ruler, first=False)),
+        anchors=list(_find_anchors(messages, shelf, ruler)),
         pieces=list(pieces),
         user_words=words,
         text_needs=find_text_needs(messages, tokens_before, references),
@@ -98,13 +92,13 @@ def list_argument_names(messages: Sequence[_Json]) -> list[str]:
     found: dict[str, None] = {}
     for message in messages:
         for call in iterate_chat_calls(message):
-            found.update(dict.fromkeys(name for name, _ in _identifiers_of(call, ARGUMENT_HEAD_CHARS)))
+            found.update(dict.fromkeys(name for name, _ in _identifiers_of(call)))
     return list(found)
 
 
-def _identifiers_of(call: _Json, head: int | None) -> list[Identifier]:
+def _identifiers_of(call: _Json) -> list[Identifier]:
     arguments = call["arguments"]
-    return find_identifiers(arguments if isinstance(arguments, str) else json.dumps(arguments), head)
+    return find_identifiers(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
 class _SearchablePages(NamedTuple):
@@ -143,22 +137,22 @@ class _Distance:
         return self._tokens[at] - self._tokens[page] - into * size
 
 
-def _find_references(messages: Sequence[_Json], searched: _SearchablePages, head: int | None) -> Iterator[Need]:
+def _find_references(messages: Sequence[_Json], searched: _SearchablePages) -> Iterator[Need]:
     for at, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
         named: dict[str, str] = {}
         for call in iterate_chat_calls(message):
-            for name, kind in _identifiers_of(call, head):
+            for name, kind in _identifiers_of(call):
                 named.setdefault(name, kind)
         for name, kind in named.items():
-            if head is not None and kind == SYMBOL_KIND:
+            if kind == SYMBOL_KIND:
                 continue
-            found = _find_earlier_name(name, kind, at, searched.outside_texts)
-            if found is not None:
-                place = searched.everything.find_last(found.name, at)
+            earlier_name = _find_earlier_name(name, kind, at, searched.outside_texts)
+            if earlier_name is not None:
+                place = searched.everything.find_last(earlier_name.name, at)
                 seen = searched.everything.page_at(place)
-                yield Need(at, name, found.name, found.kind, searched.distance(place, at), seen)
+                yield Need(at, name, earlier_name.name, earlier_name.kind, searched.distance(place, at), seen)
 
 
 def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:
@@ -171,9 +165,7 @@ def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Ident
     return None
 
 
-def _find_anchors(
-    messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCounter, *, first: bool
-) -> Iterator[Need]:
+def _find_anchors(messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCounter) -> Iterator[Need]:
     """Find edit anchors in contents, not in the names of calls."""
     pages = [
         "\n".join(
@@ -190,7 +182,7 @@ def _find_anchors(
         for call in iterate_chat_calls(message):
             for old in _read_old_texts(call):
                 lines = [line.strip() for line in old.splitlines() if len(line.strip()) >= _MIN_ANCHOR_CHARS]
-                for line in lines[:1] if first else dict.fromkeys(lines):
+                for line in lines[:1]:
                     place = stream.find_last(line, at, whole=False)
                     if place >= 0:
                         yield Need(at, line, line, ANCHOR_KIND, distance(place, at), stream.page_at(place))

@@ -3,7 +3,7 @@
 An append returns when its records are on disk (WAL, `synchronous=FULL`). All of it is refused (`StaleHead`) if the
 session does not end where its writer says.
 
-Tables, in format 6 (`migrations.py`):
+Tables (`migrations.py`):
 
 - `sessions`: one row for each session, with its head, what it holds and a checksum.
 - `recent_rows`: the latest records, one row each, in the order in which they were appended. All sessions write at the

@@ -27,6 +27,10 @@ _SETTINGS = (
     "fullfsync=ON",  # for macOS, whose fsync leaves data in the cache of the disk; elsewhere it does nothing
     "checkpoint_fullfsync=ON",
 )
+_BEFORE_RELEASE = frozenset(
+    ("sessions_and_chunks", "marked_chunks", "placed_and_arrived", "batches_and_members", "written_anew")
+)
+"""Migrations before version 0.1.0. Files of that version list them, too, with those that came after."""
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
 
 Step = Callable[[str], None]
@@ -151,7 +155,7 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
             applied = _check_format(db, path, migrations)
             if status.st_mode & 0o077:
                 path.chmod(0o600)
-            if applied < {migration.__name__ for migration in migrations}:
+            if not applied >= {migration.__name__ for migration in migrations}:
                 _migrate(db, path, migrations)
         except BaseException:
             db.close()
@@ -239,15 +243,20 @@ def truncate_wal(db: sqlite3.Connection) -> None:
 
 
 def _check_format(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
-    """Return the names of the file's migrations. DamagedData if it is not ours or newer than this version."""
+    """Return the names of the file's migrations. DamagedData if it is not ours, or not of a version that is read."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise DamagedData(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
     applied = {str(name) for (name,) in db.execute("SELECT name FROM migrations")}
-    unknown = sorted(applied - {migration.__name__ for migration in migrations})
+    unknown = sorted(applied - _BEFORE_RELEASE - {migration.__name__ for migration in migrations})
     if unknown:
         raise DamagedData(
             f"{path} was written by a newer tidegate: this one does not know its change {unknown[0]!r}.",
             "Install that version or a newer one; the file was not touched.",
+        )
+    if applied and applied <= _BEFORE_RELEASE:
+        raise DamagedData(
+            f"{path} was written by a tidegate from before version 0.1.0, in a form that is no longer read.",
+            "Open it once with version 0.1.0, which converts it; the file was not touched.",
         )
     return applied
 

@@ -17,7 +17,7 @@ PACK_BYTES = 256 * 1024
 NUMBERS = (1 << 36) - 1
 """The largest record number. A row id is the session's id above these 36 bits and the first record's number in them."""
 PACKED, PLAIN, RECENT = 1, 0, 2
-"""Kinds of rows. The `mark` column of a plain row may be negative: formats 2 to 5 kept a time in it."""
+"""Kinds of rows. A plain row is not compressed: a damaged recent one that was packed as it was."""
 
 _MAX_BYTES = 1 << 53  # of a session
 _COLUMN_TYPES = (int, int, int, bytes, bytes)  # a flipped bit can change the type of a column, too

@@ -189,7 +189,10 @@ class GatewayPage:
         scripts = _SESSION_SCRIPTS if name else _LIST_SCRIPTS
         html = render_document(
             "tidegate",
-            _render_frame(has_login=boot.has_login, notice=self._settings.summary_notice),
+            _render_frame(
+                has_login=boot.has_login,
+                notices=[self._settings.summary_notice, self._activity.describe_passed_on(visitor.scope)],
+            ),
             scripts=scripts,
             styles=_STYLES,
             blocks={"main": msgspec.json.encode(boot)},
@@ -346,8 +349,8 @@ def _parse_refs(text: str) -> Sequence[int]:
     return [int(part) for part in parts if part.removeprefix("-").isdecimal() and len(part) < 16]
 
 
-def _render_frame(*, has_login: bool, notice: str) -> str:
-    note = f'<p class="note">{escape(notice)}</p>' if notice else ""
+def _render_frame(*, has_login: bool, notices: Sequence[str]) -> str:
+    note = "".join(f'<p class="note">{escape(notice)}</p>' for notice in notices if notice)
     out = '<form method="post" action="/ui/logout"><button type="submit">Log out</button></form>' if has_login else ""
     return f"""<a class="skip-link" href="#page">Skip to the content</a>
 <header class="top">

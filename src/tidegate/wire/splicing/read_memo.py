@@ -35,6 +35,8 @@ class LastList(Generic[_T]):
             copied = items[0]
             if self._copied is None or self._copied is copied:
                 known[:] = items
+        elif count:
+            known[count - 1] = items[count - 1]  # the last item of a request is decoded again with the next one
         self._copied = copied
         return count
 

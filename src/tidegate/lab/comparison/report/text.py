@@ -22,24 +22,20 @@ from tidegate.lab.comparison.report.findings import (
     PolicyMeans,
     WindowFindings,
 )
-from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY, OLD_FIDELITY_KEYS, OLD_FIDELITY_NOTE
+from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
 
 # Tables for a terminal: how a measure is headed, how its values and differences are written.
 
 _COLUMN_HEADINGS: Final = {
-    "near_block": "near blocks",
-    "far_block": "far blocks",
+    "near_block": "recent edits",
+    "far_block": "older edits",
     "reread_avoidable": "re-reads",
     "reread_lines": "re-read lines",
-    "far_lines": "far lines",
-    "refs_in_context": "refs in context",
-    "typed_rules": "typed rules",
-    "deep_rules": "deep rules",
+    "far_lines": "older lines",
+    "refs_in_context": "older names",
+    "typed_rules": "user rules",
+    "deep_rules": "long rules",
     "held": "held",
-    "far": "far refs",
-    "far_strict": "strict",
-    "anchors": "anchors",
-    "anchors_strict": "strict",
     "user": "user words",
     "newest": "newest",
     "recoverable": "recoverable",
@@ -52,7 +48,7 @@ _COLUMN_HEADINGS: Final = {
     "sent": "no cache",
     "pause": "pause s",
 }
-_INTERVAL_KEYS: Final = (*JUDGED_KEYS, "far", "anchors")
+_INTERVAL_KEYS: Final = JUDGED_KEYS
 """Where the interval is printed, too; the JSON has all of them."""
 _VERDICT_MARKS: Final = {"better": " +", "worse": " -", "": "  "}
 _MARKS_LEGEND: Final = "+ better, - worse, both beyond the interval"
@@ -139,10 +135,6 @@ def _render_window(found: Findings, window: WindowFindings, width: int | None) -
         "",
         "what it costs",
         *_render_table(window, _COST_COLUMNS, width),
-        "",
-        "names only",
-        *_render_table(window, OLD_FIDELITY_KEYS, width),
-        OLD_FIDELITY_NOTE,
     ]
     if window.paired:
         lines += ["", *_render_differences(found, window, width), *_render_pairs(window, width)]

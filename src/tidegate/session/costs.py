@@ -1,0 +1,150 @@
+"""The cost of a session, read from its log a few thousand events at a time so that a caller can stay responsive.
+
+report = CostReport(session.log)
+while report.read_more(): ...    # True while there are more events
+print(report.total.dollars, report.total.cached_share)
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from tidegate.core.events import Event, HourWriteReported, NoteAdded, UsageReported, ViewEdited
+from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.store.log import LogReader
+from tidegate.wire.usage import Usage
+
+SPENT_TOPIC: Final = "spent"
+"""Topic of the notes that record other spending than the conversation's: summaries, subagents, interrupted answers."""
+_EVENTS_PER_STEP: Final = 2_000
+
+
+class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, state_note, subagent, interrupted or compaction
+    (one that the provider made); older notes have none.
+
+    The calls of a subagent are in its own log, too.
+    """
+
+    model: str
+    usage: Usage
+    purpose: str = ""
+
+
+class CostTotal(msgspec.Struct, frozen=True):
+    """Sums over a log. `calls` are the reported requests of the conversation; `side_tokens` were spent outside it.
+
+    `unpriced_tokens` belong to models without a known price, so `dollars` does not include them. `compactions` are
+    edits that made the view smaller and were not undone.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    side_tokens: int = 0
+    dollars: float = 0.0
+    unpriced_tokens: int = 0
+    compactions: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.side_tokens
+
+    @property
+    def cached_share(self) -> float:
+        """Return the share of the conversation's input tokens that came from the provider's cache."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
+
+
+def usage_or_estimate(used: UsageReported) -> Usage:
+    """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
+    read = used.input_tokens or used.counted_tokens
+    long = used.cache_write_1h if isinstance(used, HourWriteReported) else 0
+    return Usage(read, used.output_tokens, used.cache_read, used.cache_write, long)
+
+
+class CostReport:
+    """Adds up the cost of a log after event `start`, in total, for each model and for each purpose.
+
+    The purposes are turn, and those of `SideCost`. `prices` override the catalog.
+    """
+
+    def __init__(self, log: LogReader, prices: Mapping[str, ModelInfo] | None = None, *, start: int = 0) -> None:
+        self.total = CostTotal()
+        self.by_model: dict[str, CostTotal] = {}
+        self.by_purpose: dict[str, CostTotal] = {}
+        self._log = log
+        self._prices = prices
+        self._read_to = start
+        self._compaction_seqs: set[int] = set()
+
+    def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:
+        """Read at most `most` more events. Return whether any are left."""
+        if self._read_to < self._log.head:
+            for event in islice(self._log.read(self._read_to + 1), most):
+                self._add_event(event)
+                self._read_to = event.seq
+        return self._read_to < self._log.head
+
+    def read_all(self) -> CostTotal:
+        """Read the rest of the log and return the total."""
+        while self.read_more():
+            pass
+        return self.total
+
+    def _add_event(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, UsageReported):
+            self._add(what.model, usage_or_estimate(what), "turn")
+        elif isinstance(what, ViewEdited):
+            if what.tokens_after < what.tokens_before:
+                self._compaction_seqs.add(event.seq)
+                self._count_compaction(1)
+        elif isinstance(what, NoteAdded):
+            self._note(what)
+
+    def _note(self, noted: NoteAdded) -> None:
+        if noted.topic in ("undo", "redo"):
+            if noted.edit in self._compaction_seqs:
+                self._count_compaction(-1 if noted.topic == "undo" else 1)
+        elif noted.topic == SPENT_TOPIC and (cost := parse_side_cost(noted)) is not None:
+            self._add(cost.model, cost.usage, cost.purpose)
+
+    def _count_compaction(self, step: int) -> None:
+        self.total = msgspec.structs.replace(self.total, compactions=self.total.compactions + step)
+
+    def _add(self, model: str, usage: Usage, purpose: str) -> None:
+        called = purpose == "turn"
+        cost = compute_model_cost(usage, model, self._prices)
+        tokens = usage.input_tokens + usage.output_tokens
+        one = CostTotal(
+            calls=int(called),
+            input_tokens=usage.input_tokens if called else 0,
+            cached_tokens=usage.cache_read if called else 0,
+            output_tokens=usage.output_tokens if called else 0,
+            side_tokens=0 if called else tokens,
+            dollars=cost.total if cost else 0.0,
+            unpriced_tokens=0 if cost else tokens,
+        )
+        self.total = _add_totals(self.total, one)
+        self.by_model[model] = _add_totals(self.by_model.get(model, CostTotal()), one)
+        self.by_purpose[purpose] = _add_totals(self.by_purpose.get(purpose, CostTotal()), one)
+
+
+def make_spent_note(cost: SideCost) -> NoteAdded:
+    return NoteAdded(SPENT_TOPIC, msgspec.json.encode(cost).decode())
+
+
+def parse_side_cost(noted: NoteAdded) -> SideCost | None:
+    try:
+        return msgspec.json.decode(noted.text, type=SideCost)
+    except msgspec.MsgspecError:  # the text was forgotten, or another program wrote the note
+        return None
+
+
+def _add_totals(one: CostTotal, other: CostTotal) -> CostTotal:
+    pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    return CostTotal(*(mine + theirs for mine, theirs in pairs))
