@@ -362,8 +362,8 @@ class Fake:
         if self.wire == "gemini":
             method = path.partition("?")[0].rpartition(":")[2]
             return path.startswith("/v1beta/models/") and method in ("generateContent", "streamGenerateContent")
-        ends = {"anthropic": "/v1/messages", "openai_responses": "/v1/responses", "deepseek": "/chat/completions"}
-        return path == ends.get(self.wire, "/v1/chat/completions")
+        ends = {"anthropic": "/v1/messages", "deepseek": "/chat/completions"}
+        return path == ends.get(self.wire, f"/v1{DIALECTS[self.wire].endpoint.path}")
 
 
 def compact_answer(wire: str, answer: Json) -> Json:

@@ -27,7 +27,7 @@ from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, 
 from tidegate.core.messages import text_of
 from tidegate.store.memory import MemoryStore
 from tidegate.wire.anthropic import models
-from tidegate.wire.splicing.head import RequestCheck
+from tidegate.wire.request_check import RequestCheck
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.validation.faults import RequestFault
 

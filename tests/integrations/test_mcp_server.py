@@ -67,9 +67,9 @@ def test_the_tools_over_standard_streams(tmp_path: Path) -> None:
             assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
             assert "Step 3 of build-fix" in await call(client, "recall", what="m6..m8", session="build-fix")
             assert "Step 7 of holiday" in await call(client, "recall", what="port 8007", session="holiday")
-            found = await call(client, "search", words="port 8011")
-            assert "session build-fix, m" in found
-            assert "session holiday, m" in found
+            found = await call(client, "search", words="port 8080 reserved")
+            assert "note ports.md, line 1: " in found
+            assert "recall_earlier_sessions: true" in found
             assert "ports.md" in await call(client, "notes")
             assert await call(client, "notes", name="ports.md") == "Port 8080 is reserved.\n"
             listed = await call(client, "status")
@@ -78,7 +78,6 @@ def test_the_tools_over_standard_streams(tmp_path: Path) -> None:
             for text in (
                 await call(client, "recall", what="m2..m4", session="build-fix"),
                 await call(client, "recall", what="This is about", session="build-fix"),
-                await call(client, "search", words="about key"),
             ):
                 assert "about build-fix" in text
                 assert KEY not in text  # it is in the environment of the server
@@ -103,7 +102,10 @@ def test_one_session_hides_the_others(tmp_path: Path) -> None:
         async with connect(tmp_path, "holiday") as client:
             assert "Step 3 of holiday" in await call(client, "recall", what="Step 3")
             assert "no session" in await call(client, "recall", what="m3", session="build-fix")
-            assert "build-fix" not in await call(client, "search", words="port 8011")
+            found = await call(client, "search", words="port 8011")
+            assert "session holiday, m" in found
+            assert "build-fix" not in found
+            assert KEY not in await call(client, "search", words="about key")
             assert "build-fix" not in await call(client, "status")
             assert [each.name for each in (await client.list_resources()).resources] == ["holiday"]
 

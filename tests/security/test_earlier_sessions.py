@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.security.project import AGENT, Project
+from tests.security.project import AGENT, Project, calls
 from tidegate import DataFolder
 from tidegate.core.errors import BadPolicy
 from tidegate.datafolder.earlier_sessions import EarlierSessions
@@ -109,9 +109,9 @@ def test_a_projects_file_cannot_allow_it(project: Project, trusted: bool) -> Non
         project.talk()
 
 
-async def ask(data: DataFolder, folder: Path | None, only: str, **arguments: str) -> str:
+async def ask(data: DataFolder, folder: Path | None, only: str, tool: str = "recall", **arguments: str) -> str:
     async with Client(create_mcp_server(data, only, project=folder)) as client:
-        result = await client.call_tool("recall", arguments)
+        result = await client.call_tool(tool, arguments)
         return "".join(block.text for block in result.content if block.type == "text")
 
 
@@ -125,3 +125,27 @@ def test_mcp_searches_them_only_if_allowed_and_masked(data: DataFolder, tmp_path
         refused = asyncio.run(ask(data, folder, only, **asked))
         assert "recall_earlier_sessions: true" in refused
         assert DECISION not in refused
+
+
+def test_the_search_of_mcp_reads_no_more_than_its_recall(data: DataFolder, tmp_path: Path) -> None:
+    def search(folder: Path | None, only: str = "") -> str:
+        return asyncio.run(ask(data, folder, only, "search", words="where do invoices go, key"))
+
+    allowed = search(tmp_path / "here")
+    assert "[session monday, " in allowed
+    refused = search(None)
+    assert "recall_earlier_sessions: true" in refused
+    assert "invoices" not in refused
+    for found in (allowed, refused, search(tmp_path / "here", "now")):
+        assert "paper" not in found
+        assert KEY not in found
+
+
+def test_the_memory_of_an_agent_has_no_sessions(project: Project) -> None:
+    """`memory_search` reads notes, whatever the user allows: sessions are read with `recall` only."""
+    with DataFolder(project.data) as data:
+        say(data, "stranger", None, "Where do invoices go?", ELSEWHERE)
+    project.write(user=AGENT + OWN)
+    answered = project.talk([calls("memory_search", words="invoices paper"), "Done."]).requests[-1]
+    assert "nothing found; try" in answered
+    assert "on paper" not in answered

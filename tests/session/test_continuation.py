@@ -22,6 +22,7 @@ def begin_session(policy: str = "default", window: int = 16_000, steps: int = 8)
         call = {"id": f"a{number}", "type": "function", "function": {"name": "read", "arguments": f'{{"n":{number}}}'}}
         session.add({"role": "assistant", "content": f"I read {number}.", "tool_calls": [call]})
         session.add({"role": "tool", "tool_call_id": f"a{number}", "content": f"valve {number} is open\n" * 20})
+    session.add({"role": "system", "content": "You are powered by the model named Opus."})
     session.add({"role": "assistant", "content": "The seal is worn."})
     return session
 
@@ -54,6 +55,7 @@ def test_it_stays_under_every_policy(policy: str) -> None:
     assert len(records) == 1
     (record,) = records
     assert "Find out why the pump stops." in record
+    assert "You are powered by" not in record
     assert f"Rules that the user typed:\n- {RULE}\n" in record
     assert [rule.text for rule in following.session.rules] == [RULE]
 

@@ -119,11 +119,11 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.gateway.settings import check_settings
 
-    written = load_gateway_config(options).settings.gateway
-    settings = make_gateway_settings(options, written, {})
+    gateway = load_gateway_config(options).settings.gateway
+    settings = make_gateway_settings(options, gateway, {})
     check_settings(settings)
     if options.env:
-        variable = (options.token_env or written.token_envs or ("",))[0]
+        variable = (options.token_env or gateway.token_envs or ("",))[0]
         print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}", variable))
         return EXIT_OK
     check_policies(settings)

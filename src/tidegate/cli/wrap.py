@@ -201,15 +201,16 @@ def _run_with_gateway(
             raise BadInput(
                 "There is no session to continue.", "Name it with --session; `tidegate sessions` lists them."
             )
-        own_id = ""
+        resumed: list[str] = []
         if session:
             continued = find_continued_session(data, client, session, Path.cwd(), options.origin)
             settings = msgspec.structs.replace(settings, continued=continued)
-            own_id = find_own_session(data, client, session)
+            resumed = make_resume_arguments(client, session, find_own_session(data, client, session))
         if options.dry_run and settings.continued is not None:
-            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window))
+            returns = bool(resumed and not options.arguments)
+            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window, returns=returns))
             return EXIT_OK
-        arguments = options.arguments or make_resume_arguments(client, session, own_id)
+        arguments = options.arguments or resumed
         watch = _RunWatch(data, Path.cwd(), client.title)
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)

@@ -323,11 +323,11 @@ class View:
         self._moved()
         if edited.rule:
             self.last_fired[edited.rule] = RuleFiring(self.total_turns, event.time)
-        changed = EditIndex(edited.edits)
-        self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
+        edit_index = EditIndex(edited.edits)
+        self.removed_rules.update(dict.fromkeys(edit_index.removed_rules, event.seq))
         if self.orphans:
-            self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = _apply_edits(changed, self.items, self.meter, event.seq)
+            self.orphans = [item for item in self.orphans if item.message.id not in edit_index.dropped]
+        result = _apply_edits(edit_index, self.items, self.meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:

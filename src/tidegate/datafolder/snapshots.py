@@ -201,8 +201,8 @@ def make_snapshot_watcher(
 
     def keep(event: Event) -> None:
         search.search_event(event)
-        moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
-        if moved or event.seq - saved >= gap:
+        is_moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
+        if is_moved or event.seq - saved >= gap:
             save(event)
 
     def last() -> None:

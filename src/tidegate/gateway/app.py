@@ -74,9 +74,9 @@ from tidegate.session.managed_request import (
     write_view,
 )
 from tidegate.session.request_report import has_guard_acted, list_repairs
-from tidegate.wire.splicing.head import leave_out_thinking
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -535,7 +535,7 @@ class Gateway:
             text = self._thinking.clean_fallback(exchange, text)
             self._responses.note_sent(exchange, text, is_view=False)
         if exchange.thinking_refusals > 1:
-            text = leave_out_thinking(text)
+            text = get_dialect(client.dialect).thinking.leave_out(text)
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         request, text = self._thinking.add_net(request, client, exchange.conversation, text)

@@ -27,6 +27,7 @@ from tidegate.datafolder.forget.files import list_session_notes, select_session_
 from tidegate.datafolder.time_format import format_time
 from tidegate.integrations.threads import RECALL_CHARS, WHOLE_RECALL_CHARS
 from tidegate.memory.notes import Notes
+from tidegate.memory.passages import SourceKind
 from tidegate.memory.search import SearchHit
 from tidegate.session.recall import recall_text
 from tidegate.store.store import SessionInfo, list_page
@@ -46,7 +47,10 @@ _RECALL = (
     " (m12), the range (m2..m97), the path of a file, or words to look for. Answers are bounded; a long one ends with a"
     " line that says how to go on: pass it back as `what`."
 )
-_SEARCH = "Search all kept conversations and notes for words. Each hit names a session and an id for `recall`."
+_SEARCH = (
+    "Search the notes for words, and the earlier conversations about this project if the user allows it; a server for"
+    " one conversation searches that one. A hit names the note, or a session and an id for `recall`."
+)
 _NOTES = "Read the notes that agents keep across conversations: without a name the list of notes, else that note."
 _SESSION_NOTES = "Read the notes of this conversation: without a name those of all days, else those of one day."
 _WRITE = "Write down something that later conversations should know. Without a name it goes into the note of the day."
@@ -132,12 +136,13 @@ class RecallDesk:
         return self._earlier.recall(words, ALL_SESSIONS, max_chars=most, offset=max(offset, 0))
 
     def search(self, words: str, limit: int) -> str:
-        find, most = self._data.open_search().search, min(max(limit, 1), _MAX_HITS)
-        if self._session:
-            hits = find(words[:_MAX_WORDS], most, kind="session", name=self._session)
-        else:
-            hits = find(words[:_MAX_WORDS], most)
-        return "\n".join(map(_format_hit, hits)) or "Nothing was found. Try other or fewer words."
+        words, most = words[:_MAX_WORDS], min(max(limit, 1), _MAX_HITS)
+        kind: SourceKind = "session" if self._session else "note"
+        hits = self._data.open_search().search(words, most, kind=kind, name=self._session)
+        lines = [*map(_format_hit, hits)] or ["Nothing was found. Try other or fewer words."]
+        if not self._session:
+            lines.append(self._search_earlier(words, 0, 0))
+        return "\n".join(lines)
 
     def read_notes(self, name: str, offset: int) -> str:
         notes = self._data.notes
@@ -203,8 +208,8 @@ def _format_entries(notes: Notes, day: str, session: str) -> str:
     """The entries of a session in the note of a day."""
     if day not in notes.daily_names():
         return ""
-    found = select_session_entries(notes, day, session)
-    return "\n\n".join(f"## {day.removesuffix('.md')} {each.time} · {each.title}\n\n{each.text}" for each in found)
+    entries = select_session_entries(notes, day, session)
+    return "\n\n".join(f"## {day.removesuffix('.md')} {each.time} · {each.title}\n\n{each.text}" for each in entries)
 
 
 def _cut_page(text: str, offset: int) -> str:

@@ -31,17 +31,12 @@ from tidegate.session.managed_request import ClientRequest, ClientRequestReader,
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request, report_unmanaged
 from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
-from tidegate.wire.splicing.head import is_thinking_demanded, leave_out_thinking, read_requested_output
+from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 Client = TypeVar("Client")
 
-_PATHS: Final[Mapping[str, Mapping[str, str]]] = {
-    "openai": {"/chat/completions": "openai_chat", "/responses": "openai_responses"},
-    "anthropic": {"/messages": "anthropic"},
-}
-"""The dialects of the managed paths, by the package of the client."""
 _CLIENTS: Final = frozenset(("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic"))
 _FRAMEWORK: Final = "sdk"
 _LOG: Final = logging.getLogger(__name__)
@@ -74,7 +69,7 @@ def managed(
     """
     package = _find_package(client)
     threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
-    calls = _ManagedCalls(threads, session, _PATHS[package])
+    calls = _ManagedCalls(threads, session, _list_paths(package))
     sdk_client = cast(Any, client)
     http_client = sdk_client._client  # the SDKs have no public name for it
     library = _find_http_library(type(http_client))
@@ -95,12 +90,18 @@ def managed(
 def _find_package(client: object) -> str:
     for kind in type(client).__mro__:
         package = kind.__module__.partition(".")[0]
-        if package in _PATHS and kind.__name__ in _CLIENTS:
+        if kind.__name__ in _CLIENTS and _list_paths(package):
             return package
     raise BadInput(
         f"tidegate.managed does not know clients of the type {type(client).__name__}.",
         "Pass an openai.OpenAI, openai.AsyncOpenAI, anthropic.Anthropic or anthropic.AsyncAnthropic.",
     )
+
+
+def _list_paths(package: str) -> dict[str, str]:
+    """The ends of the paths that are managed, with their dialects, by the package of the client."""
+    dialects = [dialect for dialect in DIALECTS.values() if dialect.paths.sdk == package]
+    return {end: dialect.name for dialect in reversed(dialects) for end in dialect.paths.endings}
 
 
 def _find_http_library(http_client: type) -> ModuleType:
@@ -168,7 +169,7 @@ class _Exchange:
         self._refusals = refusals
         self._window_key = key
         self._sent = b""
-        self._demands_thinking = is_thinking_demanded(client.body)
+        self._demands_thinking = get_dialect(client.dialect).thinking.is_demanded(client.body)
         self._thinking_refusals = 0
         self._first_refusal: Any = None  # a response, before a much smaller request is tried
         self.fail = fail
@@ -188,7 +189,7 @@ class _Exchange:
             body = write_own_request(self._client, self._following)
             self._followed = self._followed.answer_elsewhere()
         if self._thinking_refusals > 1:
-            body = leave_out_thinking(body)
+            body = get_dialect(self._client.dialect).thinking.leave_out(body)
         given = request.headers.get(BETA_HEADER, "")
         body, betas = allow_dropping(self._client, self._following, request.url.host, body, given)
         self._sent = body
@@ -238,7 +239,7 @@ class _Exchange:
             self._thinking_refusals += 1
             if self._thinking_refusals == 2 and self._demands_thinking:
                 return True
-        output = read_requested_output(self._client.dialect, self._client.body)
+        output = get_dialect(self._client.dialect).output.read(self._client.body)
         changed = self._refusals.answer(self._following, self._followed, error, self._window_key, output)
         self._followed = changed or self._followed
         return changed is not None

@@ -7,10 +7,10 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
-from tidegate.wire.answers import create_assembler, frames_from_response
+from tidegate.wire.answers import create_assembler, frames_from_response, read_reply
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.streaming.sse import SseReader, decode_frame
 
@@ -129,7 +129,7 @@ class AnswerCopy:
         reply = self.read_reply()
         message = read_reply(self._dialect, reply.messages)
         return CopiedAnswer(
-            message, reply.usage, to_client_messages(self._dialect, reply.messages), reply.stop == "calls"
+            message, reply.usage, get_dialect(self._dialect).to_client_messages(reply.messages), reply.stop == "calls"
         )
 
     def read_partial(self) -> Message | None:

@@ -136,8 +136,8 @@ def _write_end(name: str, view: View) -> str:
 
 def _write_messages(messages: Iterable[Message], name_client: NameAuthor) -> Iterator[str]:
     for message in messages:
-        if message.kind in (CLIENT_NOTE, INSTRUCTION):
-            continue
+        if message.role == "system" or message.kind in (CLIENT_NOTE, INSTRUCTION):
+            continue  # settings of the client, such as its tools and its model
         client = name_client(message.id)
         text = "\n\n".join(_write_parts(message, client)).strip()
         if text:
@@ -147,7 +147,7 @@ def _write_messages(messages: Iterable[Message], name_client: NameAuthor) -> Ite
 def _name_author(message: Message, client: str) -> str:
     if message.kind and message.role != "tool":
         return "The user's rules and the record" if message.kind == LEDGER else "Note of tidegate"
-    who = {"user": "User", "assistant": "Assistant", "tool": "Result", "system": "System"}[message.role]
+    who = {"user": "User", "assistant": "Assistant", "tool": "Result"}[message.role]
     where = f" in {client}" if client and message.role in ("user", "assistant") else ""
     return f"{who}{where} ({message.id})" if message.id else f"{who}{where}"
 

@@ -31,7 +31,7 @@ from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, compacts_history, result_of
 from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
 from tidegate.session.stored_answers import StoredAnswer, decode_stored_answer
-from tidegate.wire.splicing.hidden_exchanges import HiddenCall
+from tidegate.wire.splicing.hidden_answers import HiddenCall
 
 ROOT: Final = ""
 HIDDEN_TOPIC: Final = "hidden_calls"
@@ -189,15 +189,15 @@ class HostTree:
 
         Messages that were found once are found again: a step of the tree never changes.
         """
-        found: list[Step] = []
+        steps: list[Step] = []
         at = after
         for key in keys:
             step = self._children.get((at, key))
             if step is None:
                 break
             at = step.id
-            found.append(step)
-        return found
+            steps.append(step)
+        return steps
 
     def list_path(self, ident: str) -> list[str]:
         """The messages up to this one, as the log has them: with hidden exchanges."""

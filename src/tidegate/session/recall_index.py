@@ -183,12 +183,6 @@ class RecallIndex:
             same = [touch for touch in some if _is_same_path(touch.note.path, path)]
             return [touch for touch in same if is_allowed is None or is_allowed(touch.seq)]
 
-    def find_searches(self) -> set[int]:
-        """Return the seqs of messages that only searched, and of their results. No search finds them."""
-        with self._lock:
-            self._catch_up()
-            return set(self._searches)
-
     def read_branch_points(self) -> list[BranchPoint]:
         """Return the branch points of the log. Only the first call reads the whole log."""
         with self._lock:
@@ -243,7 +237,7 @@ class RecallIndex:
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
-        saved = _SavedIndex(
+        saved_index = _SavedIndex(
             self._head,
             self._log_head,
             self._born,
@@ -257,7 +251,7 @@ class RecallIndex:
             self._was_plain,
             self._chars,
         )
-        file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
+        file.write(msgspec.msgpack.encode(saved_index), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
 
     def _is_current(self, log: LogReader, event_hash: bytes) -> bool:

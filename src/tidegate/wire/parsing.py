@@ -6,7 +6,7 @@ dropped silently; content that has no place in a `Message` is refused.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,17 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     system: str = ""
     tools: tuple[Tool, ...] = ()
     messages: tuple[Message, ...] = ()
+
+
+class MessageClues(NamedTuple):
+    """A message of an unknown dialect, and the types of the parts in its `content`."""
+
+    message: dict[str, object]
+    part_types: frozenset[str]
+
+    @property
+    def has_type(self) -> bool:
+        return isinstance(self.message.get("type"), str)
 
 
 def raise_bad_input(cause: str, remedy: str) -> NoReturn:

@@ -48,11 +48,6 @@ def test_a_note_stays_in_its_folder(context: ToolContext, tmp_path: Path, note: 
     assert not (tmp_path / "out.md").exists()
 
 
-def test_earlier_sessions_are_found(context: ToolContext) -> None:
-    context.session.add(user_message("The staging database is called heron."))
-    assert "session s m" in use(MEMORY_SEARCH_TOOL, context, words="heron").text
-
-
 def test_without_a_data_folder_there_is_no_memory(tmp_path: Path) -> None:
     for tool, arguments in ((MEMORY_WRITE_TOOL, {"text": "x"}), (MEMORY_SEARCH_TOOL, {"words": "x"})):
         assert "no data folder" in use(tool, make_context(tmp_path), **arguments).text
@@ -79,9 +74,15 @@ def test_a_search_does_not_find_its_own_call(context: ToolContext) -> None:
     context.session.add({"role": "assistant", "content": None, "tool_calls": [call]})
     context.session.add({"role": "tool", "tool_call_id": "c1", "content": "m2 user: The host is heron."})
     assert use(RECALL_TOOL, context, what="host heron").text == "m2 user: The host is heron."
+
+
+def test_a_search_in_the_memory_finds_notes_and_no_session(context: ToolContext) -> None:
+    context.session.add(user_message("The host is heron."))
+    assert context.data is not None
+    context.data.notes.write("hosts.md", "The host is heron.\n", about="machines")
     found = use(MEMORY_SEARCH_TOOL, context, words="host heron").text
-    assert "session s m2" in found
-    assert "\n" not in found
+    assert "hosts.md:1  The host is heron." in found
+    assert "session" not in found
 
 
 def test_a_compaction_is_asked_for_and_made_by_the_loop(context: ToolContext) -> None:

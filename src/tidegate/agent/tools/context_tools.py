@@ -10,7 +10,6 @@ from msgspec import Meta
 from tidegate.agent.skills import Skills
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolData, ToolFailed, ToolResult
 from tidegate.datafolder.earlier_sessions import NOT_ALLOWED, SESSION_ARGUMENT
-from tidegate.memory.search import SearchHit
 
 _DEFAULT_RECALL_CHARS = 8_000
 """Characters of the log in one result, by default. One message may have more: a quarter of the room."""
@@ -69,16 +68,10 @@ async def _run_memory_search(arguments: MemorySearchArguments, context: ToolCont
         return ToolResult(await asyncio.to_thread(data.notes.read, arguments.note))
     if not arguments.words.strip():
         return ToolResult(data.notes.render_index() or "[the memory is empty]")
-    hits = await asyncio.to_thread(lambda: data.open_search().search(arguments.words, 3 * _MAX_HITS))
-    session = context.session
-    own = await asyncio.to_thread(session.history.recall_index.find_searches)
-    others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
-    return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
-
-
-def _format_hit(hit: SearchHit) -> str:
-    place = f"{hit.name}:{hit.place}" if hit.kind == "note" else f"session {hit.name} m{hit.place}"
-    return f"{place}  {hit.snippet}"
+    search = partial(data.open_search().search, arguments.words, _MAX_HITS, kind="note")
+    hits = await asyncio.to_thread(search)
+    lines = [f"{hit.name}:{hit.place}  {hit.snippet}" for hit in hits]
+    return ToolResult("\n".join(lines) or "[nothing found; try other or fewer words]")
 
 
 async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolResult:
@@ -128,7 +121,7 @@ MEMORY_WRITE_TOOL = FunctionTool(
     "memory_write", "Keep something for later sessions.", MemoryWriteArguments, _run_memory_write
 )
 MEMORY_SEARCH_TOOL = FunctionTool(
-    "memory_search", "Search notes and earlier sessions.", MemorySearchArguments, _run_memory_search
+    "memory_search", "Search the notes of all sessions.", MemorySearchArguments, _run_memory_search
 )
 RECALL_TOOL = FunctionTool("recall", "Read back what left this conversation.", RecallArguments, _run_recall)
 EARLIER_RECALL_TOOL = FunctionTool(

@@ -2,6 +2,7 @@
 
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
 from tidegate.wire.parsing import (
+    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -23,6 +24,17 @@ from tidegate.wire.parsing import (
 from tidegate.wire.rendering.blocks import JsonObject
 
 FAMILY = "anthropic"
+
+_PART_TYPES = frozenset({"image", "tool_use", "tool_result", "thinking", "redacted_thinking"})
+
+
+def recognize(clues: MessageClues) -> int:
+    """Some types of blocks are Anthropic's alone. A list of texts is its form, too, in an assistant message."""
+    kinds = clues.part_types
+    if kinds & _PART_TYPES:
+        return 6
+    is_answer = clues.message.get("role") == "assistant" and kinds <= {"text"}
+    return 3 if kinds and (clues.has_type or is_answer) else 0
 
 
 def parse_message(obj: object) -> list[Message]:

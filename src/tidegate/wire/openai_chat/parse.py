@@ -2,6 +2,7 @@
 
 from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
+    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -31,6 +32,12 @@ _ROLES: dict[object, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+
+
+def recognize(clues: MessageClues) -> int:
+    """Chat has fields and roles of its own; what no other dialect claims is read as chat."""
+    message = clues.message
+    return 4 if "tool_calls" in message or message.get("role") in ("tool", "developer") else 1
 
 
 def parse_message(obj: object) -> list[Message]:

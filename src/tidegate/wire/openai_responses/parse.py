@@ -2,6 +2,7 @@
 
 from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
+    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -28,6 +29,12 @@ FAMILY = "openai_responses"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 COMPACTION_TYPES = ("compaction", "compaction_summary")
 _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
+
+_PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file"})
+
+
+def recognize(clues: MessageClues) -> int:
+    return 5 if clues.part_types & _PART_TYPES else 2 if clues.has_type else 0
 
 
 def parse_message(obj: object) -> list[Message]:

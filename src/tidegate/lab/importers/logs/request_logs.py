@@ -103,9 +103,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
         model = first_text(chain.last_request.body, "model")
         talk = _build_conversation(source, chain.last_request)
         _set_times(talk, chain.request_times)
-        found = talk.build_recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
-        if found:
-            yield found
+        recording = talk.build_recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
+        if recording:
+            yield recording
 
 
 def _find_response(value: JsonRecord) -> JsonRecord:
@@ -160,14 +160,14 @@ def _build_conversation(source: SourceFile, logged: _LoggedRequest) -> Conversat
     talk = ConversationBuilder()
     dialect = DIALECTS[_guess_dialect(logged.body)]
     try:
-        parsed = dialect.parse_body(logged.body)
+        body = dialect.parse_body(logged.body)
         answer = [message for value in _find_answers(logged.response) for message in parse_any_message(value)]
     except BadInput as fault:
         raise source.make_error(logged.line, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    talk.add_message("system", parsed.system)
-    for message in [*parsed.messages, *answer]:
+    talk.add_message("system", body.system)
+    for message in [*body.messages, *answer]:
         add_core_message(talk, message)
-    talk.tools = render_chat_tools(parsed.tools)
+    talk.tools = render_chat_tools(body.tools)
     return talk
 
 
