@@ -112,22 +112,28 @@ def find_own_session(data: "DataFolder", client: WrappedClient, session: str) ->
 
 
 def describe_dry_run(
-    data: "DataFolder", client: WrappedClient, continued: "ContinuedSession", window: int | None
+    data: "DataFolder", client: WrappedClient, continued: "ContinuedSession", window: int | None, *, returns: bool
 ) -> str:
-    """What the first request would have in front of the user's message, and what that costs. Nothing is sent."""
+    """What the first request would have in front of the user's message, and what that costs. Nothing is sent.
+
+    `returns`: the client goes on with its own conversation, so it gets only what the others did since.
+    """
     from tidegate.models.token_counters import create_counter
     from tidegate.session.continuation import ContinuedRun, choose_record_tokens, write_record
-    from tidegate.session.shared_timeline import ClientNote
+    from tidegate.session.shared_timeline import ClientNote, SharedTimeline
 
     run = ContinuedRun(
         ClientNote(client.program, client.title), continued.session, continued.source, data.mask, continued.lines
     )
     model = _find_last_model(data, client)
     log = data.open_log(continued.session)
-    record = write_record(log.read, run, 0, choose_record_tokens(window), create_counter(model))
+    own = client.title if returns else ""
+    after = SharedTimeline(log.read(), continued.session).find_last_of(own) if own else 0
+    record = write_record(log.read, run, after, choose_record_tokens(window), create_counter(model), without=own)
     name = clean_line(continued.session)
     if record is None:
-        return f"tidegate: the session {name} has no messages yet: {client.title} would begin it. Nothing was sent.\n"
+        why = f"{client.title} knows all of it" if after else f"it has no messages yet, {client.title} would begin it"
+        return f"tidegate: nothing of the session {name} would be added: {why}. Nothing was sent.\n"
     note = record.note
     whole = f"{note.whole:,} of {format_count(note.messages, 'message')} whole"
     clients = clean_line(", ".join(note.clients))

@@ -199,7 +199,8 @@ class RecallIndex:
     def _catch_up(self) -> None:
         whole = self.log
         born = next((event.time for event in whole.read(1)), 0.0)
-        if not self._head and self._file is not None:
+        is_new = not self._head
+        if is_new and self._file is not None:
             self._load(self._file)
         if born != self._born or whole.head < self._head:  # another log with this name
             self._clear()
@@ -214,6 +215,8 @@ class RecallIndex:
             self._head = event.seq
             if self._file is not None and self._unsaved_chars >= max(_SAVE_CHARS, self._chars // _SAVE_SHARE):
                 self._save(self._file)
+        if is_new and self._file is not None and self._unsaved_chars >= _SAVE_CHARS:
+            self._save(self._file)  # else each later process would read the rest again
 
     def _load(self, file: IndexFile) -> None:
         data = file.read()

@@ -192,6 +192,10 @@ class SharedTimeline:
         """The messages of users and models among these events."""
         return [seq for seq in self._messages if events[seq]]
 
+    def find_last_of(self, title: str) -> int:
+        """The last message of a client; 0 if it has none."""
+        return next((seq for seq in reversed(self._messages) if self.client_of(seq) == title), 0)
+
     def find_newest_work(self, until: int) -> int:
         """The last event of the branch with the newest message, of the events up to this one; 0 without a message."""
         place = bisect_right(self._messages, until)

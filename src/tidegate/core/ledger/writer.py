@@ -22,7 +22,6 @@ from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.lines import (
-    LEDGER,
     LEDGER_END,
     MAX_RULES_SHARE,
     PIN_SHARE,
@@ -33,9 +32,11 @@ from tidegate.core.ledger.lines import (
     render_ledger,
     select_ledger_lines,
 )
-from tidegate.core.ledger.loss_check import PIN, LossCheck, LossTally, readable_text_of, rules_held
+from tidegate.core.ledger.loss_check import LossCheck, LossTally, readable_text_of, rules_covered, rules_held
 from tidegate.core.ledger.recall_pointers import add_recall_note, is_recall_note
 from tidegate.core.messages import (
+    LEDGER,
+    PIN,
     Call,
     Message,
     Part,
@@ -162,7 +163,8 @@ def update_ledger(
 
 def held_rules(view: View) -> list[LedgerLine]:
     """The rules and pins in force, each once: those in the ledger, then those in messages of the view."""
-    ledger_lines: dict[str, LedgerLine] = {}
+    covered = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
+    ledger_lines: dict[str, LedgerLine] = {line.text: line for line in covered}
     for item in view.items:
         if item.message.kind == LEDGER:
             lines = [line for line in parse_ledger(text_of(item.message)) if line.lays_down]
