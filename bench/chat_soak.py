@@ -24,9 +24,9 @@ from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 HEAD = "turn  asked  told  said  by model   cpu s  stop     stages"
 NUMBERS = ", ".join(f"{number * 7919 % 100_000:05d}" for number in range(40))

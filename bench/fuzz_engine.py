@@ -46,8 +46,8 @@ from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
+from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking
-from tidegate.wire.splicing.head import ask_to_drop_thinking
 from tidegate.wire.splicing.units import HostUnit
 
 CHUNK: Final = 20_000
@@ -212,7 +212,7 @@ class FuzzedConversation:
         self.totals["edited requests"] += text not in (client.text, own.text)
         is_accepted = self._check(own, text)
         if self._is_bound and session.view.first_edit_seq and self.random.random() < 0.5:
-            text = ask_to_drop_thinking(text)
+            text = ANTHROPIC_THINKING.allow_dropping(text)
             is_accepted = self._check(own, text)
         return text, is_accepted
 

@@ -52,7 +52,7 @@ from tidegate.gateway.metrics import ForwardedRequest
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.presets import preset_names
 from tidegate.wire.answers import create_assembler
-from tidegate.wire.splicing.head import find_request_faults
+from tidegate.wire.request_check import find_request_faults
 from tidegate.wire.streaming.reply import IncompleteReply
 from tidegate.wire.streaming.sse import SseReader, decode_frame
 

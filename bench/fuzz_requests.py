@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate.core.messages import Call
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, read_response
-from tidegate.wire.splicing.units import to_client_messages
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
@@ -135,7 +135,7 @@ class ClientState:
 
     def keep(self, body: Json) -> None:
         """Keep an answer, and its calls to be answered."""
-        answer = to_client_messages(self.dialect, read_response(self.dialect, body).messages)
+        answer = get_dialect(self.dialect).to_client_messages(read_response(self.dialect, body).messages)
         if self.dialect == "openai_responses":
             answer = [{key: value for key, value in item.items() if key != "id"} for item in answer]
         self.messages += answer

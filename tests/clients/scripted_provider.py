@@ -17,7 +17,7 @@ from tidegate.core.messages import Call
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
-from tidegate.wire.splicing.head import find_request_faults
+from tidegate.wire.request_check import find_request_faults
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
@@ -27,6 +27,13 @@ _STEP_ID: Final = re.compile(r"(?:toolu|call)_(step|recall)_(\d+)|\b(Step) (\d+)
 _SIGNATURE: Final = re.compile(rb'"(?:encrypted_content|thoughtSignature)":"([^"]+)"')
 _ACCEPTED_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
 """Gemini takes these for calls that it did not make; Gemini CLI sends one after it resumed a session."""
+_RESULTS: Final = (
+    ("tool_use_id", "content"),
+    ("tool_call_id", "content"),
+    ("call_id", "output"),
+    ("id", "response"),
+)
+"""Where each dialect has the id of a call and its result."""
 _SHELLS: Final = ("Bash", "bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command")
 SIDE_ANSWER: Final = '{"isNewTopic": true, "title": "A task"}'
 """The answer to a request without tools."""
@@ -268,9 +275,9 @@ def _find_recalled(value: object) -> dict[str, str]:
         return {key: text for each in value for key, text in _find_recalled(each).items()}
     if not isinstance(value, dict):
         return {}
-    ident = str(value.get("tool_use_id") or (value.get("call_id") if "output" in value else ""))
-    if "_recall_" in ident:
-        return {ident: str(value.get("content") or value.get("output"))}
+    for name, key in _RESULTS:
+        if key in value and "_recall_" in str(value.get(name)):
+            return {str(value[name]): str(value[key])}
     return {key: text for each in value.values() for key, text in _find_recalled(each).items()}
 
 

@@ -45,7 +45,7 @@ from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
 from tidegate.wire.parsing import ParsedRequest, repair_unicode
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.layout import is_blank
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)
 

@@ -10,7 +10,7 @@ from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.datafolder.forget.tombstones import TOMBSTONE
 from tidegate.session.session import Session
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 
 class Reference(msgspec.Struct):

@@ -11,7 +11,7 @@ from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 
 class Known:

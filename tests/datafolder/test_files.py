@@ -13,8 +13,7 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.messages import text_of, user_message
 from tidegate.core.outcome import Effect, Spill, make_spill
 from tidegate.core.text.secrets import SecretMask
-from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.effects import DataFolderEffects
+from tidegate.datafolder.data_folder import DataFolder, DataFolderEffects
 from tidegate.disk.folder import Folder
 from tidegate.memory.notes import Notes
 from tidegate.store.memory import MemoryStore

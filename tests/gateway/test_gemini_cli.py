@@ -21,7 +21,8 @@ from tidegate.core.events import BranchStarted
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Image, Message, Text, calls_of, result_of, text_of
 from tidegate.core.sweep.shortening import clip_message
-from tidegate.wire.splicing.units import read_gemini, read_reply
+from tidegate.wire.answers import read_reply
+from tidegate.wire.gemini.client_request import read_gemini
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Json = dict[str, Any]

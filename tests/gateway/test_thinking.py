@@ -16,7 +16,7 @@ from tests.gateway.stoppable_store import StoppableStore
 from tests.scale import parametrize_pairs
 from tidegate.core.messages import Call
 from tidegate.wire.anthropic import models
-from tidegate.wire.splicing.head import RequestCheck
+from tidegate.wire.request_check import RequestCheck
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.validation.faults import RequestFault
 

@@ -17,7 +17,7 @@ from tests.session.noted import write_answer
 from tidegate.core.events import BranchStarted, Event, MessageAdded
 from tidegate.core.messages import Call, Result
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.splicing.message_form import join_result_text
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WINDOW = 16_000

@@ -22,7 +22,7 @@ from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import ThreadSessions, describe_missing_framework
 from tidegate.session.following import FollowedRequest, Shown
 from tidegate.store.memory import MemoryStore
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.splicing.message_form import join_result_text
 
 Turn = dict[str, Any]
 THREAD = SessionName("t")

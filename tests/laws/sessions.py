@@ -19,8 +19,7 @@ from tidegate.store.log import MemoryLog
 from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.rendering.layout import LAST_USER_FILLER
-from tidegate.wire.rendering.request import RequestRenderer
-from tidegate.wire.splicing.head import read_requested_output
+from tidegate.wire.request import RequestRenderer
 
 WIRES = tuple(DIALECTS)
 TOOLS = ({"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}},)
@@ -142,7 +141,7 @@ def check_request(session: Session, request: Request) -> None:
     check_renderings(session.view)
     check_newest(session, request)
     check_truth(session)
-    asked = read_requested_output(get_dialect(request.dialect_name).family, request.body)
+    asked = get_dialect(request.dialect_name).output.read(request.body)
     assert request.to_bytes() == fresh_rendering(session.view, request.dialect_name, asked).to_bytes()
     assert msgspec.json.decode(request.to_bytes()) == msgspec.json.decode(msgspec.json.encode(request.body))
 

@@ -23,7 +23,7 @@ from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_
 from tidegate.models.embedded.weights import SMOLLM2, WeightsWheel, fetch_weights, find_weights
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Reply, collect_reply
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 __all__ = ["model_closed_after_file"]
 
@@ -223,7 +223,7 @@ def test_the_header_tells_how_much_the_model_holds_and_what_a_token_takes(tmp_pa
 def test_a_file_that_ends_anywhere_in_its_header_is_refused(tmp_path: Path) -> None:
     whole = a_gguf(**PLAIN)
     for cut in range(len(whole)):
-        with pytest.raises(BadInput, match=r"no GGUF file|cannot be read"):
+        with pytest.raises(BadInput, match=r"not a GGUF file|cannot be read"):
             read(tmp_path, whole[:cut])
 
 

@@ -21,7 +21,8 @@ from tidegate.wire.answers import (
 )
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.streaming.sse import SseReader, decode_frame
-from tidegate.wire.usage import Usage, read_usage
+from tidegate.wire.usage import Usage
+from tidegate.wire.usage_report import read_usage
 
 RICH = ScriptedAnswer(
     text="I read both files, the long one first.",

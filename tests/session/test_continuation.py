@@ -7,6 +7,7 @@ from tidegate.core.messages import Call, Message, Result, Text, Tool, text_of, u
 from tidegate.presets import preset_names
 from tidegate.session.continuation import Continuation, ContinuedRun, find_recorded_span
 from tidegate.session.following import FixedPart, FollowingSession, HostItem, make_host_item
+from tidegate.session.handoff import write_handoff
 from tidegate.session.shared_timeline import ClientNote, SharedTimeline
 
 RULE = "Never push to main."
@@ -22,6 +23,7 @@ def begin_session(policy: str = "default", window: int = 16_000, steps: int = 8)
         call = {"id": f"a{number}", "type": "function", "function": {"name": "read", "arguments": f'{{"n":{number}}}'}}
         session.add({"role": "assistant", "content": f"I read {number}.", "tool_calls": [call]})
         session.add({"role": "tool", "tool_call_id": f"a{number}", "content": f"valve {number} is open\n" * 20})
+    session.add({"role": "system", "content": "You are powered by the model named Opus."})
     session.add({"role": "assistant", "content": "The seal is worn."})
     return session
 
@@ -54,6 +56,7 @@ def test_it_stays_under_every_policy(policy: str) -> None:
     assert len(records) == 1
     (record,) = records
     assert "Find out why the pump stops." in record
+    assert "You are powered by" not in record
     assert f"Rules that the user typed:\n- {RULE}\n" in record
     assert [rule.text for rule in following.session.rules] == [RULE]
 
@@ -82,6 +85,17 @@ def test_a_request_without_tools_leaves_it_to_the_next() -> None:
     title = [make_host_item("t", user_message("Write a title."))]
     assert following.prepare(title, fixed_part=FixedPart()).is_unchanged
     assert not following.prepare(list_work(0), fixed_part=PART).is_unchanged
+
+
+def test_a_handoff_of_the_session_has_both_parts_once() -> None:
+    session = begin_session()
+    follow(session).prepare(list_work(1), fixed_part=PART)
+    text = write_handoff(session.log, "pump").text
+    assert "### User in tidegate (m1)\n\nFind out why the pump stops." in text
+    assert "### User in Codex" in text
+    assert "Called the tool `step` of Codex" in text
+    assert "earlier-work" not in text
+    assert text.count("I read 3.") == 1
 
 
 def test_it_says_which_messages_it_may_repeat() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tidegate.core.errors import TooSmall
 from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import ClientRequest, read_client_request
-from tidegate.wire.splicing.head import find_request_faults
+from tidegate.wire.request_check import find_request_faults
 
 WORDS = "The tide table lists high water and low water. " * 20
 

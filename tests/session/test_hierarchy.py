@@ -12,11 +12,11 @@ from tidegate.core.ledger.recall_pointers import RecallRange, make_recall_line, 
 from tidegate.core.ledger.writer import LEDGER
 from tidegate.core.messages import SUMMARY, Message, calls_of, text_of
 from tidegate.core.tokens.counting import CharsPerToken
-from tidegate.lab.scoring.recovery import find_recall_calls
+from tidegate.lab.scoring.request_scorer import find_recall_calls
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import attribute_lines
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 DEEP = 20
 WINDOW = 4_000

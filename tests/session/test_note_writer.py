@@ -13,9 +13,9 @@ from tidegate import GiveUp, Session
 from tidegate.core.events import STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import Message, Text, Thinking, text_of
 from tidegate.models.errors.classification import transport_error
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.note_writer import NoteRefused, NoteWriter, explain_failure
 from tidegate.session.summaries.model_question import ModelAnswer, ModelQuestion
-from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter, explain_failure
 
 ANSWER = write_answer([{"find": "def step_0_3()", "after": 2}], state="- reading `src/part_1.py`")
 
@@ -240,7 +240,7 @@ def test_another_model_writes_the_note(model: str, other: str, dialect: str) -> 
         return ModelAnswer(ANSWER, {"prompt_tokens": 9_000, "completion_tokens": 300})
 
     options = {"request_options": {"temperature": 0.3}}
-    session = make_session(model=model, summarizer=ask, summarizer_model=other, system=f"The key is {KEY}", **options)
+    session = make_session(model=model, summarizer=(other, ask), system=f"The key is {KEY}", **options)
     session.add(Message("assistant", (Thinking("I wonder about tides"), Text("Let me look."))))
     session.add({"role": "user", "content": f"Use the key {KEY} for it."})
     run_sync(session)
@@ -264,7 +264,7 @@ def test_another_model_whose_window_is_too_small_is_not_asked() -> None:
         asked.append(question)
         return ANSWER
 
-    session = make_session(window=60_000, summarizer=ask, summarizer_model="gpt-4")
+    session = make_session(window=60_000, summarizer=("gpt-4", ask))
     run_sync(session, 200)
     assert session.edit_counts["sweep"] == 1
     assert asked == []

@@ -12,10 +12,10 @@ from tests.session.test_note_writer import failures_of
 from tidegate.core.events import PREPARED_SUMMARY, NoteAdded
 from tidegate.core.outcome import SummaryRequest
 from tidegate.presets import load
+from tidegate.session.note_writer import NoteRefused, NoteWriter
 from tidegate.session.session import Session
 from tidegate.session.summaries.model_question import ModelQuestion
-from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 QUICK = 60  # seconds: a call that waits for the model would wait for ever
 
@@ -138,7 +138,7 @@ def test_no_call_asks_the_summarizer_that_it_is_given(policy: str) -> None:
         session.add({"role": "user", "content": "Read this: " + "every word of it matters. " * 420})
         await session.prepare_async(ask)
         assert failures_of(session)
-        assert session.edit_counts["summarise"] > 0
+        assert session.edit_counts["summarize"] > 0
         await writer.close()
 
     running(test)
@@ -163,8 +163,8 @@ def test_no_turn_of_a_long_conversation_waits() -> None:
             assert request.tokens <= session.budget.capacity
             session.add({"role": "assistant", "content": f"answer-{number}: " + "the table has rows " * 20})
             await wait_for_writing(writer)
-        assert session.edit_counts["summarise"] >= 2
-        assert written <= 2 * session.edit_counts["summarise"] + 1
+        assert session.edit_counts["summarize"] >= 2
+        assert written <= 2 * session.edit_counts["summarize"] + 1
         assert ": written " in summary(session)
         await writer.close()
 
@@ -234,7 +234,7 @@ def test_a_model_writes_it_from_the_cached_conversation() -> None:
         body = provider.bodies[0]["messages"]
         assert isinstance(body, list)
         assert body[:-1] == session.render_request().messages[: len(body) - 1]
-        while not session.edit_counts["summarise"]:
+        while not session.edit_counts["summarize"]:
             talk(session, number, number + 1)
             await session.prepare_async()
             number += 1

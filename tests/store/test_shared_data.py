@@ -12,7 +12,7 @@ from tidegate import DataFolder
 from tidegate.agent.spending import DailySpending, SpendTotal
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.outcome import Spill
-from tidegate.datafolder.effects import DataFolderEffects
+from tidegate.datafolder.data_folder import DataFolderEffects
 from tidegate.datafolder.forget.forget import forget_session, forget_words
 from tidegate.datafolder.removal import get_retention_days
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention

@@ -12,7 +12,7 @@ from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.session.reports.window_usage import measure_window_usage
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.screens.context_pane import ContextPane, TextScreen
 from tidegate.tui.screens.context_table import (
     clip_details,
     describe_timeline_entry,
@@ -20,7 +20,6 @@ from tidegate.tui.screens.context_table import (
     measure_name_column,
     render_timeline_row,
 )
-from tidegate.tui.screens.text_screen import TextScreen
 
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
 

@@ -21,7 +21,7 @@ from tidegate.core.text.secrets import SecretMask
 from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.terminal.output import TextSanitizer
-from tidegate.tui.control_filter import ControlFilter
+from tidegate.tui.app import ControlFilter
 from tidegate.tui.conversation.block_renderer import BlockRenderer
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
 from tidegate.tui.paste_filter import PASTE_END, PASTE_START, PasteFilter

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.session.noted import begin, fill, fill_until_sweep, make_session, take, write_answer
+from tests.session.test_continuation import PART, begin_session, follow, list_work
 from tests.web.browser import BrowserThread, Looked, looking
 from tests.web.sample_sessions import HOSTILE, SECRET, Made, deny_and_run, lived
 from tidegate.core.events import ViewEdited
@@ -313,3 +314,16 @@ def _light(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_it_says_which_client_made_each_request(browser: BrowserThread, tmp_path: Path) -> None:
+    session = begin_session()
+    follow(session).prepare(list_work(2), fixed_part=PART)
+    path = tmp_path / "view.html"
+    path.write_text(render_session_page("pump", session.log, SecretMask()).html, "utf-8")
+    with looking(browser, path) as looked:
+        assert [row[2] for row in looked.cells("#requests table")] == ["tidegate"] * 9 + ["Codex"] * 2
+        assert looked.page.locator(".lane").count() == 2
+        assert looked.page.locator(".lane-name").first.text_content() == "tidegate"
+        assert "client Codex" in looked.text("#request")
+        looked.clean(path)

@@ -14,7 +14,7 @@ from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, s
 from tidegate.wire.anthropic import render as anthropic
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 LOOK_BACK = 20
 

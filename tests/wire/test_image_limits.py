@@ -11,7 +11,7 @@ from tests.scale import scaled
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, user_message
 from tidegate.session.session import Session
 from tidegate.wire.rendering.image_limits import IMAGE_PLACEHOLDER
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 
 def png(width: int, height: int = 1, weight: int = 0) -> Image:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.last_words import append_user_text
 
 Json = dict[str, Any]
@@ -39,7 +40,7 @@ def append(dialect: str, listed: object) -> object:
     """The list of messages with the words, after a check that only bytes were added, in one place."""
     body = {"head": [1, 2], KEYS[dialect]: listed, "tail": {"messages": "no"}}
     text = json.dumps(body, indent=2).encode()
-    found = append_user_text(dialect, text, WORDS)
+    found = append_user_text(get_dialect(dialect).form, text, WORDS)
     added = len(found) - len(text)
     same = next(place for place in range(len(text)) if text[place] != found[place])
     assert any(found[:place] + found[place + added :] == text for place in range(same + 1))

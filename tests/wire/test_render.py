@@ -25,7 +25,7 @@ from tidegate.wire.anthropic.render import allows_thinking
 from tidegate.wire.gemini.parse import SIGNATURE_PLACEHOLDER
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 SMALL = (
     said("Where?"),

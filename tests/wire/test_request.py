@@ -14,7 +14,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault
 
 

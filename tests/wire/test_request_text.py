@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.laws.sampled_law import sampled_law
 from tests.scale import scaled
 from tests.wire.test_splicing import BODIES, LIST_KEYS
-from tidegate.wire.splicing.head import RequestCheck, find_request_faults
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.request_check import RequestCheck, find_request_faults
 from tidegate.wire.splicing.request_text import ListText, count_common_bytes, decode_request, find_items
+from tidegate.wire.splicing.shown_units import show_unit
 from tidegate.wire.splicing.spans import replace_value
-from tidegate.wire.splicing.units import READERS
-from tidegate.wire.splicing.writer import show_unit, write_messages
 
 STEPS = [{"role": "user", "content": f'Step {number}, with [brackets], {{braces}}, \\ and "'} for number in range(6)]
 
@@ -133,10 +133,10 @@ def test_a_continued_request_is_checked_as_alone(dialect: str) -> None:
 @pytest.mark.parametrize("indent", [None, 1])
 def test_kept_items_are_copied_with_what_is_between_them(indent: int | None) -> None:
     text = encode(STEPS, indent=indent)
-    units = [show_unit(unit, None) for unit in READERS["openai_chat"](msgspec.json.decode(text)).units]
-    assert write_messages("openai_chat", text, units) == text
+    units = [show_unit(unit, None) for unit in get_dialect("openai_chat").read_request(msgspec.json.decode(text)).units]
+    assert get_dialect("openai_chat").form.write_messages(text, units) == text
     for left_out in range(len(STEPS)):
-        written = write_messages("openai_chat", text, [*units[:left_out], *units[left_out + 1 :]])
+        written = get_dialect("openai_chat").form.write_messages(text, [*units[:left_out], *units[left_out + 1 :]])
         rest = [each["content"] for number, each in enumerate(STEPS) if number != left_out]
         if 0 < left_out < len(STEPS) - 1:  # two user messages that were not adjacent become one
             rest[left_out - 1 : left_out + 1] = ["\n\n".join(rest[left_out - 1 : left_out + 1])]

@@ -6,12 +6,13 @@ import json
 import pytest
 
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.cache_marks import keep_marks
 from tidegate.wire.splicing.request_text import find_items
+from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
-from tidegate.wire.splicing.units import READERS, HostRequest
+from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.splicing.write_memo import WriteMemo
-from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 
 ANTHROPIC = """{ "model":"claude-sonnet-4-5", "max_tokens" : 1000,"future_field":{"a":[1,2]},
  "tools":[{"name":"read","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],
@@ -48,11 +49,11 @@ each_dialect = pytest.mark.parametrize("dialect", BODIES)
 
 
 def read(dialect: str) -> HostRequest:
-    return READERS[dialect](json.loads(BODIES[dialect]))
+    return get_dialect(dialect).read_request(json.loads(BODIES[dialect]))
 
 
 def write(dialect: str, shown: list[ShownUnit]) -> str:
-    return write_messages(dialect, BODIES[dialect].encode(), shown, read(dialect).fixed_items).decode()
+    return get_dialect(dialect).form.write_messages(BODIES[dialect].encode(), shown, read(dialect).fixed_items).decode()
 
 
 def keep_all(dialect: str) -> list[ShownUnit]:
@@ -90,17 +91,17 @@ def test_a_block_of_an_unknown_kind_is_carried_without_its_cache_mark() -> None:
 @each_dialect
 def test_an_item_that_is_no_object_is_carried_as_it_is(dialect: str) -> None:
     listed = BODIES[dialect].replace(f'"{LIST_KEYS[dialect]}":[', f'"{LIST_KEYS[dialect]}":["odd",', 1)
-    request = READERS[dialect](json.loads(listed))
+    request = get_dialect(dialect).read_request(json.loads(listed))
     odd = request.units[0]
     assert (odd.message, odd.is_whole) == (Message("user", (Image(OPAQUE_MEDIA, '"odd"'),)), True)
     shown = [show_unit(unit, None) for unit in request.units]
-    assert write_messages(dialect, listed.encode(), shown, request.fixed_items).decode() == listed
+    assert get_dialect(dialect).form.write_messages(listed.encode(), shown, request.fixed_items).decode() == listed
 
 
 def test_a_file_beside_a_block_of_an_unknown_kind_is_a_file() -> None:
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
     item = {"type": "message", "role": "user", "content": [file, {"type": "mystery"}]}
-    (unit,) = READERS["openai_responses"]({"input": [item]}).units
+    (unit,) = get_dialect("openai_responses").read_request({"input": [item]}).units
     assert unit.message.parts[0] == Image("application/pdf", "JVBERi0=")
 
 
@@ -166,10 +167,12 @@ def test_a_system_message_stays_the_end_of_the_users_turn() -> None:
     said = [("user", "start"), ("system", "Mind the tide."), ("assistant", "fine"), ("user", "last")]
     listed = [{"role": role, "content": text} for role, text in said]
     body = json.dumps({"model": "claude-opus-5-5", "messages": listed})
-    units = READERS["anthropic"](json.loads(body)).units
+    units = get_dialect("anthropic").read_request(json.loads(body)).units
     note = show_unit(None, Message("user", (Text("NOTE of the engine"),)))
     start, system, _, last = (show_unit(unit, None) for unit in units)
-    now = json.loads(write_messages("anthropic", body.encode(), [start, system, note, last]))["messages"]
+    now = json.loads(get_dialect("anthropic").form.write_messages(body.encode(), [start, system, note, last]))[
+        "messages"
+    ]
     assert now == [{"role": "user", "content": now[0]["content"]}, listed[1]]
     assert [block["text"] for block in now[0]["content"]] == ["start", "NOTE of the engine", "last"]
 
@@ -236,7 +239,7 @@ def test_a_call_is_read_although_a_field_beside_it_has_an_unknown_form(case: str
     """Else its result would have no call, and would leave the view alone."""
     dialect, plain, odd = ODD_FIELDS[case]
     assert plain in BODIES[dialect]
-    units = READERS[dialect](json.loads(BODIES[dialect].replace(plain, odd))).units
+    units = get_dialect(dialect).read_request(json.loads(BODIES[dialect].replace(plain, odd))).units
     parts = [part for unit in units for part in unit.message.parts]
     (call,) = (part for part in parts if isinstance(part, Call))
     (result,) = (part for part in parts if isinstance(part, Result))
@@ -252,17 +255,19 @@ def test_unknown_content_is_opaque_and_counted() -> None:
 
 def test_requests_whose_past_the_provider_stores_are_not_managed() -> None:
     body: dict[str, object] = {"model": "gpt-5", "input": [{"type": "item_reference", "id": "x"}]}
-    assert READERS["openai_responses"](body).reason
-    assert READERS["openai_responses"]({"input": "hi", "previous_response_id": "resp_1"}).reason
-    assert READERS["gemini"]({"contents": [], "cachedContent": "cachedContents/1"}).reason
+    assert get_dialect("openai_responses").read_request(body).reason
+    assert get_dialect("openai_responses").read_request({"input": "hi", "previous_response_id": "resp_1"}).reason
+    assert get_dialect("gemini").read_request({"contents": [], "cachedContent": "cachedContents/1"}).reason
 
 
 def test_a_single_text_as_input_can_be_edited() -> None:
     body = b'{"model":"gpt-5","input":"hello"}'
-    units = READERS["openai_responses"](json.loads(body)).units
+    units = get_dialect("openai_responses").read_request(json.loads(body)).units
     assert units[0].message.parts == (Text("hello"),)
     note = show_unit(None, Message("user", (Text("note"),)))
-    now = json.loads(write_messages("openai_responses", body, [note, *(show_unit(unit, None) for unit in units)]))
+    now = json.loads(
+        get_dialect("openai_responses").form.write_messages(body, [note, *(show_unit(unit, None) for unit in units)])
+    )
     assert [item["content"][0]["text"] for item in now["input"]] == ["note", "hello"]
 
 
@@ -324,11 +329,11 @@ def test_a_view_written_with_the_memo_of_the_last_one_has_the_same_bytes(dialect
     views += [(20, 2, 3), (21, 2, 3), (22, 0, 0), (23, 7, 4), (24, 7, 4)]  # an undo of it, of both, and another sweep
     for steps, *edits in views:
         body = make_loop(dialect, steps)
-        request = READERS[dialect](json.loads(body))
+        request = get_dialect(dialect).read_request(json.loads(body))
         shown, items = edit_loop(request, *edits), find_items(body, LIST_KEYS[dialect])
         reused.append(memo.find(body, items, shown) is not None)
-        written = write_messages(dialect, body, shown, request.fixed_items, items, memo)
-        assert written == write_messages(dialect, body, shown, request.fixed_items)
+        written = get_dialect(dialect).form.write_messages(body, shown, request.fixed_items, items, memo)
+        assert written == get_dialect(dialect).form.write_messages(body, shown, request.fixed_items)
     assert [steps for (steps, *_), known in zip(views, reused, strict=True) if not known] == [7, 14, 20, 22, 23]
 
 
@@ -342,8 +347,8 @@ def test_the_memo_of_a_view_holds_under_another_head_and_not_for_other_bytes(dia
         (make_loop(dialect, 12).replace(b"output 6", b"output six"), False),
         (make_loop(dialect, 3), False),
     ):
-        request = READERS[dialect](json.loads(body))
+        request = get_dialect(dialect).read_request(json.loads(body))
         shown, items = edit_loop(request, 1, 1), find_items(body, key)
         assert (memo.find(body, items, shown) is not None) == is_known, body
-        written = write_messages(dialect, body, shown, request.fixed_items, items, memo)
-        assert written == write_messages(dialect, body, shown, request.fixed_items)
+        written = get_dialect(dialect).form.write_messages(body, shown, request.fixed_items, items, memo)
+        assert written == get_dialect(dialect).form.write_messages(body, shown, request.fixed_items)

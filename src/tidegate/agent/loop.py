@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.hook_types import HookMoment
 from tidegate.agent.hooks.runner import HookReport, HookRunner
-from tidegate.agent.hooks.types import HookMoment
 from tidegate.agent.request_recovery import SIZE_ERROR_KINDS, RequestRecovery
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
@@ -45,7 +45,7 @@ from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage import is_usage
+from tidegate.wire.usage_report import is_usage
 
 _MAX_EMPTY_REPLIES = 2
 

@@ -9,10 +9,7 @@ from tidegate.agent.spending import MeteredProvider, SpendMeter
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.secrets import SecretMask
-from tidegate.session.session import Session
-from tidegate.session.state_notes import NoteModel
-from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.note_writer import (
+from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
     NoteRefused,
@@ -20,7 +17,10 @@ from tidegate.session.summaries.note_writer import (
     WriteSummary,
     ask_provider,
 )
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.session import Session
+from tidegate.session.state_notes import NoteModel
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.registry import get_dialect
 
 

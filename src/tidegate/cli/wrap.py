@@ -133,7 +133,12 @@ def run(options: argparse.Namespace) -> int:
 
     import shutil
 
-    from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
+    from tidegate.cli.client_bypasses import (
+        ClientSituation,
+        find_bypasses,
+        read_own_addresses,
+        read_settings_variables,
+    )
     from tidegate.cli.serve import load_gateway_config
 
     client = CLIENTS[options.client]
@@ -141,7 +146,8 @@ def run(options: argparse.Namespace) -> int:
     config = load_gateway_config(options)
     situation = ClientSituation(os.environ, Path.cwd(), options.arguments)
     own_variables = read_settings_variables(client.program, situation)
-    settings = _make_settings(options, config, client, own_variables)
+    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
+    settings = _make_settings(options, config, {**read_own_addresses(client.program, situation), **upstreams})
     bypasses = find_bypasses(client.program, situation)
     for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
         sys.stderr.write(f"tidegate: warning: {warning}\n")
@@ -149,22 +155,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _make_settings(
-    options: argparse.Namespace, config: "ResolvedConfig", client: WrappedClient, own_variables: Mapping[str, str]
+    options: argparse.Namespace, config: "ResolvedConfig", upstreams: Mapping[str, str]
 ) -> "GatewaySettings":
     import secrets
 
     import msgspec
 
-    from tidegate.cli.serve import check_policies, make_gateway_settings
+    from tidegate.cli.serve import check_before_start, make_gateway_settings
 
-    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
     # waits for a page that is still open.
     settings = msgspec.structs.replace(
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
-    check_policies(settings)
+    check_before_start(settings)
     return settings
 
 
@@ -201,15 +206,16 @@ def _run_with_gateway(
             raise BadInput(
                 "There is no session to continue.", "Name it with --session; `tidegate sessions` lists them."
             )
-        own_id = ""
+        resumed: list[str] = []
         if session:
             continued = find_continued_session(data, client, session, Path.cwd(), options.origin)
             settings = msgspec.structs.replace(settings, continued=continued)
-            own_id = find_own_session(data, client, session)
+            resumed = make_resume_arguments(client, session, find_own_session(data, client, session))
         if options.dry_run and settings.continued is not None:
-            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window))
+            returns = bool(resumed and not options.arguments)
+            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window, returns=returns))
             return EXIT_OK
-        arguments = options.arguments or make_resume_arguments(client, session, own_id)
+        arguments = options.arguments or resumed
         watch = _RunWatch(data, Path.cwd(), client.title)
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)

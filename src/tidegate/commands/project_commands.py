@@ -99,15 +99,15 @@ async def run_review(context: CommandContext, arguments: str) -> CommandAnswer:
 def read_file_changes(log: LogReader) -> dict[str, list[FileChange]]:
     """Return the changes of calls that did not fail, by file, in the order of the log."""
     pending: dict[str, FileChange] = {}
-    found: dict[str, list[FileChange]] = {}
+    changes: dict[str, list[FileChange]] = {}
     for event in log.read():
         parts = event.payload.message.parts if isinstance(event.payload, MessageAdded) else ()
         for part in parts:
             if isinstance(part, Call) and (change := find_file_change(part.name, part.arguments)) is not None:
                 pending[part.id] = change
             elif isinstance(part, Result) and (made := pending.pop(part.call_id, None)) is not None and not part.error:
-                found.setdefault(made.path, []).append(made)
-    return found
+                changes.setdefault(made.path, []).append(made)
+    return changes
 
 
 def _format_changes(path: str, changes: list[FileChange], most: int | None) -> str:

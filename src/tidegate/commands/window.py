@@ -12,7 +12,7 @@ from tidegate.core.ledger.writer import PIN
 from tidegate.core.messages import user_message
 from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
-from tidegate.session.reports.explanation import forecast_sweep
+from tidegate.session.explanation import forecast_sweep
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
 from tidegate.session.reports.state_note_report import StateNoteReport
 from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage

@@ -159,7 +159,7 @@ def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
     capacity, scale = budget.capacity, budget.scale
     over = measure_request(view, budget) - capacity
-    beyond_room = view.tokens + budget.fixed - math.floor(capacity / scale)
+    beyond_room = view.read_tokens + budget.fixed - math.floor(capacity / scale)
     return max(beyond_room, math.ceil(over / scale)) if over > 0 or beyond_room > 0 else 0
 
 

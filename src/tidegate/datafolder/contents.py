@@ -50,6 +50,8 @@ class FolderContents:
     ) -> None:
         self._logs = SessionLogs(folder, store=store, secrets=secrets, clock=clock)
         self.root, self.clock, self.store = self._logs.root, clock, self._logs.store
+        self._is_shared = isinstance(self.store, SharedStore)  # this takes long, and each event asks for it
+        self._search_path = os.path.join(self.root, "search.db")
         self.mask, self.blobs, self.locks = self._logs.mask, self._logs.blobs, self._logs.locks
         self.notes = Notes(
             self._open_folder("memory", max_file=MAX_NOTE_BYTES, ending=".md"), mask=self.mask, clock=clock
@@ -130,7 +132,7 @@ class FolderContents:
         return self.open_search() if self._may_have_index() else None
 
     def _may_have_index(self) -> bool:
-        return isinstance(self.store, SharedStore) or os.path.exists(self.root / "search.db")
+        return self._is_shared or os.path.exists(self._search_path)
 
     def count_unindexed_events(self) -> int:
         """How many events of all logs a search would have to index first."""

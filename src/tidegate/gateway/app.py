@@ -74,9 +74,9 @@ from tidegate.session.managed_request import (
     write_view,
 )
 from tidegate.session.request_report import has_guard_acted, list_repairs
-from tidegate.wire.splicing.head import leave_out_thinking
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -227,7 +227,7 @@ class Gateway:
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
         # Elsewhere the key header has the key of the client, which is passed on.
-        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        in_key_header = route.upstream.is_paid_here or path == "/metrics"
         token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
@@ -535,7 +535,7 @@ class Gateway:
             text = self._thinking.clean_fallback(exchange, text)
             self._responses.note_sent(exchange, text, is_view=False)
         if exchange.thinking_refusals > 1:
-            text = leave_out_thinking(text)
+            text = get_dialect(client.dialect).thinking.leave_out(text)
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
         request, text = self._thinking.add_net(request, client, exchange.conversation, text)
@@ -633,7 +633,8 @@ class Gateway:
         notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
         try:
             following, followed = exchange.conversation.following, exchange.followed
-            await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
+            record, cleared = following.record_reply_async, copy.cleared_tokens
+            await self._gate.wait(lambda: record(followed, reply, usage, notes=notes, cleared=cleared))
             await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")

@@ -25,7 +25,6 @@ from tidegate.session.refused_thinking import RefusedThinking
 from tidegate.session.request_report import note_left_out
 from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.head import is_thinking_demanded
 
 _MAX_CHANGED_CHAINS: Final = 1_000
 
@@ -45,7 +44,7 @@ class BoundThinking:
 
         If it carries nothing of ours, the client gets the error: it may know how to recover from it.
         """
-        most = 2 if is_thinking_demanded(exchange.client.body) else 1
+        most = 2 if get_dialect(exchange.client.dialect).thinking.is_demanded(exchange.client.body) else 1
         if exchange.sent_text == exchange.own.text or exchange.thinking_refusals >= most:
             return False
         exchange.thinking_refusals += 1

@@ -19,18 +19,10 @@ from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.host_tree import encode_hidden_calls
 from tidegate.session.managed_request import ClientRequest, continue_stored, find_new_faults, read_client_request
 from tidegate.session.recall import recall_message, recall_text
-from tidegate.wire.answers import create_merged_answer
+from tidegate.wire.answers import create_merged_answer, read_reply
 from tidegate.wire.parsing import decode_object
-from tidegate.wire.splicing.hidden_exchanges import (
-    HiddenAnswer,
-    HiddenCall,
-    HiddenResult,
-    append_exchange,
-    bound_arguments,
-    insert_exchanges,
-    list_raw_calls,
-)
-from tidegate.wire.splicing.units import read_reply
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenCall, HiddenResult
 from tidegate.wire.streaming.merged_answer import MergedAnswer
 
 RECALL_NAME: Final = "recall"
@@ -90,7 +82,7 @@ def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) 
     may_have_calls = client.host.tools or any(calls_of(item.message) for item in client.items)
     if not (answers or results) or not may_have_calls:
         return client
-    text = insert_exchanges(client.dialect, client.text, client.host, answers, results)
+    text = get_dialect(client.dialect).form.insert_exchanges(client.text, client.host, answers, results)
     restored = read_client_request(client.dialect, text, client.host.model)
     return restored._replace(offers_recall=client.offers_recall) if restored else client
 
@@ -101,7 +93,7 @@ def restore_waiting_results(conversation: Conversation, client: ClientRequest, a
     if not waiting or not client.items:
         return client
     results = {0: _find_waiting_results(conversation, answer, waiting)}
-    text = insert_exchanges(client.dialect, client.text, client.host, {}, results)
+    text = get_dialect(client.dialect).form.insert_exchanges(client.text, client.host, {}, results)
     return read_client_request(client.dialect, text, client.host.model) or client
 
 
@@ -167,7 +159,7 @@ class HiddenRecall:
     """
 
     def __init__(self, dialect: str) -> None:
-        self._dialect = dialect
+        self._dialect = get_dialect(dialect)
         self.merged: MergedAnswer = create_merged_answer(dialect, RECALL_NAME)
         self._rounds = 0
         self._calls: list[Call] = []
@@ -180,14 +172,14 @@ class HiddenRecall:
     def take_answer(self, copied: CopiedAnswer) -> tuple[Message | None, list[NoteAdded]]:
         """The answer as it is logged, and the note about its hidden calls. Calls that stay unanswered are left out."""
         message, messages = copied.message, copied.client_messages
-        bounded = bound_arguments(self._dialect, messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
+        bounded = self._dialect.calls.bound_arguments(messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
         if bounded != messages:
-            message, messages = read_reply(self._dialect, bounded), bounded
+            message, messages = read_reply(self._dialect.name, bounded), bounded
         hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
         if message is None or not hidden:
             return message, []
         has_others = len(calls_of(message)) > len(hidden)
-        raw = list_raw_calls(self._dialect, messages, RECALL_NAME)
+        raw = self._dialect.calls.list_raw_calls(messages, RECALL_NAME)
         is_answered = not has_others if self.merged.goes_on else has_others and copied.asks_for_calls
         if not is_answered or len(raw) != len(hidden):
             kept = tuple(part for part in message.parts if part not in hidden)
@@ -212,7 +204,7 @@ class HiddenRecall:
         ]
         if self.merged.is_last:
             results[-1] = results[-1]._replace(text=results[-1].text + _LAST_ROUND_NOTE)
-        text = append_exchange(client.dialect, client.text, self._messages, results)
+        text = self._dialect.form.append_exchange(client.text, self._messages, results)
         self._calls = []
         if find_new_faults(client, text):
             raise BadInput("The answer has hidden calls, and cannot be sent back.", "Ask again.")

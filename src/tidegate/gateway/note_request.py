@@ -10,9 +10,9 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.catalog import find_window
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
+from tidegate.session.note_writer import NoteRefused
 from tidegate.session.state_notes import WriteTask, count_answer_tokens
-from tidegate.session.summaries.note_writer import NoteRefused
-from tidegate.wire.splicing.head import leave_out_thinking, lower_output, raise_output
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.last_words import append_user_text
 from tidegate.wire.splicing.spans import remove_member, replace_value
 
@@ -50,28 +50,26 @@ def write_note_request(
     sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None, other_model: str = ""
 ) -> NoteRequest:
     """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
-    dialect, model = sent.client.dialect, other_model or sent.model
+    dialect, model = get_dialect(sent.client.dialect), other_model or sent.model
     if other_model and other_model != sent.model:
         window = find_window(other_model) or window
     try:
         incoming, text = _change_model(sent, other_model)
         room = _choose_output(sent, task, instruction_tokens, window)
-        text = lower_output(dialect, text, sent.client.body, room)
-        text = raise_output(dialect, text, sent.client.body, min(room, count_answer_tokens(task)))
-        text = append_user_text(dialect, text, task.instruction)
+        text = dialect.output.lower(text, sent.client.body, room)
+        text = dialect.output.raise_to(text, sent.client.body, min(room, count_answer_tokens(task)))
+        text = append_user_text(dialect.form, text, task.instruction)
         faults = find_new_faults(sent.client._replace(source=None), text)
     except (TidegateError, KeyError, msgspec.MsgspecError) as failure:
         raise NoteRefused(f"the request cannot be continued: {type(failure).__name__}") from failure
     if faults:
-        raise NoteRefused(f"the question would break a rule of {dialect}: {faults[0].rule}")
+        raise NoteRefused(f"the question would break a rule of {dialect.name}: {faults[0].rule}")
     return NoteRequest(incoming, text, model)
 
 
 def _choose_output(sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
     wanted = count_answer_tokens(task)
-    thinking = sent.client.body.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    own = budget if isinstance(budget, int) else 0
+    own = get_dialect(sent.client.dialect).thinking.read_budget(sent.client.body)
     most = wanted + max(own, _THINKING_TOKENS)
     left = window - sent.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
     if left < wanted * _MIN_OUTPUT_SHARE + own:
@@ -84,14 +82,12 @@ def _change_model(sent: AnsweredRequest, other_model: str) -> tuple[IncomingRequ
     incoming, text = sent.incoming, sent.body
     if not other_model or other_model == sent.model:
         return incoming, text
-    dialect = sent.client.dialect
-    read = read_client_request(dialect, text, sent.model)
-    text = leave_out_thinking(write_without_thinking(read) if read is not None else text)
+    dialect = get_dialect(sent.client.dialect)
+    read = read_client_request(dialect.name, text, sent.model)
+    text = dialect.thinking.leave_out(write_without_thinking(read) if read is not None else text)
     for key in _EFFORT_KEYS:
         text = remove_member(text, key)
-    if dialect != "gemini":
+    if not dialect.paths.has_model:
         return incoming, replace_value(text, ("model",), msgspec.json.encode(other_model))
-    route = incoming.route
-    before, _, method = route.path.rpartition(":")
-    path = f"{before.rpartition('/')[0]}/{quote(other_model, safe='')}:{method}"
-    return incoming._replace(route=route._replace(path=path)), text
+    path = dialect.paths.replace_model(incoming.route.path, quote(other_model, safe=""))
+    return incoming._replace(route=incoming.route._replace(path=path)), text

@@ -34,7 +34,7 @@ from tidegate.session.smaller_try import (
     may_mean_length,
 )
 from tidegate.store.errors import StoreUnreachable
-from tidegate.wire.splicing.head import read_requested_output
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
 
 _CEILING_SHARES: Final = (CEILING_SHARE, 0.5)
@@ -105,7 +105,7 @@ class Refusals:
         session = exchange.conversation.following.session
         tokens = exchange.followed.tokens
         if error.window:
-            count = OwnCount(tokens, read_requested_output(exchange.client.dialect, exchange.client.body))
+            count = OwnCount(tokens, get_dialect(exchange.client.dialect).output.read(exchange.client.body))
             window = await self._windows.take_refusal(exchange.window_key, error, count)
             if window is None:
                 self._log_line("the upstream refused the request for its length, with a window that is not believed")

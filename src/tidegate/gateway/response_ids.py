@@ -28,7 +28,6 @@ from tidegate.session.answer_copy import AnswerCopy, CopiedAnswer
 from tidegate.session.managed_request import ClientRequest, continue_stored, make_logged_unit, read_client_request
 from tidegate.session.stored_answers import StoredChain, find_leading, list_phases_by_message, make_stored_note
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.units import READERS
 
 IDS_FILE: Final = "gateway-responses"
 _MAX_IDS: Final = 20_000
@@ -197,7 +196,7 @@ def _continue_answer(conversation: Conversation, client: ClientRequest) -> Clien
         client = read_client_request(client.dialect, text, client.host.model) or client
     client = restore_waiting_results(conversation, client, answer.message)
     leading = find_leading(known, answer)
-    first = READERS[client.dialect]({dialect.messages_key: list(leading)}).system
+    first = dialect.read_request({dialect.messages_key: list(leading)}).system
     system = "\n\n".join(each for each in (client.host.system, first) if each)
     logged = following.list_logged(answer.message, make_logged_unit)
     return continue_stored(client, StoredChain(answer, leading, list_phases_by_message(known)), logged, system)

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from tidegate.gateway.settings import CHATGPT_UPSTREAM, Family, Upstream
+from tidegate.wire.registry import DIALECTS
 
 CleanId = Callable[[str], str]
 Handling = Literal["manage", "count", "proxy"]
@@ -17,7 +18,6 @@ _SESSION_PREFIX: Final = re.compile(r"/s/([^/]+)(/.*)")
 _GEMINI_METHOD: Final = re.compile(r":(generateContent|streamGenerateContent|rawPredict|streamRawPredict)\Z")
 _MODEL_IN_PATH: Final = re.compile(r"/models/([^/:]+):|/deployments/([^/]+)/")
 _AZURE_PREFIX: Final = "/openai/deployments/"
-_VERTEX_COUNT: Final = "/models/count-tokens:rawPredict"
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _UNSAFE_IN_PART: Final = re.compile(r"[^\w-]+")
 """In an id of a client: dots separate the ids in a name."""
@@ -54,7 +54,8 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
     else:
         family = _guess_family(path, headers)
         upstream = next((each for each in upstreams if each.family == family), upstreams[0])
-    handling, dialect = _find_handling(method, path, headers)
+    is_fixed = _is_signed(headers) and not upstream.aws_region
+    handling, dialect = _find_handling("" if is_fixed else method, path)
     model = _MODEL_IN_PATH.search(path)
     target = _join_paths(upstream.url, path)
     return Route(upstream, target, handling, dialect, session, unquote(model[1] or model[2]) if model else "")
@@ -81,25 +82,20 @@ def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
 
 
 def _is_signed(headers: Mapping[str, str]) -> bool:
-    """Whether the request is signed for AWS (Bedrock): then it must not be changed."""
+    """Whether the request is signed for AWS: then only what is signed again may be changed."""
     return headers.get("authorization", "").startswith("AWS4-")
 
 
-def _find_handling(method: str, path: str, headers: Mapping[str, str]) -> tuple[Handling, str]:
-    if method != "POST" or _is_signed(headers):
+def _find_handling(method: str, path: str) -> tuple[Handling, str]:
+    if method != "POST":
         return "proxy", ""
-    if path.endswith("/messages"):
-        return "manage", "anthropic"
-    if path.endswith(("/messages/count_tokens", _VERTEX_COUNT)):
-        return "count", "anthropic"
-    if path.endswith("/chat/completions"):
-        return "manage", "openai_chat"
-    if path.endswith("/responses"):
-        return "manage", "openai_responses"
-    method_of = _GEMINI_METHOD.search(path)
-    if method_of and "Content" in method_of[1]:
-        return "manage", "gemini"
-    return ("manage", "anthropic") if method_of and "awPredict" in method_of[1] else ("proxy", "")
+    for dialect in DIALECTS.values():
+        if path.endswith(dialect.paths.count_endings):
+            return "count", dialect.name
+    for dialect in DIALECTS.values():
+        if path.endswith(dialect.paths.endings):
+            return "manage", dialect.name
+    return "proxy", ""
 
 
 class ClientId(NamedTuple):

@@ -1,12 +1,15 @@
 """Running the gateway: uvicorn with limits on slow and large headers, and a shutdown that finishes streams."""
 
 import asyncio
+import errno
 import gc
+import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -16,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
-from tidegate.gateway.server_log import hide_known_failures, make_loop_handler
+from tidegate.gateway.client_answer import AnswerBrokeOff
 from tidegate.gateway.settings import GatewaySettings
 
 _KEEP_ALIVE: Final = 75
@@ -226,3 +229,52 @@ def open_listener(settings: GatewaySettings) -> socket.socket:
 
 def print_log_line(line: str) -> None:
     sys.stderr.write(clean_line(line) + "\n")
+
+
+_EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_PAUSE_SECONDS: Final = 60.0
+_CAUSED_BY_CLIENTS: Final = (
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
+)
+"""Warnings of uvicorn that any program, and any web page in a browser here, could have printed without end."""
+
+LoopHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]
+
+
+def hide_known_failures() -> None:
+    """Let uvicorn close the connection of an answer that broke off without a traceback, and refuse odd requests without
+    a warning: a WebSocket has its line in the log of the gateway."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    if record.levelno == logging.WARNING and record.getMessage().startswith(_CAUSED_BY_CLIENTS):
+        return False
+    return not (record.exc_info and isinstance(record.exc_info[1], AnswerBrokeOff))
+
+
+def make_loop_handler(log_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> LoopHandler:
+    """A handler for exceptions of the event loop. If connections cannot be accepted, it says so once a minute.
+
+    asyncio tries to accept a connection hundreds of times in a second then, and would print a traceback each time. It
+    tries again a second later, which fails if the server was closed meanwhile.
+    """
+    last_said = -_PAUSE_SECONDS
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal last_said
+        failure = context.get("exception")
+        if isinstance(failure, ValueError) and "_start_serving" in context.get("message", ""):
+            return
+        if not isinstance(failure, OSError) or failure.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+        elif clock() - last_said >= _PAUSE_SECONDS:
+            last_said = clock()
+            log_line(
+                f"tidegate: new connections have to wait ({failure.strerror}). Raise the limit of open files"
+                " (`ulimit -n`), or let fewer clients connect at a time."
+            )
+
+    return handle

@@ -30,10 +30,11 @@ from tidegate.gateway.upstream_clients import UpstreamClients
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.costs import SideCost, make_spent_note
+from tidegate.session.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
 from tidegate.session.state_notes import NoteReport, WriteTask, Written
-from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
-from tidegate.wire.usage import Usage, read_usage
+from tidegate.wire.usage import Usage
+from tidegate.wire.usage_report import read_usage
 
 _MAX_ANSWER_BYTES: Final = 4_000_000
 """Of an answer with the framing of its events, which takes far more than the text."""

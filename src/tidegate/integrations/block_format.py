@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, text_of
 from tidegate.integrations.host_messages import MessagePiece, PartEdit
-from tidegate.wire.splicing.block_rules import join_result_text
+from tidegate.wire.splicing.message_form import join_result_text
 
 HostObject = TypeVar("HostObject")
 

@@ -13,17 +13,17 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.messages import Message, Text
 from tidegate.core.state_note.answer import AnswerUnusable
-from tidegate.session.reports.costs import SideCost, make_spent_note
-from tidegate.session.session import Session
-from tidegate.session.state_notes import WriteTask, Written
-from tidegate.session.summaries.model_question import ModelAnswer
-from tidegate.session.summaries.note_writer import (
+from tidegate.session.costs import SideCost, make_spent_note
+from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
     NoteRefused,
     explain_failure,
 )
-from tidegate.wire.usage import read_usage
+from tidegate.session.session import Session
+from tidegate.session.state_notes import WriteTask, Written
+from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
 

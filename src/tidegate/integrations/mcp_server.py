@@ -208,8 +208,8 @@ def _format_entries(notes: Notes, day: str, session: str) -> str:
     """The entries of a session in the note of a day."""
     if day not in notes.daily_names():
         return ""
-    found = select_session_entries(notes, day, session)
-    return "\n\n".join(f"## {day.removesuffix('.md')} {each.time} · {each.title}\n\n{each.text}" for each in found)
+    entries = select_session_entries(notes, day, session)
+    return "\n\n".join(f"## {day.removesuffix('.md')} {each.time} · {each.title}\n\n{each.text}" for each in entries)
 
 
 def _cut_page(text: str, offset: int) -> str:

@@ -44,8 +44,9 @@ from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request
 from tidegate.session.state_notes import WriteTask
 from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.wire.openai_responses.client_request import read_openai_responses
 from tidegate.wire.parsing import encode_json_text
-from tidegate.wire.splicing.units import HostUnit, read_openai_responses
+from tidegate.wire.splicing.units import HostUnit
 
 try:
     import agents

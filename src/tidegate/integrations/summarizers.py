@@ -12,6 +12,7 @@ from inspect import isawaitable
 from typing import Any
 
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
 
 
 def openai_summarizer(client: Any) -> AskModel:
@@ -19,7 +20,7 @@ def openai_summarizer(client: Any) -> AskModel:
     once = _without_retries(client)
 
     def ask(question: ModelQuestion) -> Any:
-        if question.dialect_name == "openai_responses":
+        if question.dialect_name == RESPONSES.name:
             return once.responses.create(**question.body)
         return once.chat.completions.create(**question.body)
 

@@ -144,10 +144,10 @@ class Notes:
 
     def remove(self, name: str) -> bool:
         """Remove a note and its line in the index."""
-        removed = self.folder.remove(name)
-        if removed and name != INDEX_NOTE:
+        is_removed = self.folder.remove(name)
+        if is_removed and name != INDEX_NOTE:
             self.folder.update(INDEX_NOTE, lambda old: _remove_index_line(old, name))
-        return removed
+        return is_removed
 
     # --- the prompt -----------------------------------------------------------------------------------------------
 

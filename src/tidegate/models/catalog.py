@@ -99,9 +99,9 @@ def _find_in_catalog(name: str) -> ModelInfo | None:
     models = _load_catalog()
     if tuned in models:
         return models[tuned]
-    found = find_entry(asked, models)
+    entry = find_entry(asked, models)
     # A fine-tuned model costs more than its base model.
-    return ModelInfo(found.window, found.max_output, images=found.images) if tuned and found else found
+    return ModelInfo(entry.window, entry.max_output, images=entry.images) if tuned and entry else entry
 
 
 def find_entry(name: str, models: Mapping[str, ModelInfo]) -> ModelInfo | None:

@@ -160,12 +160,12 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
     remark = None
     for probe in () if server.is_hosted else (_llama_cpp, _ollama, _lm_studio, _tgi):
         try:
-            asked = await probe(server, model)
+            window = await probe(server, model)
         except httpx.HTTPError:
             continue
-        if asked is not None and asked.tokens is not None:
-            return asked
-        remark = remark or asked
+        if window is not None and window.tokens is not None:
+            return window
+        remark = remark or window
     if remark is None and (tokens := _advertised_window(listed, server.is_hosted)):
         return ProbeResult(tokens, f"{server.host} says that {model} holds {tokens:,} tokens.")
     return remark or ProbeResult(None, f"The server at {server.host} does not say how much {model} holds.")

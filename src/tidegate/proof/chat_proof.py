@@ -129,12 +129,12 @@ def _read_messages(conversation: LiveConversation) -> list[Message]:
 
 
 def _prove_kept(observer: ChatObserver, conversation: LiveConversation) -> Proof:
-    found = _read_messages(conversation)
-    whole = hashlib.sha256(msgspec.json.encode(found)).hexdigest()[:12]
+    messages = _read_messages(conversation)
+    whole = hashlib.sha256(msgspec.json.encode(messages)).hexdigest()[:12]
     claim = (
-        f"{len(observer.messages)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
+        f"{len(observer.messages)} messages said, {len(messages)} in the log on disk, byte for byte (sha256 {whole}...)"
     )
-    return Proof(msgspec.json.encode(found) == msgspec.json.encode(observer.messages), claim)
+    return Proof(msgspec.json.encode(messages) == msgspec.json.encode(observer.messages), claim)
 
 
 def _prove_answers(observer: ChatObserver, conversation: LiveConversation) -> Proof:

@@ -13,7 +13,7 @@ from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, Image, Message, Result, Text, Thinking
 from tidegate.core.view import View
 from tidegate.session.session import Session
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 
 class Proof(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
-from tidegate.wire.answers import create_assembler, frames_from_response
+from tidegate.wire.answers import create_assembler, frames_from_response, read_reply
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.units import read_reply, to_client_messages
 from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.streaming.sse import SseReader, decode_frame
 
@@ -38,7 +38,7 @@ class AnswerCopy:
     `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
     `dropped_thinking` counts the blocks of the request that the provider says it dropped. `cache_miss_reason` is its
     reason for not reading the request from its cache, where it gives one. `response_id` is the id of an answer that
-    a later request can name.
+    a later request can name. `cleared_tokens` is how much of the request the provider left out.
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
@@ -55,6 +55,7 @@ class AnswerCopy:
         self.dropped_thinking = 0
         self.cache_miss_reason = ""
         self.response_id = ""
+        self.cleared_tokens = 0
 
     @property
     def is_whole(self) -> bool:
@@ -110,6 +111,7 @@ class AnswerCopy:
             self.error = classify_frame(frame, request=self._request)
         if "message" in frame or _DROPPED_KEY in frame:
             self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        self.cleared_tokens = _count_cleared(frame) or _count_cleared(frame.get("message")) or self.cleared_tokens
         if not self.response_id and isinstance(response := frame.get("response"), dict):
             self.response_id = ident if isinstance(ident := response.get("id"), str) else ""
         reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
@@ -127,7 +129,7 @@ class AnswerCopy:
         reply = self.read_reply()
         message = read_reply(self._dialect, reply.messages)
         return CopiedAnswer(
-            message, reply.usage, to_client_messages(self._dialect, reply.messages), reply.stop == "calls"
+            message, reply.usage, get_dialect(self._dialect).to_client_messages(reply.messages), reply.stop == "calls"
         )
 
     def read_partial(self) -> Message | None:
@@ -147,6 +149,15 @@ def _count_dropped(value: object) -> int:
     listed = value.get(_DROPPED_KEY) if isinstance(value, dict) else None
     found = listed if isinstance(listed, list) else []
     return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)
+
+
+def _count_cleared(value: object) -> int:
+    """Tokens that Anthropic cleared: https://platform.claude.com/docs/en/build-with-claude/context-editing"""
+    managed = value.get("context_management") if isinstance(value, dict) else None
+    listed = managed.get("applied_edits") if isinstance(managed, dict) else None
+    edits = listed if isinstance(listed, list) else []
+    found = [each.get("cleared_input_tokens") for each in edits if isinstance(each, dict)]
+    return sum(number for number in found if isinstance(number, int) and number > 0)
 
 
 def _read_miss_reason(value: object) -> str:

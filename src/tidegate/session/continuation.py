@@ -25,7 +25,7 @@ from tidegate.core.text.terminal_text import clean_line, clean_text
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter, count_message
 from tidegate.core.view import View
-from tidegate.session.handoff import HANDOFF_WINDOW, count_whole, fit_work, write_work
+from tidegate.session.handoff import HANDOFF_WINDOW, fit_work, write_work
 from tidegate.session.shared_timeline import (
     ClientNote,
     HandoffNote,
@@ -157,7 +157,8 @@ def write_record(
     if tokens > size:
         body = clip_tokens(body, max(size - counter.count_text(f"{head}\n{rules}"), _MIN_TOKENS // 2), counter).text
     message = writer.make_message(head, rules, body)
-    whole = count_whole(view)
+    shown = {item.message.id for item in view.items if not item.edited}
+    whole = sum(f"m{seq}" in shown for seq in messages)
     clients, tokens = tuple(writer.clients), min(tokens, size)
     note = HandoffNote(source, clients, tokens, len(messages), whole, writer.masked, bool(without))
     return WorkRecord(message, note)

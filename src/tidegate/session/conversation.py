@@ -17,9 +17,9 @@ from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
+from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
-from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
@@ -34,7 +34,7 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.usage import USAGE_FIELDS, is_usage, read_compaction_usage, read_usage
+from tidegate.wire.usage_report import is_usage, list_usage_fields, read_compaction_usage, read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
@@ -298,9 +298,10 @@ class LiveConversation:
             plain = require_object(to_plain_json(usage), "The usage")
             if not is_usage(plain):
                 fields = ", ".join(map(repr, list(plain)[:5]))
+                known = ", ".join(list_usage_fields())
                 raise TypeError(
-                    f"record() takes the usage of a reply, with fields such as {', '.join(USAGE_FIELDS)}. This has"
-                    f" {fields[:200]}. Pass reply.usage, or None if there is none."
+                    f"record() takes the usage of a reply, with fields such as {known}. This has {fields[:200]}."
+                    " Pass reply.usage, or None if there is none."
                 )
             events = self.build_usage_events(plain, self._last_request)
             self._append_all(lambda _: events)

@@ -20,24 +20,23 @@ from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_re
 from tidegate.core.messages import Message, Part, Result, Text, Tool
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.session.stored_answers import StoredChain
+from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.head import RequestCheck, find_request_faults, leave_out_thinking, lower_output
-from tidegate.wire.splicing.hidden_exchanges import append_tool
+from tidegate.wire.request_check import RequestCheck, find_request_faults
 from tidegate.wire.splicing.read_memo import ReadMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
-from tidegate.wire.splicing.units import READERS, HostRequest, HostUnit, PartOrigin
+from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
+from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
 from tidegate.wire.splicing.write_memo import WriteMemo
-from tidegate.wire.splicing.writer import ShownUnit, show_unit, write_messages
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
-_LIST_NAMES: Final = ("messages", "input", "contents")
-_MESSAGE_PLACE: Final = re.compile(r"(?:messages|input|contents)[.\[](\d+)")
+_LIST_PLACE: Final = re.compile(r"(\w+)[.\[](\d+)")
 _CALL_ID_KEYS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
 _CALL_FIELDS: Final = ("content", "parts", "tool_calls", "functionCall", "functionResponse")
 
@@ -110,7 +109,7 @@ class _HeadsWithTool:
     def append(self, dialect: str, head: bytes, tool: Tool) -> bytes | None:
         last = self._last
         if last is None or last[0] != head or last[1] != tool:
-            last = self._last = head, tool, append_tool(dialect, head, tool)
+            last = self._last = head, tool, get_dialect(dialect).calls.append_tool(head, tool)
         return last[2]
 
 
@@ -184,7 +183,7 @@ def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, shown: Sho
         moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
         unit = msgspec.structs.replace(unit, origins=moved)
     body = encode_json_text({"input": own}).encode()
-    return write_messages("openai_responses", body, [show_unit(unit, shown.message, shown.signed)])
+    return RESPONSES.form.write_messages(body, [show_unit(unit, shown.message, shown.signed)])
 
 
 def _join_user_content(first: JsonObject, second: JsonObject) -> list[object]:
@@ -214,7 +213,7 @@ class _KnownRequest:
     def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
         known, self.items = self.items, []  # if this fails, none is used again
-        host = READERS[dialect](body, self.memo)
+        host = get_dialect(dialect).read_request(body, self.memo)
         items = known[: self.memo.known_units]
         items += [make_host_item(unit, unit.message) for unit in host.units[len(items) :]]
         self.items = items
@@ -239,10 +238,10 @@ class ClientRequestReader:
         decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
-        stored = get_dialect(dialect).stored_answers
-        if stored is not None and stored.read_previous_id(decoded.body):
+        stored_answers = get_dialect(dialect).stored_answers
+        if stored_answers is not None and stored_answers.read_previous_id(decoded.body):
             return _read_alone(dialect, text, decoded, model)
-        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body))
+        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(decoded.key)))
         host, items = known.read(dialect, decoded.body)
         host = _complete_host(host, dialect, decoded.body, model)
         source = (
@@ -265,9 +264,9 @@ class ClientRequestReader:
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
         body: JsonObject = {"input": items}
-        known = self._find_known("openai_responses", _identify_conversation(body))
+        known = self._find_known(RESPONSES.name, _identify_conversation(items))
         self._forget_oldest()
-        return *known.read("openai_responses", body), known.writer
+        return *known.read(RESPONSES.name, body), known.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
         known = self._known.setdefault((dialect, conversation), _KnownRequest())
@@ -282,7 +281,7 @@ class ClientRequestReader:
 
 def _read_alone(dialect: str, text: bytes, decoded: RequestText, model: str) -> ClientRequest:
     """A request that has only what is new in its conversation: nothing of the last one is in it."""
-    host = _complete_host(READERS[dialect](decoded.body), dialect, decoded.body, model)
+    host = _complete_host(get_dialect(dialect).read_request(decoded.body), dialect, decoded.body, model)
     items = [make_host_item(unit, unit.message) for unit in host.units]
     source = RequestSource.start(dialect, decoded)
     return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
@@ -300,9 +299,9 @@ def _is_list_of_objects(value: object) -> bool:
     return not isinstance(value, list) or set(map(type, value)) <= {dict}  # decoded JSON has no other mappings
 
 
-def _identify_conversation(body: JsonObject) -> str:
-    found = next((found for name in _LIST_NAMES if isinstance(found := body.get(name), list) and found), [None])
-    return blake2b(repr(found[0]).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
+def _identify_conversation(listed: object) -> str:
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return blake2b(repr(first).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
 
 
 def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest | None:
@@ -324,7 +323,7 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     if window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
         room = max(window - tokens, _MIN_OUTPUT)
-        text = client.change_head(text, lambda head: lower_output(client.dialect, head, client.body, room))
+        text = client.change_head(text, lambda head: get_dialect(client.dialect).output.lower(head, client.body, room))
     return text if is_unchanged else _check_edited(client, text)
 
 
@@ -346,9 +345,13 @@ def _is_own(shown: Shown[HostUnit]) -> bool:
 
 
 def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], chain: StoredChain) -> bytes:
-    """The client's request, if the view begins with what the provider has stored; else the whole view."""
+    """The client's request, if the view begins with what the provider has stored; else the whole view.
+
+    A view that begins with the answer itself is one that the provider has compacted in it.
+    """
     shown, answer = followed.shown, chain.answer
-    if answer.view and followed.hash_view(answer.message) == answer.view:
+    is_start = followed.view_size > 0 and followed.view_items[0].message.id == answer.message
+    if answer.view and (is_start or followed.hash_view(answer.message) == answer.view):
         stored = next(place for place, each in enumerate(shown) if each.message.id == answer.message)
         rest = shown[stored + 1 :]
         is_own_list = all(_is_own(each) and each.state == "kept" for each in rest)
@@ -372,7 +375,9 @@ def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     made = client.source.units if client.source else _ViewUnits()
     units = made.make(shown, None if client.offers_recall else client.recall_name)
     items = client.listed.list_items() if client.listed is not None else None
-    return write_messages(client.dialect, client.text, units, client.host.fixed_items, items, made.memo)
+    return get_dialect(client.dialect).form.write_messages(
+        client.text, units, client.host.fixed_items, items, made.memo
+    )
 
 
 def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
@@ -409,7 +414,7 @@ def _count_longer_names(name: str, text: bytes) -> int:
 def _check_edited(client: ClientRequest, text: bytes) -> bytes:
     faults = find_new_faults(client, text)
     if any("must start with a thinking block" in fault.text for fault in faults):
-        text = leave_out_thinking(text)
+        text = get_dialect(client.dialect).thinking.leave_out(text)
         faults = find_new_faults(client, text)
     if faults:
         raise BadRequest(
@@ -436,16 +441,18 @@ def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     edited, key = msgspec.json.decode(text, type=dict[str, Any]), get_dialect(client.dialect).messages_key
     known: dict[str, set[str]] = {}
     for fault in own_faults:
-        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, client.body.get(key)))
+        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, key, client.body.get(key)))
     return [
-        fault for fault in faults if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, edited[key]))
+        fault
+        for fault in faults
+        if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, key, edited[key]))
     ]
 
 
-def _identify_place(where: str, messages: object) -> set[str]:
+def _identify_place(where: str, key: str, messages: object) -> set[str]:
     """The message at a place of a fault, by its calls and results, else by its role; empty outside the messages."""
-    found = _MESSAGE_PLACE.match(where)
-    place = int(found[1]) if found else -1
+    match = _LIST_PLACE.match(where)
+    place = int(match[2]) if match and match[1] == key else -1
     message = messages[place] if isinstance(messages, list) and 0 <= place < len(messages) else None
     if not isinstance(message, dict):
         return {""}

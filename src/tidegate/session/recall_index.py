@@ -240,7 +240,7 @@ class RecallIndex:
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
-        saved = _SavedIndex(
+        saved_index = _SavedIndex(
             self._head,
             self._log_head,
             self._born,
@@ -254,7 +254,7 @@ class RecallIndex:
             self._was_plain,
             self._chars,
         )
-        file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
+        file.write(msgspec.msgpack.encode(saved_index), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
 
     def _is_current(self, log: LogReader, event_hash: bytes) -> bool:

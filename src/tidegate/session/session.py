@@ -31,10 +31,10 @@ from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation
+from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
-from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.state_notes import NoteModel, StateNotes
@@ -52,8 +52,8 @@ from tidegate.session.summaries.drivers import (
 from tidegate.session.summaries.model_question import AskModel
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
-from tidegate.wire.rendering.request_options import read_request_options
+from tidegate.wire.request import RequestRenderer
+from tidegate.wire.request_options import read_request_options
 
 _T = TypeVar("_T")
 
@@ -95,9 +95,8 @@ class Session(LiveConversation):
     - `prices`: entries that override the model catalog.
     - `summarizer`: puts a question (`ModelQuestion`) to the model and returns the text of its answer. The model then
       writes state notes in the background. It may be sync or async; `tidegate.integrations.summarizers` has
-      ready-made ones for the SDKs.
-    - `summarizer_model`: another model to put these questions to, such as a cheaper one. It gets the messages without
-      thinking and with secrets masked, and cannot read them from the cache of the conversation's own model.
+      ready-made ones for the SDKs. Given as `("gpt-4o-mini", summarizer)`, it asks that model instead, such as a
+      cheaper one, which gets the messages without thinking and with secrets masked.
     """
 
     def __init__(
@@ -117,8 +116,7 @@ class Session(LiveConversation):
         log: Log | SessionStorage | None = None,
         clock: Callable[[], float] = time.time,
         prices: Mapping[str, ModelInfo] | None = None,
-        summarizer: AskModel | None = None,
-        summarizer_model: str = "",
+        summarizer: AskModel | tuple[str, AskModel] | None = None,
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
@@ -147,13 +145,13 @@ class Session(LiveConversation):
             set_lifetime=known.cache_lifetime if known else None,
         )
         self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
-        given = read_request_options(request_options or {}, self.dialect)
+        options = read_request_options(request_options or {}, self.dialect)
         self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
-            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
+            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **options._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
-        self._write_state_notes(summarizer, summarizer_model)
+        self._write_state_notes(summarizer)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -162,10 +160,11 @@ class Session(LiveConversation):
             self._limit_output()  # as it was when the session was left, so that opening it logs nothing
             self._note_model()
 
-    def _write_state_notes(self, ask: AskModel | None, model: str) -> None:
-        if ask is None:
+    def _write_state_notes(self, summarizer: AskModel | tuple[str, AskModel] | None) -> None:
+        if summarizer is None:
             return
-        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+        model, ask = summarizer if isinstance(summarizer, tuple) else ("", summarizer)
+        from tidegate.session.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None
         NoteWriter(self, self._state_notes, ask, model=other)
@@ -336,18 +335,18 @@ class Session(LiveConversation):
 
     def _note_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
-        asked = self._renderer.options
-        sent = ModelNote(
+        options = self._renderer.options
+        note = ModelNote(
             self.model,
             self.dialect.name,
-            asked.max_tokens,
-            asked.temperature,
-            asked.top_p,
+            options.max_tokens,
+            options.temperature,
+            options.top_p,
             self.window or 0,
-            asked.cache_markers,
-            asked.extra,
+            options.cache_markers,
+            options.extra,
         )
-        text = msgspec.json.encode(sent).decode()
+        text = msgspec.json.encode(note).decode()
         if text != self.view.model_note:
             self._append(NoteAdded("model", text))
 

@@ -3,7 +3,7 @@
 `main` puts a `TerminalStream` over standard output and standard error while a command runs. So no command can print a
 control character that came out of a name or a message: `print` removes them, and `sys.stdout.buffer`, which takes JSON,
 escapes them. Our own colors bypass it through `make_console`. The full-screen app draws by itself and has the same
-check in `tui/control_filter.py`.
+check, `ControlFilter` in `tui/app.py`.
 """
 
 import re
@@ -173,10 +173,10 @@ def ask_line(prompt: str) -> str:
 
 def format_visible_name(name: str) -> str:
     """Return a name as one line of visible text, with a mark if something was removed from it."""
-    shown = clean_line(name)
-    if shown == name:
+    line = clean_line(name)
+    if line == name:
         return name
-    return f"{shown} (hidden characters)".strip()
+    return f"{line} (hidden characters)".strip()
 
 
 class TextSanitizer:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, assert_never
 
+from rich.segment import Segment
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.color import Color
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
 from textual.widgets import TextArea
@@ -33,6 +35,7 @@ from tidegate.commands.actions import (
 from tidegate.commands.agent_commands import CONNECT_TEXT
 from tidegate.commands.registry import CommandAnswer
 from tidegate.core.errors import BadInput
+from tidegate.core.text.terminal_text import strip_controls
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import make_session_name
 from tidegate.terminal.output import TextSanitizer
@@ -55,7 +58,6 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.composer.input_frame import InputFrame
 from tidegate.tui.composer.input_history import InputHistory
-from tidegate.tui.control_filter import ControlFilter
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
 from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
@@ -73,7 +75,7 @@ from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 def _describe_embedded(unchosen: UnchosenModel | None) -> str:
     answering = unchosen.answering if unchosen is not None else "A small model on this machine answers."
     keys = unchosen.known_keys if unchosen is not None else ""
-    return " ".join(filter(None, (answering, "It gets no tools; `tidegate demo --tour` shows them.", keys)))
+    return " ".join(filter(None, (answering, "It gets no tools.", keys)))
 
 
 class ChatApp(App[int]):
@@ -209,10 +211,10 @@ class ChatApp(App[int]):
                 self._handle_turn_finished(news)
 
     def _handle_opened(self, news: AgentOpened) -> None:
-        changed = news.session_name != self.session_name
-        is_other = changed or not self._has_opened
+        is_changed = news.session_name != self.session_name
+        is_other = is_changed or not self._has_opened
         self.session_name, self.agent_ready, self._has_opened = news.session_name, True, True
-        if changed:
+        if is_changed:
             self.approvals.reset_grants()
             self.composer.input_history = InputHistory(self.data, self.session_name)
             self.conversation.show_session(self._make_log_pager(self.session_name), self.sanitizer)
@@ -489,14 +491,14 @@ class ChatApp(App[int]):
     @work(group="pick", exclusive=True)
     async def _go_back(self) -> None:
         """Let the user pick one of their messages; continue before it in a copy of the session, to write it again."""
-        picked = await self.pickers.pick_request(self.session_name)
-        if picked is None:
+        request = await self.pickers.pick_request(self.session_name)
+        if request is None:
             return
-        if picked.seq > 1:
-            await self._run_command(f"/fork at {picked.seq - 1}")
+        if request.seq > 1:
+            await self._run_command(f"/fork at {request.seq - 1}")
         else:
             self.reopen(ResumeSession(make_session_name(self.session_name)))
-        self.composer.replace_text(MessageDraft().with_text(picked.text), walking=True)
+        self.composer.replace_text(MessageDraft().with_text(request.text), walking=True)
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:
@@ -505,3 +507,15 @@ class ChatApp(App[int]):
 
     async def on_unmount(self) -> None:
         await asyncio.to_thread(self.agent_thread.close)
+
+
+class ControlFilter(LineFilter):
+    """The last check before the terminal: no control character that a widget draws passes."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            segment
+            if segment.control or segment.text.isprintable()
+            else Segment(" ".join(strip_controls(segment.text).replace("\t", " ").split("\n")), segment.style)
+            for segment in segments
+        ]

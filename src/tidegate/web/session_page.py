@@ -78,6 +78,7 @@ class RequestFigures(msgspec.Struct, frozen=True):
     priced: bool
     so_far: float
     state: int
+    client: str
 
 
 class SessionPageData(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ def render_session_page(
 
     `mask` hides secrets; `window` overrides what the log and the catalog say; `limit` bounds the characters of texts.
     """
-    story = read_session_story(log, mask, window=window, model_overrides=model_overrides)
+    story = read_session_story(log, mask, name=name, window=window, model_overrides=model_overrides)
     texts = story.pool.bound_texts(limit)
     points = thin_rows(story.rows, MAX_CHART_POINTS)
     recent = [row for row in story.rows if row.state >= 0]
@@ -174,8 +175,8 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
         lines.append(f"The picture shows {points:,} of {len(story.rows):,} requests; the fullest are kept.")
     if len(story.changes) > MAX_LISTED_CHANGES:
         lines.append(f"The newest {MAX_LISTED_CHANGES:,} of {len(story.changes):,} compactions are listed.")
-    masked = story.pool.masker.count
-    lines.append(f"Secrets that are masked: {masked:,}." if masked else "No secrets were found to mask.")
+    count = story.pool.masker.count
+    lines.append(f"Secrets that are masked: {count:,}." if count else "No secrets were found to mask.")
     return lines
 
 
@@ -206,6 +207,7 @@ def _list_request_figures(rows: list[RequestRow]) -> list[RequestFigures]:
                 priced=cost.is_priced,
                 so_far=so_far,
                 state=row.state,
+                client=row.client,
             )
         )
     return figures
@@ -229,8 +231,9 @@ def _render_body(title: str, story: SessionStory) -> str:
 
 
 def _format_subtitle(story: SessionStory) -> str:
+    clients = list(dict.fromkeys(row.client for row in story.rows if row.client))
     models = list(dict.fromkeys(row.model for row in story.rows if row.model))
-    named = ", ".join(models[-3:]) or "no model named"
+    named = " · ".join(", ".join(each) for each in (clients, models[-3:] or ["no model named"]) if each)
     times = [row.request.time for row in story.rows]
     if not times:
         return f"{named} · {story.head:,} records"

@@ -23,13 +23,14 @@ from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
 from tidegate.session.request import ModelNote, parse_model_note
+from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.message_json import describe_event
 from tidegate.web.request_history import RequestHistory, RequestRecord, SideSpending, read_request_history
 from tidegate.web.text_pool import TextPool
 from tidegate.wire.registry import resolve_dialect
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 
 _MAX_REQUESTS: Final = 10_000
 MAX_LISTED_CHANGES: Final = 4_000
@@ -54,7 +55,7 @@ class RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 class RequestRow(msgspec.Struct, frozen=True):
     """A request with its figures. `total` is its size as reported, else as measured; `window` 0: not known; `state` -1:
-    its text is left out."""
+    its text is left out. `client` made it, if the session has several."""
 
     request: RequestRecord
     model: str
@@ -64,6 +65,7 @@ class RequestRow(msgspec.Struct, frozen=True):
     message_count: int
     window: int
     state: int
+    client: str
 
 
 class ViewChange(msgspec.Struct, frozen=True):
@@ -109,14 +111,14 @@ def read_session_story(
     log: Log,
     mask: Callable[[str], str],
     *,
+    name: str = "",
     window: int = 0,
     model_overrides: Mapping[str, ModelInfo] | None = None,
     max_requests: int = _MAX_REQUESTS,
 ) -> SessionStory:
     """Read the story. `window` overrides the log and the catalog; the newest `max_requests` keep their texts."""
-    return _StoryReader(
-        log, mask, read_request_history(log, model_overrides), window, model_overrides, max_requests
-    ).read()
+    history, timeline = read_request_history(log, model_overrides), SharedTimeline(log.read(), name)
+    return _StoryReader(log, mask, history, timeline, window, model_overrides, max_requests).read()
 
 
 class _ModelWindow(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ class _StoryReader:
         log: Log,
         mask: Callable[[str], str],
         history: RequestHistory,
+        timeline: SharedTimeline,
         window: int,
         model_overrides: Mapping[str, ModelInfo] | None,
         max_requests: int,
@@ -138,6 +141,7 @@ class _StoryReader:
         self._log = log
         self._mask = mask
         self._history = history
+        self._timeline = timeline
         self._window_override = window
         self._model_overrides = model_overrides
         self._view = View()
@@ -196,8 +200,8 @@ class _StoryReader:
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
             parts = split_note(payload.text, note, self._mask) if payload.topic == STATE_NOTE else None
-            said = describe_listed_note(payload, note, is_brief=parts is not None)
-            edited = ViewEdited(payload.topic, "", "", said, before, self._view.tokens, ())
+            listed_note = describe_listed_note(payload, note, is_brief=parts is not None)
+            edited = ViewEdited(payload.topic, "", "", listed_note, before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
             if parts is not None and is_listed:
                 sources = self._add_sources(parts.list_sources()[:_MAX_SOURCES])
@@ -206,13 +210,13 @@ class _StoryReader:
 
     def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
         """Keep the texts of these messages for the page."""
-        found: dict[str, int] = {}
+        sources: dict[str, int] = {}
         for ident in ids:
             event = next(iter(self._log.read(seq_of_id(ident))), None) if ident[:1] == "m" else None
             described = describe_event(event) if event is not None else None
             if described is not None:
-                found[ident] = self._pool.add(msgspec.json.encode(described))
-        return found
+                sources[ident] = self._pool.add(msgspec.json.encode(described))
+        return sources
 
     def _fold(self, event: Event) -> None:
         try:
@@ -272,9 +276,8 @@ class _StoryReader:
             state = self._add_state() if event.seq >= self._first_open_head else -1
             parts, messages = scale_counts(counts, total), self._view.message_count
             window = self._window or find_window(model, self._model_overrides) or 0
-            self._rows.append(
-                RequestRow(request, model, self._get_dialect_name(), total, parts, messages, window, state)
-            )
+            dialect, client = self._get_dialect_name(), self._mask(self._timeline.name_speaker(request.head))
+            self._rows.append(RequestRow(request, model, dialect, total, parts, messages, window, state, client))
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -283,14 +286,14 @@ class _StoryReader:
 
     def _add_state(self) -> int:
         if self._renderer is None:
-            sent = self._model
+            model = self._model
             self._renderer = RequestRenderer(
-                resolve_dialect(sent.wire, sent.model),
-                model=sent.model,
-                max_tokens=sent.max_tokens,
-                temperature=sent.temperature,
-                top_p=sent.top_p,
-                extra=sent.extra,
+                resolve_dialect(model.wire, model.model),
+                model=model.model,
+                max_tokens=model.max_tokens,
+                temperature=model.temperature,
+                top_p=model.top_p,
+                extra=model.extra,
             )
         self._renderer.update(self._view)
         rendered = self._renderer.freeze()
@@ -329,9 +332,9 @@ def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:
     if len(rows) <= most:
         return rows
     stretch = math.ceil(len(rows) / (most / 2))
-    kept: list[RequestRow] = []
+    request_rows: list[RequestRow] = []
     for start in range(0, len(rows), stretch):
         part = rows[start : start + stretch]
         top = max(part, key=lambda row: row.total)
-        kept += [part[-1]] if top is part[-1] else [top, part[-1]]
-    return kept
+        request_rows += [part[-1]] if top is part[-1] else [top, part[-1]]
+    return request_rows

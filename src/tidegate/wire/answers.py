@@ -10,7 +10,7 @@
 A stream that was cut gives either the whole message or IncompleteReply.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -44,6 +44,13 @@ def parse_reply(wire: str, reply: Reply) -> list[Message]:
     """Parse the reply to one message, also where the dialect writes each part as a message."""
     read = get_dialect(wire).parse_message
     return merge_adjacent_messages([message for each in reply.messages for message in read(each)], "assistant")
+
+
+def read_reply(wire: str, messages: Sequence[JsonObject]) -> Message | None:
+    """The answer of a provider as it will be read when the client sends it back; None for an empty one."""
+    dialect = get_dialect(wire)
+    units = dialect.read_request({dialect.messages_key: dialect.to_client_messages(messages)}).units
+    return units[0].message if units else None
 
 
 def create_merged_answer(wire: str, hidden_tool: str) -> MergedAnswer:

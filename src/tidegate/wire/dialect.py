@@ -5,7 +5,7 @@ Types only. Each dialect fills them in its own file; `wire/registry.py` lists th
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -13,9 +13,18 @@ from tidegate.core.messages import Message, Tool
 from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
+from tidegate.wire.splicing.call_form import CallForm
+from tidegate.wire.splicing.message_form import MessageForm
+from tidegate.wire.splicing.output_limit import OutputLimit
+from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.thinking_option import ThinkingOption
+from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import UsageForm
 from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 from tidegate.wire.validation.validator import RequestValidator
+
+_THINKING = ThinkingOption()
 
 
 class Endpoint(NamedTuple):
@@ -70,6 +79,50 @@ def _add_no_marker(message: JsonObject) -> JsonObject | None:
     return None
 
 
+class RequestPaths(NamedTuple):
+    """The paths of a provider's URLs to which requests in a dialect are sent, by their ends.
+
+    `count_endings` are those of requests that only count tokens. `has_model`: the path names the model. `sdk` is the
+    package of the provider's own client.
+    """
+
+    endings: tuple[str, ...] = ()
+    count_endings: tuple[str, ...] = ()
+    has_model: bool = False
+    sdk: str = ""
+
+    def replace_model(self, path: str, model: str) -> str:
+        """The path for another model, whose name is quoted: `.../MODEL:METHOD`."""
+        before, _, method = path.rpartition(":")
+        return f"{before.rpartition('/')[0]}/{model}:{method}"
+
+
+class MessageMarks(NamedTuple):
+    """By what a message of unknown origin is known to be of a dialect, from the surest to the least sure.
+
+    `keys` are keys of a message, and `part_types` types of the parts in its `content`, that no other dialect has.
+    `usual_keys` and `roles` are those of a message that has none of these. `has_text_lists`: an answer may be a list
+    of texts. `has_type`: a message has a type.
+    """
+
+    keys: frozenset[str] = frozenset()
+    part_types: frozenset[str] = frozenset()
+    usual_keys: frozenset[str] = frozenset()
+    roles: tuple[str, ...] = ()
+    has_text_lists: bool = False
+    has_type: bool = False
+
+
+def _recognize_nothing(body: Mapping[str, object]) -> int:
+    return 0
+
+
+class RequestReader(Protocol):
+    """Reads the messages of a client's request. With the `memo` of its last request it reads only what is new."""
+
+    def __call__(self, body: JsonObject, memo: ReadMemo | None = None) -> HostRequest: ...
+
+
 class StoredAnswers(NamedTuple):
     """How the requests of a provider continue answers that it has stored (`wire/openai_responses/stored_state.py`)."""
 
@@ -85,19 +138,26 @@ class StoredAnswers(NamedTuple):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
-    `messages_key` is the key of the messages in the body; `render_leading_messages` gives those before the first
-    block. `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
-    is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
-    thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
-    whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
-    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
-    the provider's cache, or None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which
-    a request asks the provider to keep it in its cache; 0 if it does not. `stored_answers` is there if requests can
-    continue what the provider stored. Without a `vendor`, another dialect of the same provider has it.
+    Messages and requests: `parse_message` and `parse_body` read them, the `render_` functions write them;
+    `render_leading_messages` gives the messages before the first block. By its `marks` a message of
+    unknown origin is known to be in this dialect; `recognize_body` says how surely a body is: the larger the surer.
+    `profile_for_model` says what the validator demands. `answers` reads and writes answers, `usage` reads their usage.
+
+    Requests of clients: `paths` are those of their URLs. `read_request` reads one; `form` writes messages into it,
+    `calls` a hidden tool. `to_client_messages` gives an answer as a client sends it back. `output` and `thinking`
+    are options of a request. `stored_answers` is there if requests can continue what the provider stored.
+
+    What a provider's models accept: `binds_prefix` says whether a model's signed thinking is bound to everything
+    before it, `keeps_loop_start` whether a running tool loop may have to begin with its thinking.
+    `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking` whether the
+    one in these messages does. `takes_instructions` says whether a model accepts system messages in
+    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for the provider's cache, or
+    None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which a request asks the
+    provider to keep it in its cache; 0 if it does not. Without a `vendor`, another dialect of the same provider has
+    it.
     """
 
     name: str
-    messages_key: str
     capabilities: DialectCapabilities
     endpoint: Endpoint
     vendor: Vendor | None = None
@@ -107,6 +167,16 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     parse_message: Callable[[object], list[Message]]
     parse_body: Callable[[object], ParsedRequest]
     answers: AnswerForm
+    form: MessageForm
+    calls: CallForm
+    read_request: RequestReader
+    to_client_messages: Callable[[Sequence[JsonObject]], list[JsonObject]] = list
+    output: OutputLimit
+    thinking: ThinkingOption = _THINKING
+    usage: UsageForm
+    paths: RequestPaths = RequestPaths()
+    marks: MessageMarks = MessageMarks()
+    recognize_body: Callable[[Mapping[str, object]], int] = _recognize_nothing
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
     binds_prefix: Callable[[str], bool] = _never
@@ -121,6 +191,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""
         return options.max_tokens or self.capabilities.default_max_tokens
+
+    @property
+    def messages_key(self) -> str:
+        """The key of the messages in the body."""
+        return self.form.key
 
     @property
     def family(self) -> str:

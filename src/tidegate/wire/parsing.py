@@ -27,6 +27,15 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...] = ()
 
 
+def list_part_types(messages: object) -> set[str] | None:
+    """The types of the parts in a list of messages with roles (OpenAI chat, Anthropic); None if it is another value."""
+    if not isinstance(messages, list) or not all(isinstance(each, dict) and "role" in each for each in messages):
+        return None
+    contents = [each.get("content") for each in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    return {str(part.get("type")) for part in parts}
+
+
 def raise_bad_input(cause: str, remedy: str) -> NoReturn:
     raise BadInput(cause, remedy)
 

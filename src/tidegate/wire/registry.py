@@ -1,12 +1,12 @@
 """The dialects by name, and the dialect in which a message, a tool or a model's name is written."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from typing import Final
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Tool
 from tidegate.wire.anthropic.dialect import DIALECT as ANTHROPIC
-from tidegate.wire.dialect import Dialect
+from tidegate.wire.dialect import Dialect, MessageMarks
 from tidegate.wire.gemini.dialect import DIALECT as GEMINI
 from tidegate.wire.openai_chat.deepseek import DIALECT as DEEPSEEK
 from tidegate.wire.openai_chat.dialect import DIALECT as OPENAI_CHAT
@@ -21,18 +21,15 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 
-_ALL = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, DEEPSEEK, MISTRAL)
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in _ALL})
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    dialect.name: dialect for dialect in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, DEEPSEEK, MISTRAL)
+}
 
 
 def get_dialect(name: str) -> Dialect:
     if name not in DIALECTS:
         raise BadInput(f"The dialect '{abbreviate_value(name)}' is unknown.", f"Use one of {', '.join(DIALECTS)}.")
     return DIALECTS[name]
-
-
-_ANTHROPIC_PART_TYPES = frozenset({"image", "tool_use", "tool_result", "thinking", "redacted_thinking"})
-_RESPONSES_PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
 
 def detect_dialect(obj: object) -> str:
@@ -42,23 +39,30 @@ def detect_dialect(obj: object) -> str:
     keeps the name, as its origin; a list of texts is then Anthropic's form.
     """
     message = require_object(obj, "A message")
-    if "parts" in message:
-        return GEMINI.name
     content = message.get("content")
-    kinds: set[str] = set()
-    if isinstance(content, list):
-        kinds = {str(part.get("type")) for part in content if isinstance(part, dict)}
-        if kinds & _ANTHROPIC_PART_TYPES:
-            return ANTHROPIC.name
-        if kinds & _RESPONSES_PART_TYPES:
-            return OPENAI_RESPONSES.name
+    parts = content if isinstance(content, list) else []
+    types = {str(part.get("type")) for part in parts if isinstance(part, dict)}
+    return max(DIALECTS.values(), key=lambda dialect: _weigh_marks(dialect.marks, message, types)).name
+
+
+def _weigh_marks(marks: MessageMarks, message: dict[str, object], types: set[str]) -> int:
+    if not marks.keys.isdisjoint(message):
+        return 5
+    if not marks.part_types.isdisjoint(types):
+        return 4
     role = message.get("role")
-    if "tool_calls" in message or role in ("tool", "developer"):
-        return OPENAI_CHAT.name
+    if not marks.usual_keys.isdisjoint(message) or role in marks.roles:
+        return 3
     has_type = isinstance(message.get("type"), str)
-    if kinds and (has_type or (role == "assistant" and kinds <= {"text"})):
-        return ANTHROPIC.name
-    return OPENAI_RESPONSES.name if has_type else OPENAI_CHAT.name
+    if marks.has_text_lists and types and (has_type or (role == "assistant" and types <= {"text"})):
+        return 2
+    return 1 if marks.has_type and has_type else 0
+
+
+def detect_request_dialect(body: Mapping[str, object]) -> Dialect | None:
+    """Return the dialect in which the body of a request is written; None if it is not a request."""
+    found = max(DIALECTS.values(), key=lambda dialect: dialect.recognize_body(body))
+    return found if found.recognize_body(body) else None
 
 
 def parse_any_message(obj: object) -> list[Message]:
@@ -69,7 +73,9 @@ def parse_any_message(obj: object) -> list[Message]:
 def find_dialect_of_model(model: str) -> Dialect | None:
     """Return the dialect of the provider whose models have names like this, if one is known."""
     name = model.rsplit("/", 1)[-1].lower()
-    return next((each for each in _ALL if each.vendor and name.startswith(each.vendor.model_prefixes)), None)
+    return next(
+        (each for each in DIALECTS.values() if each.vendor and name.startswith(each.vendor.model_prefixes)), None
+    )
 
 
 def resolve_dialect(wire: str, model: str) -> Dialect:

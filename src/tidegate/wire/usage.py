@@ -1,6 +1,6 @@
-"""Reading a provider's usage report: the same few numbers under different names."""
+"""A provider's usage report as numbers: the same few under different names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tidegate.core.event_check import is_possible_count
@@ -19,70 +19,51 @@ class Usage(NamedTuple):
     cache_write_1h: int = 0
 
 
-USAGE_FIELDS: Final = (
-    *("prompt_tokens", "completion_tokens"),  # OpenAI chat
-    *("input_tokens", "output_tokens"),  # OpenAI Responses, Anthropic
-    *("promptTokenCount", "candidatesTokenCount"),  # Gemini
-)
-_FURTHER_FIELDS: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+def _read_no_compaction(usage: Mapping[str, object]) -> Usage | None:
+    return None
 
 
-def is_usage(usage: Mapping[str, object] | None) -> bool:
-    """Whether this can be a usage report: it has a known field, or it is empty because nothing was counted."""
-    return not usage or any(name in usage for name in (*USAGE_FIELDS, *_FURTHER_FIELDS))
+class UsageForm(NamedTuple):
+    """How a dialect reports usage. A report with the first of its `fields` is read by it.
 
-
-def read_usage(usage: Mapping[str, object]) -> Usage:
-    """Read the usage of OpenAI (chat, Responses), Anthropic or Gemini. A missing or impossible number is 0.
-
-    What a compaction by the provider cost is not in it: it says nothing about the size of the request.
+    `further_fields` are those of a report that may lack the others. `read_compaction` gives what a compaction by the
+    provider cost, which is not in what `read` gives; None if there was none.
     """
-    total, output, cached, written, long = _read(usage)
-    cached = min(cached, total)  # cached input is part of the input
-    written = min(written, total - cached)
-    return Usage(total, output, cached, written, min(long, written))
+
+    fields: tuple[str, ...]
+    read: Callable[[Mapping[str, object]], Usage]
+    further_fields: tuple[str, ...] = ()
+    read_compaction: Callable[[Mapping[str, object]], Usage | None] = _read_no_compaction
 
 
-def read_compaction_usage(usage: Mapping[str, object]) -> Usage | None:
-    """Read what Anthropic's compaction cost; None if there was none.
-
-    The numbers at the top leave compactions out; each is an entry of `iterations`
-    (https://platform.claude.com/docs/en/build-with-claude/compaction-threshold).
-    """
-    entries = usage.get("iterations")
-    if not isinstance(entries, list):
-        return None
-    compactions = [each for each in entries if isinstance(each, Mapping) and each.get("type") == "compaction"]
-    if not compactions:
-        return None
-    return Usage(*(sum(numbers) for numbers in zip(*map(read_usage, compactions), strict=True)))
-
-
-def _read(usage: Mapping[str, object]) -> Usage:
-    if "promptTokenCount" in usage:
-        # The total is the sum of four counts: thoughts and the input of Google's own tools are in no other one
-        # (https://ai.google.dev/api/generate-content#UsageMetadata).
-        read = _number(usage, "promptTokenCount") + _number(usage, "toolUsePromptTokenCount")
-        output = _number(usage, "candidatesTokenCount") + _number(usage, "thoughtsTokenCount")
-        return Usage(read, output, _number(usage, "cachedContentTokenCount"), 0)
-    if "prompt_tokens" in usage:
-        details = _object(usage, "prompt_tokens_details")
-        cached, written = _number(details, "cached_tokens"), _number(details, "cache_write_tokens")
-        return Usage(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached, written)
-    # OpenAI's counts of the cache are part of `input_tokens`; Anthropic's are not.
-    details = _object(usage, "input_tokens_details")
-    read, written = _number(usage, "cache_read_input_tokens"), _number(usage, "cache_creation_input_tokens")
-    total = _number(usage, "input_tokens") + read + written
-    long = _number(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
-    read, written = read or _number(details, "cached_tokens"), written or _number(details, "cache_write_tokens")
-    return Usage(total, _number(usage, "output_tokens"), read, written, long)
-
-
-def _number(usage: Mapping[str, object], key: str) -> int:
+def read_count(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
     return value if is_possible_count(value) else 0
 
 
-def _object(usage: Mapping[str, object], key: str) -> Mapping[str, object]:
+def read_details(usage: Mapping[str, object], key: str) -> Mapping[str, object]:
     value = usage.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def _read_input_usage(usage: Mapping[str, object]) -> Usage:
+    """Read a report of OpenAI Responses or Anthropic, which use the same names.
+
+    OpenAI's counts of the cache are part of `input_tokens`; Anthropic's are not.
+    """
+    details = read_details(usage, "input_tokens_details")
+    read, written = read_count(usage, "cache_read_input_tokens"), read_count(usage, "cache_creation_input_tokens")
+    total = read_count(usage, "input_tokens") + read + written
+    long = read_count(read_details(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+    read, written = read or read_count(details, "cached_tokens"), written or read_count(details, "cache_write_tokens")
+    return Usage(total, read_count(usage, "output_tokens"), read, written, long)
+
+
+INPUT_USAGE: Final = UsageForm(("input_tokens", "output_tokens"), _read_input_usage)
+
+
+def bound_usage(usage: Usage) -> Usage:
+    """Cached input is part of the input, and so is what was written to the cache."""
+    cached = min(usage.cache_read, usage.input_tokens)
+    written = min(usage.cache_write, usage.input_tokens - cached)
+    return usage._replace(cache_read=cached, cache_write=written, cache_write_1h=min(usage.cache_write_1h, written))

@@ -11,8 +11,7 @@ from tidegate.lab.scoring.identifiers import find_identifiers, flatten_arguments
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.measures import MEASURES
 from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.scoring.recovery import find_recall_calls
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost, find_recall_calls
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.scoring.signals import extract_signals

@@ -12,8 +12,7 @@ from tidegate.lab.comparison.session_sources import create_unit_counter, load_re
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask
+from tidegate.lab.scoring.request_scorer import RecallRecovery, RequestScorer, ScoringTask, find_recall_calls
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.scoring.signals import ANCHOR_KIND, extract_signals
 from tidegate.lab.scoring.text_needs import Need

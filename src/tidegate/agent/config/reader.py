@@ -198,9 +198,9 @@ class SettingsReader:
     def _look_up_variable(self, name: str, place: SourcePosition) -> str:
         if not _VARIABLE_NAME.fullmatch(name):
             raise place.make_error(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
-        found = self._environment.get(name, "")
-        if found or self._lenient:
-            return found
+        variable = self._environment.get(name, "")
+        if variable or self._lenient:
+            return variable
         what = "is empty" if name in self._environment else "is not set"
         near = get_close_matches(name, [each for each in self._environment if each != name], n=1, cutoff=0.8)
         also = f" Did you mean {near[0]}?" if near else ""

@@ -40,9 +40,9 @@ def _places(message: Message) -> Iterator[int]:
     elif message.kind in (SUMMARY, NOTE):
         form = _SAID if message.kind == SUMMARY else _HIDDEN
         for line in text_of(message).split("\n"):
-            found = form.fullmatch(line)
-            if found:
-                yield from (int(found[1]), int(found[2]))
+            match = form.fullmatch(line)
+            if match:
+                yield from (int(match[1]), int(match[2]))
 
 
 def make_recall_line(messages: Iterable[Message]) -> str:

@@ -47,12 +47,12 @@ class ExternalStage:
 
 def _copy_view(view: View) -> View:
     """A copy of the view, so that a stage that changes it in place changes nothing."""
-    made = copy(view)
+    own_view = copy(view)
     for name, value in view.fields().items():
         if isinstance(value, list | dict | set):
-            setattr(made, name, copy(value))
-    made.items = [copy(item) for item in view.items]
-    return made
+            setattr(own_view, name, copy(value))
+    own_view.items = [copy(item) for item in view.items]
+    return own_view
 
 
 def find_outcome_problem(outcome: object) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
-from tidegate.core.ledger.loss_check import PIN
 from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
     HANDOFF,
     INSTRUCTION,
     NOTE,
+    PIN,
     REMINDER,
     SUMMARY,
     Call,

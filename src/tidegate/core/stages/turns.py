@@ -140,15 +140,15 @@ def keep_recent(
     if share:
         tokens = int(budget.room * share)
     units = split_groups(view)
-    kept = count_newest_groups(units, messages=messages, tokens=tokens)
-    return _without(view, budget, units[: len(units) - kept], note, reminder)
+    groups = count_newest_groups(units, messages=messages, tokens=tokens)
+    return _without(view, budget, units[: len(units) - groups], note, reminder)
 
 
 def drop_oldest(view: View, budget: Budget, *, share: Share = 0.5, note: str = "", reminder: int = 0) -> Outcome:
     """Drop the oldest share of the messages without cutting a group. Meant for requests that a provider refused."""
     units = split_groups(view)
-    kept = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))
-    return _without(view, budget, units[: len(units) - kept], note, reminder)
+    groups = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))
+    return _without(view, budget, units[: len(units) - groups], note, reminder)
 
 
 def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: int) -> Outcome:

@@ -296,7 +296,7 @@ class _Appraiser:
         """Contiguous regions of a result, offered whole."""
         texts = text_of(item.message).split("\n")
         worth = {line.place: line for line in mine}
-        found = []
+        blocks = []
         whole = len(text_of(item.message)) <= _SMALL
         for begin, end in [(0, len(texts))] if whole else split_regions(texts):
             lines = [
@@ -306,8 +306,8 @@ class _Appraiser:
             value = sum(line.worth for line in lines) * _REGION_WORTH
             if value:
                 cost = sum(line.cost for line in lines)
-                found.append(Offer(value / (cost + overhead), number, lines, True))
-        return found
+                blocks.append(Offer(value / (cost + overhead), number, lines, True))
+        return blocks
 
     def _lines(self, item: Item, target: CallTarget | None, youth: float) -> list["_Valued"]:
         files = target.files if target else frozenset()
@@ -323,10 +323,10 @@ class _Appraiser:
         size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)
         if not files or report:
             heat *= size
-        found = find_key_lines(text, self._seen, taken, report=report and target is not None and not target.shows_file)
+        lines = find_key_lines(text, self._seen, taken, report=report and target is not None and not target.shows_file)
         valued = [
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
-            for line in found
+            for line in lines
         ]
         return self._with_names(text, valued, size)
 

@@ -108,8 +108,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return "no result"
     text = ERROR_TAG.sub("", clean_text(text_of(answer)))
     if is_refusal(text):
-        said = REFUSAL_WORDS.search(text)
-        return f"{REFUSED}, {fold_line(text[said.end() :] if said else find_last_line(text), _REFUSAL_CHARS)}"
+        match = REFUSAL_WORDS.search(text)
+        return f"{REFUSED}, {fold_line(text[match.end() :] if match else find_last_line(text), _REFUSAL_CHARS)}"
     if find_command(call) and (running := find_running_id(answer)):
         return f"still running when the call returned, id {running}"
     result = result_of(answer)
@@ -234,7 +234,7 @@ class WorkSummary:
         if not noted:
             return
         ident, said = noted[1], noted[2]
-        times = int(found[1]) if (found := _TIMES.search(said)) else 1
+        times = int(match[1]) if (match := _TIMES.search(said)) else 1
         said, _, outcome = _TIMES.sub("", said).partition(OUTCOME)
         if said.startswith(_ANSWERED_BY):
             self.answers[ident] = _plain(said[len(_ANSWERED_BY) :])
@@ -367,13 +367,13 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _join_quotes(lines: Sequence[str]) -> list[str]:
-    joined: list[str] = []
+    quotes: list[str] = []
     for line in lines:
-        if joined and f"\n{line}".startswith(_QUOTE.rstrip(" ")):
-            joined[-1] += f"\n{line}" if line.startswith(_QUOTE[1:]) else f"{_QUOTE}"
+        if quotes and f"\n{line}".startswith(_QUOTE.rstrip(" ")):
+            quotes[-1] += f"\n{line}" if line.startswith(_QUOTE[1:]) else f"{_QUOTE}"
         else:
-            joined.append(line)
-    return joined
+            quotes.append(line)
+    return quotes
 
 
 def is_group_note(message: Message) -> bool:

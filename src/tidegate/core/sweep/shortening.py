@@ -100,7 +100,7 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
     if result is None:
         return message.parts
     texts = text_of(message).split("\n")
-    before = next((found for line in texts if (found := _LINES_NOTICE.match(line))), None)
+    before = next((match for line in texts if (match := _LINES_NOTICE.match(line))), None)
     own = [place for place, line in enumerate(texts) if not is_marker(line)]
     shown = [place for place in _add_file_names(places, texts) if not is_marker(texts[place])]
     size = sum(len(texts[place]) + 1 for place in own)
@@ -136,7 +136,7 @@ def _is_notice_only(texts: Sequence[str]) -> bool:
 
 def _count_lines(texts: Sequence[str]) -> int:
     """The lines that a text had before an earlier stage cut it."""
-    cut = sum(int(found[1].replace(",", "")) - 1 for line in texts if (found := _CUT_NOTICE.match(line)))
+    cut = sum(int(match[1].replace(",", "")) - 1 for line in texts if (match := _CUT_NOTICE.match(line)))
     return sum(not is_marker(line) for line in texts) + cut
 
 
@@ -149,10 +149,10 @@ def _add_file_names(places: Collection[int], texts: Sequence[str]) -> list[int]:
 
 def _close_gaps(places: Sequence[int], texts: Sequence[str]) -> list[int]:
     """The places, with gaps of next to nothing between them filled: a mark would cost as much."""
-    filled: list[int] = []
+    gaps: list[int] = []
     for place in places:
-        gap = range(filled[-1] + 1, place) if filled else range(0)
+        gap = range(gaps[-1] + 1, place) if gaps else range(0)
         if gap and len(gap) <= _GAP_LINES and sum(len(texts[each].strip()) for each in gap) <= _GAP_CHARS:
-            filled += (each for each in gap if not is_marker(texts[each]))
-        filled.append(place)
-    return filled
+            gaps += (each for each in gap if not is_marker(texts[each]))
+        gaps.append(place)
+    return gaps

@@ -152,14 +152,14 @@ def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     total = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
     if total <= limit:
         return ClippedText(text)
-    marked = bool(notice) and limit >= 4
-    head, tail = _halves(max(limit - marked, 0), mode)
+    is_marked = bool(notice) and limit >= 4
+    head, tail = _halves(max(limit - is_marked, 0), mode)
     first = _line_end(text, head)
     last = _line_start(text, tail)
     filled = notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
-    middle = filled.replace("\n", " ") + "\n" if marked else ""
+    middle = filled.replace("\n", " ") + "\n" if is_marked else ""
     kept = text[:first]
-    if notice and not marked and head and tail:
+    if notice and not is_marked and head and tail:
         kept = f"{kept[:-1]}{_GAP_MARK}\n"
     return ClippedText(
         kept + middle + text[last:],
@@ -232,7 +232,7 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
 def _crumb(text: str, limit: int, counter: TokenCounter) -> ClippedText | None:
     """The first few characters, for a text so dense that no larger piece fits."""
     for keep in (16, 8, 4, 2, 1):
-        clipped = _assemble(text, keep, 0, "")
-        if keep < len(text) and clipped.text and counter.count_text(clipped.text) <= limit:
-            return clipped
+        clip = _assemble(text, keep, 0, "")
+        if keep < len(text) and clip.text and counter.count_text(clip.text) <= limit:
+            return clip
     return None

@@ -312,10 +312,10 @@ class _SessionExamination:
         path = self._data.trace_path(self._name)
         if not os.path.lexists(path):
             return
-        told = _find_traced_seq(path)
-        if told == log.head:
+        seq = _find_traced_seq(path)
+        if seq == log.head:
             return
-        is_behind = 0 <= told < log.head  # a process was killed between its log and its trace
+        is_behind = 0 <= seq < log.head  # a process was killed between its log and its trace
         if is_behind and not self._repair:
             if not self._data.locks.is_in_use(self._name):  # a gateway writes the trace later
                 self._add("Its trace is behind its log.", "unfinished", COMPLETED_LATER)

@@ -135,8 +135,8 @@ def remove_messages_from_file(file: str, text: str, messages: list[Message], mas
     pieces = [text[: headings[0].start()]] if headings else [text]
     ends = [*(heading.start() for heading in headings), len(text)][1:]
     for heading, end in zip(headings, ends, strict=True):
-        known = heading[1] in ids
-        pieces.append(f"{heading[0]}\n\n{TOMBSTONE}\n\n" if known else text[heading.start() : end])
+        is_known = heading[1] in ids
+        pieces.append(f"{heading[0]}\n\n{TOMBSTONE}\n\n" if is_known else text[heading.start() : end])
     return "".join(pieces)
 
 

@@ -330,7 +330,7 @@ def _strings(parts: tuple[Part, ...]) -> Iterator[str]:
 
 def _pattern(words: str) -> str:
     """Split a text into units: a run of blanks, a run of backslashes, or any other single character."""
-    return "".join(_spelling_pattern(found[0]) for found in re.finditer(r"\s+|\\+|.", words, re.DOTALL))
+    return "".join(_spelling_pattern(match[0]) for match in re.finditer(r"\s+|\\+|.", words, re.DOTALL))
 
 
 def _spelling_pattern(run: str) -> str:

@@ -26,7 +26,7 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.session import Session
 from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 _MAX_RECALL_CALLS: Final = 3
 _MAX_RECALL_CHARS: Final = 8_000

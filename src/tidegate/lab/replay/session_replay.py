@@ -30,10 +30,10 @@ from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
-from tidegate.session.reports.explanation import describe_edits
+from tidegate.session.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault
 
 SECONDS_PER_CALL = 30.0
@@ -225,13 +225,13 @@ class _ReplayRun:
 
     def finish(self) -> ReplayReport:
         self._report.edits.update(self._session.edit_counts)
-        seen = count_recalls(self._session.log)
-        self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
+        recalls = count_recalls(self._session.log)
+        self._report.tool_calls, self._report.rereads = recalls.calls, recalls.rereads
         if self._notes is not None:
             self._report.used_notes, self._report.missing_notes = self._notes.used, self._notes.missing
             self._report.unusable_notes = self._notes.unusable
         if self._setup.explain:
-            self._report.edit_descriptions = [*describe_edits(self._session), str(seen)]
+            self._report.edit_descriptions = [*describe_edits(self._session), str(recalls)]
         return self._report
 
 

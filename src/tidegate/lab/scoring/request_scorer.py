@@ -4,16 +4,17 @@ A cell is one recording under one policy in one window; `measures.py` defines th
 were in the previous one, so facts about a message are cached by its content.
 """
 
+import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from tidegate.core.ledger.lines import LEDGER_HEADING
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.identifiers import chat_text_of, iterate_chat_calls, searchable_text_of
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
 from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import (
     LostItem,
@@ -215,15 +216,15 @@ class RequestScorer:
         pieces: frozenset[int] = frozenset()
         if text and text not in self._agent_texts:
             pieces = frozenset(number for number, piece in enumerate(self._signals.pieces) if piece in text)
-        seen = _MessageFacts(
+        facts = _MessageFacts(
             self._unit_counter.count_message(message),
             page,
             pieces,
             () if page in self._recorded_texts else find_recall_calls(page),
         )
         if key is not None:
-            self._facts_by_content[key] = seen
-        return seen
+            self._facts_by_content[key] = facts
+        return facts
 
     # --- what is still there ----------------------------------------------------------------------------------------
 
@@ -305,3 +306,41 @@ def compute_unmanaged_cost(task: ScoringTask, bill: InputBill) -> UnmanagedCost:
         bill.add_request(at, size, before)
         before, previous = size, at
     return UnmanagedCost(costs, tokens, bill.dollars)
+
+
+_RECALL_IDS: Final = re.compile(r"\bm(\d+)(?:(?:\.\.| to )m(\d+))?\b|\be\d+\.\d+\b")
+_LIST_PREFIX: Final = "- "
+
+
+def find_recall_calls(text: str) -> tuple[str, ...]:
+    """Return the recall calls that a text of the engine prints: ids (m12) and ranges (m2..m40, or m2 to m40).
+
+    A ledger mentions recall only in its first line, so the list after it is read too. The ids in that first line are
+    examples and are ignored.
+    """
+    if "recall" not in text and not text.startswith(_LIST_PREFIX):
+        return ()
+    found = (
+        f"m{call[1]}..m{call[2]}" if call[2] else call[0]
+        for call in _RECALL_IDS.finditer(text.replace(LEDGER_HEADING, ""))
+    )
+    return tuple(dict.fromkeys(found))
+
+
+class RecallRecovery:
+    """Checks whether lost text can be recalled: the request prints a recall call, and the call returns the text.
+
+    Each printed call runs once a session.
+    """
+
+    def __init__(self) -> None:
+        self._text_by_call: dict[str, str] = {}
+
+    def can_recover(self, need: Need, calls: Iterable[str], recall: Callable[[str], str]) -> bool:
+        for call in calls:
+            if call not in self._text_by_call:
+                self._text_by_call[call] = recall(call)
+            text = self._text_by_call[call]
+            if need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text):
+                return True
+        return False

@@ -148,11 +148,11 @@ def _find_references(messages: Sequence[_Json], searched: _SearchablePages) -> I
         for name, kind in named.items():
             if kind == SYMBOL_KIND:
                 continue
-            found = _find_earlier_name(name, kind, at, searched.outside_texts)
-            if found is not None:
-                place = searched.everything.find_last(found.name, at)
+            earlier_name = _find_earlier_name(name, kind, at, searched.outside_texts)
+            if earlier_name is not None:
+                place = searched.everything.find_last(earlier_name.name, at)
                 seen = searched.everything.page_at(place)
-                yield Need(at, name, found.name, found.kind, searched.distance(place, at), seen)
+                yield Need(at, name, earlier_name.name, earlier_name.kind, searched.distance(place, at), seen)
 
 
 def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:

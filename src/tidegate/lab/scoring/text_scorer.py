@@ -116,15 +116,15 @@ class TextScorer:
 
     def add_request(self, at: int, texts: Sequence[str]) -> None:
         """`texts` are the searchable texts of the request's messages."""
-        sent = _SentText(texts, self._lines, self._blocks, self._flat)
+        sent_text = _SentText(texts, self._lines, self._blocks, self._flat)
         for need in self._needs.get(at, ()):
-            found = _find_share(need, sent)
+            share = _find_share(need, sent_text)
             shares = self._shares_of(need)
             if need.kind == "reread":
-                shares[0].kept += found >= _AVOIDABLE_SHARE
-            shares[-1].kept += found
+                shares[0].kept += share >= _AVOIDABLE_SHARE
+            shares[-1].kept += share
         for rule in self._rules.get(at, ()):
-            self._share_of_rule(rule).kept += rule.sentence in sent.flat
+            self._share_of_rule(rule).kept += rule.sentence in sent_text.flat
 
 
 def _find_share(need: TextNeed, sent: "_SentText") -> float:

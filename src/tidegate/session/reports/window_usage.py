@@ -236,7 +236,7 @@ def measure_window_usage(
     told = sorted(
         sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:max_messages], key=_item_position
     )
-    found = list_thresholds(session)
+    thresholds = list_thresholds(session)
     return WindowUsage(
         size,
         view.usage.input_tokens if view.usage is not None else 0,
@@ -245,8 +245,8 @@ def measure_window_usage(
         count_roles(view),
         tuple(_sum_categories(cells)),
         tuple(describe_messages(told, session)),
-        tuple(found),
-        find_next_threshold(found),
+        tuple(thresholds),
+        find_next_threshold(thresholds),
         view.message_count - len(told),
         session.window_is_assumed,
         _find_ignored_report(session),
@@ -328,8 +328,8 @@ def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
 def _assign_prices(
     cells: list[_UsageCell], session: Session, size: int, prices: Mapping[str, ModelInfo] | None
 ) -> None:
-    known = find_model(session.model, prices)
-    steps = [rate for rate in known.prices if not rate.above or size > rate.above] if known is not None else []
+    model = find_model(session.model, prices)
+    steps = [rate for rate in model.prices if not rate.above or size > rate.above] if model is not None else []
     if not steps:
         return
     rate = msgspec.structs.replace(max(steps, key=lambda each: each.above), above=0)
@@ -337,8 +337,8 @@ def _assign_prices(
     for cell in cells:
         read = min(cell.tokens, cached)
         cached -= read
-        paid = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
-        cell.dollars = paid.total if paid is not None else None
+        cost = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
+        cell.dollars = cost.total if cost is not None else None
 
 
 def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:

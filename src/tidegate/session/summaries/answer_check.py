@@ -207,7 +207,7 @@ def check_written_summary(answer: object, request: SummaryRequest, counter: Toke
     if not text.strip():
         return None
     source = "\n".join(entry.text for entry in make_record_entries(request.messages))
-    asked = AnswerCriteria(
+    answer_criteria = AnswerCriteria(
         source,
         request.previous,
         request.instructions,
@@ -217,7 +217,7 @@ def check_written_summary(answer: object, request: SummaryRequest, counter: Toke
         counter=counter,
         is_trusted=True,
     )
-    return CheckedSummary(check_answer(text, asked))
+    return CheckedSummary(check_answer(text, answer_criteria))
 
 
 def max_answer_chars(tokens: int) -> int:
@@ -227,8 +227,8 @@ def max_answer_chars(tokens: int) -> int:
 
 def _unwrap(text: str) -> str:
     for pattern, group in ((_WRAPPED, 1), (_TAGS, 2), (_WRAPPED, 1)):
-        found = pattern.match(text)
-        text = found[group].strip() if found else text
+        match = pattern.match(text)
+        text = match[group].strip() if match else text
     return _END_TOKENS.sub("", text).strip()
 
 
@@ -377,12 +377,12 @@ def restore_missing_facts(text: str, asked: AnswerCriteria) -> str:
         return text
     tokens = max(asked.max_tokens // 3, asked.max_tokens - asked.counter.count_text(text) - 2)
     chars = max(asked.max_chars // 3, asked.max_chars - len(text) - 1) if asked.max_chars else 0
-    kept = clip_answer("\n".join([_KEPT_FACTS_HEADING, *lines]), asked._replace(max_chars=chars), tokens)
-    if "\n" not in kept:
+    answer = clip_answer("\n".join([_KEPT_FACTS_HEADING, *lines]), asked._replace(max_chars=chars), tokens)
+    if "\n" not in answer:
         return text
-    left = asked.max_tokens - asked.counter.count_text("\n" + kept + "\n")
-    chars = max(asked.max_chars - len(kept) - 1, 1) if asked.max_chars else 0
-    return f"{clip_answer(text, asked._replace(max_chars=chars), left)}\n{kept}"
+    left = asked.max_tokens - asked.counter.count_text("\n" + answer + "\n")
+    chars = max(asked.max_chars - len(answer) - 1, 1) if asked.max_chars else 0
+    return f"{clip_answer(text, asked._replace(max_chars=chars), left)}\n{answer}"
 
 
 def _missing_lines(text: str, asked: AnswerCriteria) -> list[str]:

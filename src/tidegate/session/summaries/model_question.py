@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from tidegate.wire.rendering.request import RenderedRequest
+from tidegate.wire.request import RenderedRequest
 
 
 class ModelQuestion(NamedTuple):

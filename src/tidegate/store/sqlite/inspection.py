@@ -26,11 +26,11 @@ def read_raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes
 
 def find_session_ids(db: sqlite3.Connection) -> set[int]:
     """Return the ids of sessions that have rows, whether or not they are in the table of sessions."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for table in ("packed_rows", "recent_rows NOT INDEXED"):
         with suppress(sqlite3.OperationalError), skip_damage():
-            found.update(session for (session,) in db.execute(f"SELECT DISTINCT id >> 36 FROM {table}"))
-    return found
+            ids.update(session for (session,) in db.execute(f"SELECT DISTINCT id >> 36 FROM {table}"))
+    return ids
 
 
 def find_structure_faults(path: Path) -> list[str]:

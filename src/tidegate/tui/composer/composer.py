@@ -1,5 +1,6 @@
 """The input field: several lines, history and completion."""
 
+import re
 from typing import Final, NamedTuple
 
 from textual import events
@@ -9,9 +10,8 @@ from textual.widgets.text_area import Edit, EditResult
 
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.terminal.output import TAB_WIDTH
-from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.composer.draft import MAX_TYPED_CHARS, MessageDraft
 from tidegate.tui.composer.file_mentions import find_pasted_image
-from tidegate.tui.composer.folded_pastes import FoldedPastes
 from tidegate.tui.composer.input_history import InputHistory
 
 NEW_LINE_KEYS: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
@@ -219,3 +219,54 @@ class Composer(TextArea):
         _, column = self.cursor_location
         result = self.replace(text, (token.row, token.start), (token.row, column))
         self.move_cursor(result.end_location)
+
+
+_MIN_LINES: Final = 8
+"""Lines from which a paste is folded: the input shows at most eight lines."""
+_MIN_CHARS: Final = 1_000
+_MAX_NAME_CHARS: Final = 40
+
+
+class FoldedPastes:
+    """Long pastes: each is shown as a short label, such as `[pasted 60 lines]`, and sent in full."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold_text(self, text: str, name: str = "pasted") -> str:
+        """Return a label for a long text, or a short text unchanged. `name` says where the text is from."""
+        lines = text.removesuffix("\n").count("\n") + 1
+        if lines < _MIN_LINES and len(text) < _MIN_CHARS:
+            return text
+        name = name[:_MAX_NAME_CHARS].translate({ord("["): "(", ord("]"): ")"})
+        size = f"{lines:,} lines" if lines >= _MIN_LINES else f"{len(text):,} characters"
+        label, number = f"[{name} {size}]", 1
+        while self._texts.get(label, text) != text:
+            number += 1
+            label = f"[{name} {size}, number {number}]"
+        self._texts[label] = text
+        return label
+
+    def fold_draft(self, draft: MessageDraft) -> MessageDraft:
+        """Return the draft with a label for each long pasted range."""
+        for start, end in reversed(draft.pasted):
+            label = self.fold_text(draft.text[start:end])
+            if len(label) < end - start and len(label) <= MAX_TYPED_CHARS:
+                draft = draft.replace_range(start, end, label)
+        return draft
+
+    def expand_draft(self, draft: MessageDraft) -> MessageDraft:
+        """Return the draft with each label replaced by its text, which counts as pasted."""
+        if not self._texts:
+            return draft
+        labels = re.compile("|".join(map(re.escape, self._texts)))
+        for match in reversed(list(labels.finditer(draft.text))):
+            draft = draft.replace_range(match.start(), match.end(), self._texts[match[0]])
+        return draft
+
+    def find_label_before(self, text: str) -> str:
+        """Return the label that this text ends with, or ""."""
+        return next((label for label in self._texts if text.endswith(label)), "")
+
+    def get_text(self, label: str) -> str:
+        return self._texts[label]

@@ -75,8 +75,8 @@ def _find_mentions(draft: MessageDraft, workspace: Path) -> Iterator[tuple[str, 
     seen: set[str] = set()
     for match in _MENTION.finditer(draft.text):
         name = match[1] or match[2]
-        typed = not any(start < match.end() and end > match.start() for start, end in draft.pasted)
-        path = _find_mentioned_file(workspace, name) or (_find_outside_image(name) if typed else None)
+        is_typed = not any(start < match.end() and end > match.start() for start, end in draft.pasted)
+        path = _find_mentioned_file(workspace, name) or (_find_outside_image(name) if is_typed else None)
         if path is not None and name not in seen:
             seen.add(name)
             yield name, path

@@ -80,12 +80,12 @@ def build_blocks(event: Event) -> list[TranscriptBlock]:
 def _message_blocks(message: Message, seq: int) -> list[TranscriptBlock]:
     if not message.user_visible and message.role != "tool":
         return []
-    found: list[TranscriptBlock] = []
+    blocks: list[TranscriptBlock] = []
     for index, part in enumerate(message.parts):
         block = _part_block(part, message, f"m{seq}.{index}")
         if block is not None:
-            found.append(block)
-    return found
+            blocks.append(block)
+    return blocks
 
 
 def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | None:

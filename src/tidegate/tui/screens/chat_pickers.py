@@ -1,24 +1,22 @@
 """The pickers of the chat: each shows its screen and returns what the user picked, or None."""
 
+import asyncio
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from textual.app import App
 
 from tidegate.commands.agent_commands import CONNECT_TEXT
+from tidegate.core.errors import TidegateError
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.session_names import make_session_name
+from tidegate.datafolder.session_names import make_session_name, read_session_title
+from tidegate.datafolder.workspaces import find_workspace
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import AgentThread
-from tidegate.tui.composer.input_history import InputHistory
-from tidegate.tui.screens.picker import Picker, PickerChoice
-from tidegate.tui.screens.picker_choices import (
-    NEW_SESSION,
-    create_history_source,
-    create_model_source,
-    create_request_source,
-    create_session_source,
-)
+from tidegate.tui.composer.input_history import InputHistory, read_inputs_backwards
+from tidegate.tui.screens.context_table import format_age
+from tidegate.tui.screens.picker import ChoiceSource, Picker, PickerChoice
 from tidegate.tui.themes import list_theme_names
 
 
@@ -68,3 +66,119 @@ class ChatPickers:
             return None
         seq, _, text = picked.partition(" ")
         return PickedRequest(int(seq), text)
+
+
+NEW_SESSION: Final = "\n"
+"""The value of the choice to start a new session: no session has this name."""
+_MAX_SESSIONS: Final = 300
+_MAX_REQUESTS: Final = 300
+_MIN_SEARCH_CHARS: Final = 3
+
+
+def create_session_source(data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str) -> ChoiceSource:
+    """Offer the sessions of this folder. Search them and those of other folders by name and title, then all by their
+    whole text."""
+    choices: list[PickerChoice] = []
+    elsewhere: list[PickerChoice] = []
+
+    async def search(words: str) -> list[PickerChoice]:
+        if not choices and not elsewhere:
+            for choice, is_here in await asyncio.to_thread(_list_sessions, data, workspace, sanitizer, current):
+                (choices if is_here else elsewhere).append(choice)
+        query_words = words.casefold().split()
+        fit = [
+            each
+            for each in ([*choices, *elsewhere] if words else choices)
+            if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
+        ]
+        if not words:
+            return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
+        if len(words) >= _MIN_SEARCH_CHARS:
+            inside = await asyncio.to_thread(_search_sessions, data, sanitizer, words)
+            fit += [each for each in inside if each.value not in {other.value for other in fit}]
+        return fit
+
+    return search
+
+
+def _list_sessions(
+    data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str
+) -> list[tuple[PickerChoice, bool]]:
+    """Return the sessions, the latest first, each with whether it was used in this folder."""
+    sessions: list[tuple[PickerChoice, bool]] = []
+    now, here = data.clock(), str(workspace.resolve())
+    for info in data.store.sessions()[:_MAX_SESSIONS]:
+        if ".task-" in info.name:
+            continue
+        folder = find_workspace(data, info.name)
+        is_here = folder == here or info.name == current
+        mark = " (here)" if info.name == current else ""
+        name = sanitizer.sanitize_line(info.name)
+        title = sanitizer.sanitize_line(read_session_title(data, info.name)) or name
+        place = "" if is_here or not folder else f"  in {sanitizer.sanitize_line(Path(folder).name)}"
+        about = f"{format_age(now - info.used)} ago{mark}{f'  {name}' if title != name else ''}{place}"
+        sessions.append((PickerChoice(info.name, title, about), is_here))
+    return sessions
+
+
+def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> list[PickerChoice]:
+    try:
+        hits = data.open_search().search(words, 40, kind="session")
+    except TidegateError:
+        return []
+    choices: dict[str, PickerChoice] = {}
+    for hit in hits:
+        if ".task-" not in hit.name:
+            choices.setdefault(
+                hit.name,
+                PickerChoice(hit.name, sanitizer.sanitize_line(hit.name), sanitizer.sanitize_line(hit.snippet)[:160]),
+            )
+    return list(choices.values())
+
+
+def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Offer the completions of the command /model; the first is the model in use."""
+    known: list[str] = []
+
+    async def search(words: str) -> list[PickerChoice]:
+        if not known:
+            lines = await asyncio.wrap_future(agent_thread.complete_command("/model "))
+            known.extend(line.removeprefix("/model ") for line in lines)
+        query_words = words.casefold().split()
+        return [
+            PickerChoice(each, f"{sanitizer.sanitize_line(each)}{'  (in use)' if each == known[0] else ''}")
+            for each in known
+            if all(word in each.casefold() for word in query_words)
+        ]
+
+    return search
+
+
+def create_history_source(history: InputHistory, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the earlier inputs. The value of a choice is the input."""
+
+    async def search(words: str) -> list[PickerChoice]:
+        found = await asyncio.to_thread(history.search, words)
+        return [PickerChoice(text, _format_input(text, sanitizer)) for text in found]
+
+    return search
+
+
+def create_request_source(data: DataFolder, session: str, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Search the user's messages in a session. The value of a choice is the record number, a blank and the message."""
+    choices: list[PickerChoice] = []
+
+    def read() -> list[PickerChoice]:
+        inputs = islice(read_inputs_backwards(data.open_log(session)), _MAX_REQUESTS)
+        return [PickerChoice(f"{each.seq} {each.text}", _format_input(each.text, sanitizer)) for each in inputs]
+
+    async def search(words: str) -> list[PickerChoice]:
+        if not choices:
+            choices.extend(await asyncio.to_thread(read))
+        return [each for each in choices if all(word in each.value.casefold() for word in words.casefold().split())]
+
+    return search
+
+
+def _format_input(text: str, sanitizer: TextSanitizer) -> str:
+    return sanitizer.sanitize_line(text[:4000])[:160]

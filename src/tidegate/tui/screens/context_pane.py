@@ -8,7 +8,8 @@ from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -37,8 +38,32 @@ from tidegate.tui.screens.context_table import (
     render_message_row,
     render_timeline_row,
 )
-from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.tui.themes import make_palette
+
+
+class TextScreen(ModalScreen[None]):
+    """A screen that shows a long text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
+
+    def __init__(self, name: str, text: str, sanitizer: TextSanitizer) -> None:
+        super().__init__()
+        self._title = sanitizer.sanitize_line(name)
+        self._text = sanitizer(text)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="reading"):
+            yield Static(Text(self._text, overflow="fold"), markup=False)
+
+    def on_mount(self) -> None:
+        reading = self.query_one(VerticalScroll)
+        reading.border_title = Text(self._title).markup
+        reading.border_subtitle = "↑↓ pgup pgdn scroll · esc closes"
+        reading.focus()
+
+    def action_leave(self) -> None:
+        _ = self.dismiss(None)
+
 
 _MAX_SHOWN_CHARS = 60_000
 _SOURCE_CHARS = 4_000
@@ -245,8 +270,8 @@ class ContextPane(Screen[str]):
         async def describe(context: CommandContext) -> str:
             log = context.session.log
             text = str(await asyncio.to_thread(StateNoteReport, log, seq))
-            noted = next(iter(log.read(seq))).payload
-            parts = split_note(noted.text) if isinstance(noted, NoteAdded) else None
+            payload = next(iter(log.read(seq))).payload
+            parts = split_note(payload.text) if isinstance(payload, NoteAdded) else None
             texts, room = [text], _MAX_SHOWN_CHARS - len(text)
             for ident in parts.list_sources() if parts else ():
                 if room <= 0:

@@ -198,9 +198,10 @@ function requestPart(name, texts, boot) {
     total = 0,
     form = 'diff',
     rows = [];
-  const heads = [
+  const heads = () => [
     ['#', 'n'],
     ['time', 'wide'],
+    ...(rows.some((row) => row.client) ? [['client', '']] : []),
     ['tokens', 'n'],
     ['cached', 'n'],
     ['cost', 'n'],
@@ -219,6 +220,7 @@ function requestPart(name, texts, boot) {
     );
   const cells = (row) => [
     el('td', { class: 'wide' }, stamp(row.time, false)),
+    rows.some((each) => each.client) && el('td', { class: 'client' }, row.client),
     el('td', { class: 'n' }, whole(row.total)),
     el('td', { class: 'n' }, row.input ? percent(share(row)) : '–'),
     el('td', { class: 'n' }, cost(row)),
@@ -236,7 +238,7 @@ function requestPart(name, texts, boot) {
     redraw(
       list,
       table(
-        heads,
+        heads(),
         rows.map((row) =>
           el(
             'tr',
@@ -319,6 +321,7 @@ function requestPart(name, texts, boot) {
       facts([
         ['record', whole(row.head)],
         ['at', stamp(row.time) + ' UTC'],
+        ...(row.client ? [['client', row.client]] : []),
         ['model', row.model || '–'],
         [row.reported ? 'tokens, reported' : 'tokens, measured', whole(row.total)],
         ['from the cache', row.input ? `${whole(row.read)} (${percent(share(row))})` : '–'],
@@ -364,7 +367,7 @@ function requestPart(name, texts, boot) {
     open: (number) => open(number),
     /* Rows that have no number yet and cannot be opened, until the log is read. */
     preview(newest) {
-      redraw(list, table(heads.slice(1), newest.map((row) => el('tr', {}, ...cells(row)))));
+      redraw(list, table(heads().slice(1), newest.map((row) => el('tr', {}, ...cells(row)))));
     },
     /* Who looks at the newest request goes on to the next one; any other choice stays. */
     async update(newest) {

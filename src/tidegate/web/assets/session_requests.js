@@ -6,12 +6,14 @@ const share = (request) => (request.input ? request.read / request.input : 0);
 const cost = (request) => (request.priced ? dollars(sumOf(request.paid)) : '–');
 
 function requestSection(page, data, texts, choose, listeners, used) {
-  const { requests } = data;
+  const { requests } = data,
+    clients = requests.some((request) => request.client);
   const side = el('div', { class: 'side' }),
     panel = el('div', { class: 'panel', id: 'request', 'aria-live': 'polite' });
   const rows = requests.map((request, place) => () => [
     [data.number(place), `Request ${data.number(place)}, ${whole(request.total)} tokens`],
     whole(request.head),
+    ...(clients ? [el('span', { class: 'client' }, request.client)] : []),
     whole(request.total),
     request.input ? percent(share(request)) : '–',
     request.reported ? whole(request.output) : '–',
@@ -26,6 +28,7 @@ function requestSection(page, data, texts, choose, listeners, used) {
     heads: [
       ['#', 'n'],
       ['record', 'n wide'],
+      ...(clients ? [['client', '']] : []),
       ['tokens', 'n'],
       ['cached', 'n'],
       ['output', 'n wide'],
@@ -100,6 +103,7 @@ function requestSection(page, data, texts, choose, listeners, used) {
       facts([
         ['record', whole(request.head)],
         ['at', stamp(request.time) + ' UTC'],
+        request.client ? ['client', request.client] : null,
         ['model', request.model || '–'],
         ['wire', request.wire],
         [request.reported ? 'tokens, reported' : 'tokens, measured', whole(request.total)],
@@ -122,6 +126,7 @@ function requestSection(page, data, texts, choose, listeners, used) {
     'request',
     'record',
     'time',
+    'client',
     'model',
     'wire',
     'reported',
@@ -139,6 +144,7 @@ function requestSection(page, data, texts, choose, listeners, used) {
     data.first + place + 1,
     request.head,
     request.time,
+    request.client,
     request.model,
     request.wire,
     request.reported,

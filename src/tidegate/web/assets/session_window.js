@@ -2,6 +2,10 @@
 
 const REFUSED_OR_WHOLE = new Set(['overflow', 'unsigned', 'guard', 'thinking_dropped', 'sent_unmanaged', 'sent_whole']);
 
+/* Neighboring requests of the same client, if the session has several: [first place, client]. */
+const turnsOf = (requests) =>
+  requests.flatMap(({ client }, place) => (client && client !== requests[place - 1]?.client ? [[place, client]] : []));
+
 function windowSection(page, data, used, at, choose, listeners) {
   const { points, requests, changes } = data;
   const columns = used.map((name) => data.categories.indexOf(name));
@@ -10,6 +14,8 @@ function windowSection(page, data, used, at, choose, listeners) {
     most = Math.max(...points.window, 0);
   const near = most > 0 && most < top * 8;
   const roof = Math.max(top * 1.1, near ? most * 1.1 : 0);
+  const turns = turnsOf(requests),
+    clients = [...new Set(turns.map(([, client]) => client))];
   let axis = 'seq',
     zoom = 1;
   const xOf = (thing) => (axis === 'seq' ? (thing.head ?? thing.seq) : thing.time);
@@ -39,7 +45,7 @@ function windowSection(page, data, used, at, choose, listeners) {
     const heights = close ? close.map((request) => columns.map((column) => request.parts[column])) : rows;
     return {
       height: width < 520 ? 260 : 360,
-      top: 34,
+      top: clients.length ? 54 : 34,
       x: {
         from,
         to,
@@ -50,6 +56,17 @@ function windowSection(page, data, used, at, choose, listeners) {
       y: { from: 0, to: roof, show: short, title: 'tokens' },
       draw(layer, sx, sy, box) {
         stack(layer, sx, sy, xs, end, heights, used.map(tint));
+        turns.forEach(([place, client], turn) => {
+          const [x, next] = [place, turns[turn + 1]?.[0]].map((at) => sx(requests[at] ? xOf(requests[at]) : end));
+          const left = Math.max(x, box.left),
+            width = Math.min(next, box.left + box.w) - left - 1;
+          if (width < 1) return;
+          const tone = `lane s${(clients.indexOf(client) % 12) + 1}`;
+          layer.append(
+            svg('rect', { class: tone, x: left, y: box.top - 34, width, height: 15 }, svg('title', {}, client)),
+          );
+          if (width > client.length * 6.6 + 8) layer.append(svg('text', { class: 'lane-name', x: left + 5, y: box.top - 22.5 }, client));
+        });
         const within = changes.filter((change) => xOf(change) >= from && xOf(change) <= to).length;
         const dense = within > box.w / 9,
           falls = svg('g', { opacity: dense ? 0.5 : 1 }),
@@ -221,7 +238,8 @@ function windowSection(page, data, used, at, choose, listeners) {
         el(
           'figcaption',
           {},
-          `Each request with the tokens it weighed, by category. Where the provider reported the size of a request, that is its height and the shares are scaled to it; else it is our own count. ▾ marks ${many(edits, 'compaction')}` +
+          (clients.length ? 'The strip above says which client made the requests. ' : '') +
+            `Each request with the tokens it weighed, by category. Where the provider reported the size of a request, that is its height and the shares are scaled to it; else it is our own count. ▾ marks ${many(edits, 'compaction')}` +
             (data.older + changes.length > edits ? ', hollow where undone, or an undo, a clear or the like' : '') +
             '; the thin line under it falls from what would have been sent to what was left. ' +
             (most

@@ -273,4 +273,5 @@ class SessionCatalog:
             return known.session
 
     def _make_index(self, info: SessionInfo) -> _Indexed:
-        return _Indexed(info.created, SessionIndex(self._find_reader(info), self._find_window, self._prices))
+        index = SessionIndex(self._find_reader(info), self._find_window, self._prices, info.name)
+        return _Indexed(info.created, index)

@@ -37,7 +37,8 @@ _LABEL_READ_CHARS: Final = 4_000
 class RequestSummary(msgspec.Struct, frozen=True):
     """A request as the chart and the table show it. The scripts in assets/ read these keys.
 
-    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why.
+    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why. `client` made the
+    request, if the session has several.
     """
 
     number: int
@@ -59,6 +60,7 @@ class RequestSummary(msgspec.Struct, frozen=True):
     priced: bool
     missed: int = 0
     miss: str = ""
+    client: str = ""
 
 
 class RequestPage(msgspec.Struct, frozen=True):
@@ -224,7 +226,7 @@ class SessionLooks:
 
     def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
         index, log = self._index(scope, name), self._data.open_log(name)
-        found: list[JsonPart] = []
+        parts: list[JsonPart] = []
         events = _read_events(log, [seq for ref in refs[:MAX_MESSAGES] if ref > 0 for seq in (max(1, ref - 1), ref)])
         for ref in refs[:MAX_MESSAGES]:
             if ref > 0:
@@ -232,8 +234,8 @@ class SessionLooks:
             else:
                 own = index.own_message(ref)
                 said = describe_message(own) if own is not None else None
-            found.append(said or {"role": "message", "content": "[this message is not in the log any more]"})
-        return encode_messages(found, self._data.mask, _MAX_CHARS)
+            parts.append(said or {"role": "message", "content": "[this message is not in the log any more]"})
+        return encode_messages(parts, self._data.mask, _MAX_CHARS)
 
     def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:
         found = recall_text(
@@ -257,11 +259,11 @@ class SessionLooks:
 
 def _read_events(log: LogReader, seqs: Sequence[int]) -> dict[int, Event]:
     """The events with these numbers. Neighbors are read together."""
-    found: dict[int, Event] = {}
+    events: dict[int, Event] = {}
     for first, last in _join_neighbors(sorted(set(seqs))):
         for event in islice(log.read(first), last - first + 1):
-            found[event.seq] = event
-    return found
+            events[event.seq] = event
+    return events
 
 
 def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -285,7 +287,7 @@ def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPag
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
     request = index.requests.requests[place]
     measured, miss = index.measured(request), index.misses.get(request.head)
-    summary = _summarize_request(request)
+    summary = msgspec.structs.replace(_summarize_request(request), client=index.timeline.name_speaker(request.head))
     if miss is not None:
         summary = msgspec.structs.replace(summary, missed=miss.missed_tokens, miss=miss.describe())
     if measured is None:

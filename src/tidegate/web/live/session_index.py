@@ -38,6 +38,7 @@ from tidegate.session.recall import EditStack
 from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
 from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.session.request import parse_model_note
+from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import LogReader
 from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.web.live.session_figures import ClientMessages, FiguresReader, FindWindow
@@ -127,9 +128,14 @@ class SessionIndex:
     """
 
     def __init__(
-        self, totals: FiguresReader, find_window: FindWindow, prices: Mapping[str, ModelInfo] | None = None
+        self,
+        totals: FiguresReader,
+        find_window: FindWindow,
+        prices: Mapping[str, ModelInfo] | None = None,
+        name: str = "",
     ) -> None:
         self.head = 0
+        self.timeline = SharedTimeline((), name)
         self.totals = totals
         self.requests = RequestReader(prices)
         self.misses: dict[int, CacheMiss] = {}
@@ -173,6 +179,7 @@ class SessionIndex:
         if event.seq > self.totals.head:
             self.totals.feed(event)
         self.requests.feed(event)
+        self.timeline.feed((event,))
         cached = self._cache.feed(event)
         if cached is not None and cached.miss is not None:
             self.misses[cached.seq] = cached.miss
@@ -205,10 +212,10 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            said = describe_listed_note(noted, note, is_brief=True)
+            listed_note = describe_listed_note(noted, note, is_brief=True)
             if noted.topic == STATE_NOTE:
                 self.note_before[event.seq] = note_seq
-            self._add_change(event, ViewEdited(noted.topic, "", "", said, before, self._view.tokens, ()))
+            self._add_change(event, ViewEdited(noted.topic, "", "", listed_note, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:
@@ -281,7 +288,7 @@ class SessionIndex:
         )
 
     def _add_change(self, event: Event, edit: ViewEdited) -> None:
-        found = EditIndex(edit.edits)
+        edit_index = EditIndex(edit.edits)
         fixed, scale = self._view.fixed_tokens + REQUEST_OVERHEAD, self._view.scale_by_model.get(self._model.model, 1.0)
         self.changes.append(
             Change(
@@ -293,9 +300,9 @@ class SessionIndex:
                 edit.why,
                 edit.tokens_before,
                 edit.tokens_after,
-                len(found.dropped),
-                len(found.replaced),
-                len(found.inserts),
+                len(edit_index.dropped),
+                len(edit_index.replaced),
+                len(edit_index.inserts),
                 round((edit.tokens_before + fixed) * scale),
                 round((edit.tokens_after + fixed) * scale),
             )
@@ -356,20 +363,20 @@ class SessionIndex:
                 now[key], last = ref, key
             else:
                 come.setdefault(last, []).append(ref)
-        found: list[Stretch] = []
-        _add_stretch(found, "come", come.get("", ()))
+        stretches: list[Stretch] = []
+        _add_stretch(stretches, "come", come.get("", ()))
         for ref, key in zip(before, keys, strict=True):
             shown = now.get(key)
             if shown is None:
-                _add_stretch(found, "gone", (ref,))
+                _add_stretch(stretches, "gone", (ref,))
                 continue
             if shown == ref:
-                _add_stretch(found, "kept", (ref,))
+                _add_stretch(stretches, "kept", (ref,))
             else:
-                _add_stretch(found, "changed", (), ((ref, shown),))
+                _add_stretch(stretches, "changed", (), ((ref, shown),))
             if key in come:
-                _add_stretch(found, "come", come[key])
-        return found
+                _add_stretch(stretches, "come", come[key])
+        return stretches
 
 
 def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:

@@ -2,10 +2,12 @@
 
 from types import MappingProxyType
 
+from tidegate.wire.anthropic.client_request import read_anthropic
 from tidegate.wire.anthropic.encode import encode_body, encode_frames
 from tidegate.wire.anthropic.merge import AnthropicMerger
+from tidegate.wire.anthropic.message_form import ANTHROPIC_CALLS, ANTHROPIC_FORM
 from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix, demands_loop_start
-from tidegate.wire.anthropic.parse import parse_body, parse_message
+from tidegate.wire.anthropic.parse import PART_TYPES, parse_body, parse_message, recognize_body
 from tidegate.wire.anthropic.render import (
     CAPABILITIES,
     add_cache_marker,
@@ -16,14 +18,16 @@ from tidegate.wire.anthropic.render import (
     starts_loops_with_thinking,
 )
 from tidegate.wire.anthropic.stream import AnthropicAssembler, frames_from_body
+from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
+from tidegate.wire.anthropic.usage import ANTHROPIC_USAGE
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.cache_lifetime import read_marked_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
+from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
 
 DIALECT = Dialect(
     name="anthropic",
-    messages_key="messages",
     capabilities=CAPABILITIES,
     endpoint=Endpoint(
         "https://api.anthropic.com",
@@ -43,6 +47,19 @@ DIALECT = Dialect(
         AnthropicAssembler, frames_from_body, encode_frames, encode_body, AnthropicMerger, names_events=True
     ),
     parse_body=parse_body,
+    form=ANTHROPIC_FORM,
+    calls=ANTHROPIC_CALLS,
+    read_request=read_anthropic,
+    output=OutputLimit((("max_tokens",),), ANTHROPIC_THINKING.lower_budget),
+    thinking=ANTHROPIC_THINKING,
+    usage=ANTHROPIC_USAGE,
+    paths=RequestPaths(
+        ("/messages", ":rawPredict", ":streamRawPredict"),
+        count_endings=("/messages/count_tokens", "/models/count-tokens:rawPredict"),
+        sdk="anthropic",
+    ),
+    marks=MessageMarks(part_types=PART_TYPES, has_text_lists=True),
+    recognize_body=recognize_body,
     create_validator=AnthropicValidator,
     binds_prefix=binds_prefix,
     keeps_loop_start=demands_loop_start,

@@ -1,8 +1,10 @@
 """The Gemini generateContent dialect."""
 
-from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
+from tidegate.wire.gemini.client_request import read_gemini, to_gemini_client_messages
 from tidegate.wire.gemini.encode import encode_body, encode_frames
 from tidegate.wire.gemini.merge import GeminiMerger
+from tidegate.wire.gemini.message_form import GEMINI_CALLS, GEMINI_FORM
 from tidegate.wire.gemini.parse import parse_body, parse_message
 from tidegate.wire.gemini.render import (
     CAPABILITIES,
@@ -12,7 +14,9 @@ from tidegate.wire.gemini.render import (
     requires_signatures,
 )
 from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
+from tidegate.wire.gemini.usage import GEMINI_USAGE
 from tidegate.wire.gemini.validate import GeminiValidator
+from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.validation.faults import ValidationProfile
 
@@ -23,7 +27,6 @@ def _choose_profile(model: str) -> ValidationProfile:
 
 DIALECT = Dialect(
     name="gemini",
-    messages_key="contents",
     capabilities=CAPABILITIES,
     endpoint=Endpoint(
         "https://generativelanguage.googleapis.com/v1beta",
@@ -40,6 +43,15 @@ DIALECT = Dialect(
     parse_message=parse_message,
     answers=AnswerForm(GeminiAssembler, frames_from_body, encode_frames, encode_body, GeminiMerger),
     parse_body=parse_body,
+    form=GEMINI_FORM,
+    calls=GEMINI_CALLS,
+    read_request=read_gemini,
+    output=OutputLimit((("generationConfig", "maxOutputTokens"),)),
+    to_client_messages=to_gemini_client_messages,
+    usage=GEMINI_USAGE,
+    paths=RequestPaths((":generateContent", ":streamGenerateContent"), has_model=True),
+    marks=MessageMarks(keys=frozenset({"parts"})),
+    recognize_body=lambda body: 2 * isinstance(body.get("contents"), list),
     create_validator=GeminiValidator,
     profile_for_model=_choose_profile,
 )

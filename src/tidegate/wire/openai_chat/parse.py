@@ -1,5 +1,7 @@
 """Parser for OpenAI Chat Completions requests and messages, as all dialects of the family write them."""
 
+from collections.abc import Mapping
+
 from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
     ParsedRequest,
@@ -9,6 +11,7 @@ from tidegate.wire.parsing import (
     build_tool_message,
     encode_json_text,
     image_from_url,
+    list_part_types,
     raise_bad_input,
     read_call_arguments,
     read_optional_text,
@@ -31,6 +34,10 @@ _ROLES: dict[object, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+
+
+def recognize_body(body: Mapping[str, object]) -> int:
+    return 0 if list_part_types(body.get("messages")) is None else 3
 
 
 def parse_message(obj: object) -> list[Message]:

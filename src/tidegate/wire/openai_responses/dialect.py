@@ -1,10 +1,12 @@
 """The OpenAI Responses dialect."""
 
 from tidegate.wire.cache_lifetime import read_requested_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint, StoredAnswers
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, StoredAnswers
+from tidegate.wire.openai_responses.client_request import read_openai_responses
 from tidegate.wire.openai_responses.encode import encode_body, encode_frames
 from tidegate.wire.openai_responses.merge import ResponsesMerger
-from tidegate.wire.openai_responses.parse import parse_body, parse_message
+from tidegate.wire.openai_responses.message_form import RESPONSES_CALLS, ResponsesForm
+from tidegate.wire.openai_responses.parse import parse_body, parse_message, recognize_body
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
 from tidegate.wire.openai_responses.stored_state import (
     has_previous_id,
@@ -17,11 +19,12 @@ from tidegate.wire.openai_responses.stored_state import (
 )
 from tidegate.wire.openai_responses.stream import ResponsesAssembler, frames_from_body
 from tidegate.wire.openai_responses.validate import ResponsesValidator
+from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import INPUT_USAGE
 
 DIALECT = Dialect(
     name="openai_responses",
-    messages_key="input",
     capabilities=CAPABILITIES,
     endpoint=Endpoint("https://api.openai.com/v1", "/responses", lists_windows=False),
     render_head=render_head,
@@ -32,6 +35,14 @@ DIALECT = Dialect(
         ResponsesAssembler, frames_from_body, encode_frames, encode_body, ResponsesMerger, names_events=True
     ),
     parse_body=parse_body,
+    form=ResponsesForm(),
+    calls=RESPONSES_CALLS,
+    read_request=read_openai_responses,
+    output=OutputLimit((("max_output_tokens",),)),
+    usage=INPUT_USAGE,
+    paths=RequestPaths(("/responses",), sdk="openai"),
+    marks=MessageMarks(part_types=frozenset({"input_text", "output_text", "input_image", "input_file"}), has_type=True),
+    recognize_body=recognize_body,
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,
     read_cache_lifetime=read_requested_lifetime,

@@ -4,52 +4,35 @@ Nothing before the text changes by a byte, so that the provider reads all of it 
 the user's, the text goes into it: some providers want the sides to alternate.
 """
 
-from typing import Final, NamedTuple
-
 import msgspec
 
+from tidegate.core.messages import Text
+from tidegate.wire.splicing.message_form import MessageForm
 from tidegate.wire.splicing.spans import find_elements, find_members
 
 _encode = msgspec.json.encode
 
 
-class _Form(NamedTuple):
-    """How a dialect names a list of messages and the contents of one, and whether an item of the user takes more."""
-
-    key: str
-    content_key: str
-    is_joined: bool
-
-
-_FORMS: Final = {
-    "anthropic": _Form("messages", "content", True),
-    "openai_chat": _Form("messages", "content", True),
-    "openai_responses": _Form("input", "content", False),
-    "gemini": _Form("contents", "parts", True),
-}
-
-
-def append_user_text(dialect: str, text: bytes, words: str) -> bytes:
+def append_user_text(form: MessageForm, text: bytes, words: str) -> bytes:
     """The request with these words of the user at the end of its messages."""
-    form = _FORMS[dialect]
     member = find_members(text)[form.key]
     listed = text[member.value : member.end]
     if listed[:1] == b'"':  # a single text in place of a list
         return _insert(text, member.end - 1, _continue_string(words))
     elements = find_elements(listed)
-    if form.is_joined and elements:
+    if form.joins_user_text and elements:
         last = elements[-1]
-        joined = _join(dialect, listed[last.start : last.end], words)
+        joined = _join(form, listed[last.start : last.end], words)
         if joined is not None:
             return text[: member.value + last.start] + joined + text[member.value + last.end :]
     end = member.value + elements[-1].end if elements else member.value + 1
-    return _insert(text, end, (b"," if elements else b"") + _encode(_make_item(dialect, words)))
+    return _insert(text, end, (b"," if elements else b"") + form.encode_item("user", [Text(words)]))
 
 
-def _join(dialect: str, item: bytes, words: str) -> bytes | None:
+def _join(form: MessageForm, item: bytes, words: str) -> bytes | None:
     """The last item with the words in it; None if it is not the user's, or has contents of another form."""
-    form, members = _FORMS[dialect], find_members(item)
-    role, content = members.get("role"), members.get(form.content_key)
+    members = find_members(item)
+    role, content = members.get("role"), members.get(form.blocks_key)
     said = msgspec.json.decode(item[role.value : role.end]) if role else "user"  # Gemini's default
     if said != "user" or content is None:
         return None
@@ -60,7 +43,7 @@ def _join(dialect: str, item: bytes, words: str) -> bytes | None:
         return None
     blocks = find_elements(value)
     end = content.value + (blocks[-1].end if blocks else 1)
-    return _insert(item, end, (b"," if blocks else b"") + _encode(_make_block(dialect, words)))
+    return _insert(item, end, (b"," if blocks else b"") + form.encode_text_block(words))
 
 
 def _insert(text: bytes, place: int, added: bytes) -> bytes:
@@ -70,18 +53,3 @@ def _insert(text: bytes, place: int, added: bytes) -> bytes:
 def _continue_string(words: str) -> bytes:
     """The words as the rest of a JSON string."""
     return _encode(f"\n\n{words}")[1:-1]
-
-
-def _make_block(dialect: str, words: str) -> dict[str, str]:
-    if dialect == "gemini":
-        return {"text": words}
-    return {"type": "input_text" if dialect == "openai_responses" else "text", "text": words}
-
-
-def _make_item(dialect: str, words: str) -> dict[str, object]:
-    block = _make_block(dialect, words)
-    if dialect == "gemini":
-        return {"role": "user", "parts": [block]}
-    if dialect == "openai_responses":
-        return {"type": "message", "role": "user", "content": [block]}
-    return {"role": "user", "content": words if dialect == "openai_chat" else [block]}

@@ -81,10 +81,10 @@ def _collapse_line(line: str) -> str:
     line = line.rstrip("\r")
     if not line.isascii() or _CURSOR_CONTROLS.search(line):
         return line
-    done = ""
+    collapse_line = ""
     for piece in line.split("\r"):
-        done = piece + done[len(piece) :]
-    return done
+        collapse_line = piece + collapse_line[len(piece) :]
+    return collapse_line
 
 
 def emulate_terminal(text: str) -> str:

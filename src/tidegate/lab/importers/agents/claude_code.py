@@ -59,9 +59,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
     first = next((line for line in lines if "sessionId" in line), {})
     name = source.stem if subagent else string_or_empty(first.get("sessionId")) or source.stem
     meta = RecordingOrigin(FORMAT, "Claude Code", session.model, name, session.folder, str(source.path))
-    found = session.conversation.build_recording(source, name, meta)
-    if found:
-        yield found
+    recording = session.conversation.build_recording(source, name, meta)
+    if recording:
+        yield recording
 
 
 class _SessionReader:
@@ -169,14 +169,14 @@ def _find_abandoned_lines(lines: list[JsonRecord]) -> set[str]:
             children.setdefault(parent, []).append(ident)
             if _is_prompt(line):
                 prompts.setdefault(parent, []).append(ident)
-    gone: set[str] = set()
+    abandoned_lines: set[str] = set()
     queue = [ident for said in prompts.values() for ident in said[:-1]]
     while queue:
         ident = queue.pop()
-        if ident not in gone:
-            gone.add(ident)
+        if ident not in abandoned_lines:
+            abandoned_lines.add(ident)
             queue.extend(children.get(ident, []))
-    return gone
+    return abandoned_lines
 
 
 def _is_prompt(line: JsonRecord) -> bool:

@@ -41,9 +41,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
             model = first_text(object_or_empty(object_or_empty(value.get("replay_config")).get("agent")), "model")
             name = first_text(value, "instance_id") or source.stem
             meta = RecordingOrigin(FORMAT, "SWE-agent", model, name, first_text(value, "environment"), str(source.path))
-            found = talk.build_recording(source, name, meta)
-            if found:
-                yield found
+            recording = talk.build_recording(source, name, meta)
+            if recording:
+                yield recording
 
 
 def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:

@@ -159,10 +159,10 @@ def _add_foreign_message(
     source: SourceFile, number: int, message: JsonRecord, talk: ConversationBuilder, time: float
 ) -> None:
     try:
-        parsed = parse_any_message(message)
+        messages = parse_any_message(message)
     except BadInput as fault:
         raise source.make_error(number, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    for each in parsed:
+    for each in messages:
         add_core_message(talk, each, time)
 
 

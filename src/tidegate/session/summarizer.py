@@ -53,7 +53,7 @@ from tidegate.session.summaries.prompt import (
 )
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.rendering.blocks import RequestOptions
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
 DEFAULT_SUMMARY_WINDOW: Final = 8_192
@@ -271,11 +271,11 @@ class _ModelSummarizer:
         window = min(self._window, talk.window or self._window)
         if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
             return None
-        shown = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
+        view = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
         source = "\n".join(entry.text for entry in make_record_entries(request.messages))
         asked = self._make_criteria(request, source, request.previous, text, "")
         return _Question(
-            self._render(shown, self._output_limit(tokens), cache=talk._renderer.options.cache_markers), asked
+            self._render(view, self._output_limit(tokens), cache=talk._renderer.options.cache_markers), asked
         )
 
     # --- asking ---------------------------------------------------------------------------------------------------

@@ -29,13 +29,13 @@ from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusabl
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.parsing import require_object, to_plain_json
-from tidegate.wire.usage import read_usage
+from tidegate.wire.usage_report import read_usage
 
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "tidegate-state-note"
@@ -181,12 +181,12 @@ class NoteWriter:
 
     async def _put(self, question: NoteQuestion) -> ModelAnswer:
         """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
-        asked = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
+        model_question = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
         async with asyncio.timeout(self._timeout):
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
-                said = self._ask(asked)
+                said = self._ask(model_question)
             else:
-                said = await _call_in_daemon(lambda: self._ask(asked))
+                said = await _call_in_daemon(lambda: self._ask(model_question))
             answer = (await said if isawaitable(said) else said) or ""
             return ModelAnswer(answer) if isinstance(answer, str) else answer
 

@@ -18,7 +18,8 @@ from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.rendering.request_options import THINKING_OPTION, merge_extra_options
+from tidegate.wire.request_options import merge_extra_options
+from tidegate.wire.splicing.thinking_option import THINKING_OPTION
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.validator import RequestValidator
 
@@ -125,9 +126,7 @@ class RequestRenderer:
     @property
     def thinking_tokens(self) -> int:
         """The tokens that the options give to thinking, of the output; 0 for none or an amount that is not known."""
-        given = self.options.extra.get(THINKING_OPTION)
-        budget = given.get("budget_tokens") if isinstance(given, dict) else None
-        return budget if isinstance(budget, int) else self.options.thinking_budget
+        return self.dialect.thinking.read_budget(self.options.extra) or self.options.thinking_budget
 
     @property
     def allows_thinking(self) -> bool:
@@ -190,7 +189,7 @@ class RequestRenderer:
         messages, chunks = self.messages, list(self._chunks)
         for place, message in self._marked().items():
             messages[place], chunks[place] = message, b"," + _encode(message)
-        return RenderedRequest(self.dialect.messages_key, self._head, self._head_bytes, messages, chunks)
+        return RenderedRequest(self.dialect.form.key, self._head, self._head_bytes, messages, chunks)
 
     def body(self) -> JsonObject:
         return self.freeze().body()

@@ -13,7 +13,6 @@ from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import to_plain_json
 from tidegate.wire.rendering.blocks import JsonObject
 
-THINKING_OPTION: Final = "thinking"
 _MAX_TOKENS_REMEDY: Final = "Give Session(max_tokens=...) instead."
 _REMEDIES: Final[Mapping[str, str]] = {
     "model": "Give Session(model) instead.",

@@ -1,0 +1,79 @@
+"""The messages of a client's request, as Anthropic writes them."""
+
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import Image, Message, Part, Text, Thinking
+from tidegate.core.text.client_texts import mark_client_texts
+from tidegate.wire.anthropic.parse import FAMILY, read_assistant_part, read_tool, read_user_part
+from tidegate.wire.parsing import encode_json_text, repair_unicode
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.units import (
+    STORED_REASON,
+    HostRequest,
+    HostUnit,
+    PartOrigin,
+    list_items,
+    make_message,
+    make_opaque,
+    read_known_part,
+    read_model_name,
+    read_system_text,
+    read_tool_list,
+    read_tool_result,
+    split_blocks,
+    without_cache_marks,
+)
+
+
+def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
+    memo = memo or ReadMemo()
+    _, units = memo.read_units(
+        list_items(body, "messages"), lambda item, place, _: _read_anthropic_item(item, place), lambda found, _: found
+    )
+    system, tools = body.get("system"), body.get("tools")
+    return HostRequest(
+        tuple(units),
+        memo.read_field("system", system, lambda: read_system_text(system, read_user_part)),
+        memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_tool(tool)])),
+        read_model_name(body),
+        STORED_REASON if body.get("thread") is not None else "",
+    )
+
+
+def _read_anthropic_item(item: object, place: int) -> list[HostUnit]:
+    if not isinstance(item, dict):
+        return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)]
+    role, content = item.get("role"), item.get("content")
+    if isinstance(content, str) or not isinstance(content, list):
+        part: Part = Text(repair_unicode(content)) if isinstance(content, str) else make_opaque(item)
+        message = mark_client_texts(make_message(role, (part,), FAMILY))
+        return [HostUnit(message, (PartOrigin(place),), True)]
+    if role == "assistant":
+        parts = tuple(_read_assistant_block(block) for block in content)
+        origins = tuple(PartOrigin(place, number) for number in range(len(parts)))
+        return [HostUnit(Message("assistant", parts, origin=FAMILY), origins or (PartOrigin(place),), True)]
+    rest = make_message(role, (), FAMILY)
+    return split_blocks(content, place, rest, _read_anthropic_result, _anthropic_part, has_notices=True)
+
+
+def _anthropic_part(block: object) -> Part:
+    source = block.get("source") if isinstance(block, dict) and block.get("type") == "document" else None
+    if isinstance(source, dict) and source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return Image(str(source.get("media_type") or "application/pdf"), source["data"])
+    return read_known_part(read_user_part, block)
+
+
+def _read_assistant_block(block: object) -> Part:
+    try:
+        if isinstance(block, dict):
+            return read_assistant_part(block, "the assistant message")
+    except BadInput:
+        pass
+    return Thinking(block=encode_json_text(without_cache_marks(block)))
+
+
+def _read_anthropic_result(block: object) -> Message | None:
+    if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
+        read = lambda inner, _: _anthropic_part(inner)  # noqa: E731
+        return read_tool_result(block["tool_use_id"], block.get("content"), read, bool(block.get("is_error")))
+    return None

@@ -1,0 +1,117 @@
+"""How OpenAI chat writes messages, calls and results into a client's request: each is one item of the list."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from tidegate.core.messages import Call, Message, Result, Text, Thinking, Tool, result_of
+from tidegate.wire.parsing import decode_object
+from tidegate.wire.splicing.call_form import CallForm
+from tidegate.wire.splicing.hidden_answers import HiddenAnswer
+from tidegate.wire.splicing.message_form import MessageForm, read_content
+from tidegate.wire.splicing.request_text import ItemTexts, OutputItem
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
+from tidegate.wire.splicing.units import HostUnit
+
+_encode = msgspec.json.encode
+
+
+class ChatForm(MessageForm):
+    """An answer is one item: text, calls and reasoning are fields of it."""
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        return _encode({"role": role, "content": "\n\n".join(part.text for part in parts)})
+
+    def encode_result_item(self, call_id: str, text: str) -> bytes:
+        return _encode({"role": "tool", "tool_call_id": call_id, "content": text})
+
+    def rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
+        old = result_of(unit.message)
+        return replace_value(text, ("content",), self.encode_result_content(text, "content", result, old))
+
+    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
+        """Both items as one. An answer with calls or with other fields than its text stays as it is."""
+        if first.role != "user" and "tool_calls" in find_members(first.text):
+            return [first, second]
+        contents = [read_content(each.text) for each in (first, second)]
+        if all(isinstance(content, str | None) for content in contents):
+            value = _encode("\n\n".join(content for content in contents if isinstance(content, str) and content))
+        else:
+            value = b"[" + b",".join([*self.blocks_of(first.text), *self.blocks_of(second.text)]) + b"]"
+        text = replace_value(second.text, (self.blocks_key,), value)
+        return [OutputItem(second.role, text, second.place)]
+
+    def rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
+        """An answer in OpenAI's chat: text, calls and reasoning are fields of one message."""
+        place = unit.items[0]
+        text = items[place]
+        calls = {part.id: part for part in message.parts if isinstance(part, Call)}
+        old_calls = [part for part in unit.message.parts if isinstance(part, Call)]
+        members = find_members(text)
+        if any(call != calls.get(call.id) for call in old_calls) and "tool_calls" in members:
+            listed = text[members["tool_calls"].value : members["tool_calls"].end]
+            elements = [listed[element.start : element.end] for element in find_elements(listed)]
+            new = [self._rewrite_call(*each, calls) for each in zip(elements, old_calls, strict=True)]
+            text = replace_value(text, ("tool_calls",), rebuild_array(listed, new))
+        said = [part.text for part in message.parts if isinstance(part, Text)]
+        if said != [part.text for part in unit.message.parts if isinstance(part, Text)]:
+            text = replace_value(text, ("content",), _encode("\n\n".join(said) if said else None if calls else "(…)"))
+        if not any(isinstance(part, Thinking) for part in message.parts):
+            text = remove_member(remove_member(text, "reasoning_content"), "reasoning")
+        yield OutputItem("assistant", text, place)
+
+    def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
+        new = calls.get(old.id, old)
+        if new.arguments == old.arguments:
+            return text
+        if "custom" in find_members(text):
+            return replace_value(text, ("custom", "input"), _encode(read_custom_input(new)))
+        return replace_value(text, ("function", "arguments"), _encode(new.arguments))
+
+    def expand_answer(self, items: list[list[bytes]], unit: HostUnit, answers: Sequence[HiddenAnswer]) -> None:
+        group = items[unit.items[0]]
+        item = group[-1]
+        said = decode_object(item.decode("utf-8", "replace")).get("content")
+        new: list[bytes] = []
+        for answer in answers[:-1]:
+            text = "".join(part.text for part in answer.message.parts if isinstance(part, Text))
+            splits = isinstance(said, str) and said.startswith(text)
+            if splits and isinstance(said, str):
+                said = said[len(text) :]
+            calls = [msgspec.Raw(bytes(call.raw)) for call in answer.calls]
+            new.append(
+                _encode({"role": "assistant", "content": text if splits and text else None, "tool_calls": calls})
+            )
+            new += self.encode_results(answer.results)
+        if isinstance(said, str) and len(answers) > 1:
+            item = replace_value(item, ("content",), _encode(said or None))
+        if answers[-1].calls:
+            item = self._insert_calls(item, answers[-1])
+        if said or "tool_calls" in find_members(item):
+            new.append(item)
+        group[-1:] = new
+
+    def _insert_calls(self, item: bytes, answer: HiddenAnswer) -> bytes:
+        member = find_members(item)["tool_calls"]
+        listed = item[member.value : member.end]
+        own = [listed[each.start : each.end] for each in find_elements(listed)]
+        hidden = {call.id: bytes(call.raw) for call in answer.calls}
+        calls = [part for part in answer.message.parts if isinstance(part, Call)]
+        new = [hidden[call.id] if call.id in hidden else own.pop(0) for call in calls if call.id in hidden or own]
+        return item[: member.value] + rebuild_array(listed, [*new, *own]) + item[member.end :]
+
+
+def read_custom_input(call: Call) -> str:
+    """The text of a custom tool's call, which the engine keeps as a JSON object."""
+    given = decode_object(call.arguments).get("input")
+    return given if isinstance(given, str) else call.arguments
+
+
+def _encode_tool(tool: Tool, schema: msgspec.Raw) -> bytes:
+    function = {"name": tool.name, "description": tool.description, "parameters": schema}
+    return _encode({"type": "function", "function": function})
+
+
+CHAT_CALLS = CallForm(
+    _encode_tool, calls_key="tool_calls", holder="function", arguments_key="arguments", arguments_are_text=True
+)

@@ -1,0 +1,233 @@
+"""How the dialects whose items have blocks write messages: the results of a turn are blocks of one item of the user."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, calls_of, result_of
+from tidegate.wire.parsing import decode_object
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.cache_marks import keep_marks
+from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult, PlacedPart, arrange_parts
+from tidegate.wire.splicing.message_form import MessageForm, join_result_text, list_blocks
+from tidegate.wire.splicing.request_text import ItemTexts, OutputItem
+from tidegate.wire.splicing.shown_units import ShownUnit
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
+from tidegate.wire.splicing.units import HostUnit
+
+_encode = msgspec.json.encode
+
+
+def wrap_result(result: Result) -> dict[str, str]:
+    """A result as an object, for a dialect that has no mark for errors."""
+    return {"error" if result.error else "output": join_result_text(result)}
+
+
+class BlockRules(NamedTuple):
+    """How a dialect with blocks writes them.
+
+    `encode_result` gets the block of the call, too. `call_paths` say where the arguments of a call are in its block.
+    `wrapped_result_paths`: where a result is an object with the text in it; else it is the `content` of its block.
+    `bound_types` are blocks that the provider refuses after a changed prefix.
+    """
+
+    key: str
+    blocks_key: str
+    assistant_role: str
+    encode_text: Callable[[str], bytes]
+    encode_result: Callable[[Result, JsonObject], bytes]
+    encode_hidden_result: Callable[[HiddenResult], bytes]
+    is_result: Callable[[JsonObject], bool]
+    call_paths: tuple[tuple[str, ...], ...]
+    wrapped_result_paths: tuple[tuple[str, ...], ...] = ()
+    bound_types: tuple[str, ...] = ()
+
+
+class BlockForm(MessageForm):
+    """An item has a list of blocks."""
+
+    def __init__(self, rules: BlockRules) -> None:
+        self._rules = rules
+        self.key, self.blocks_key, self.assistant_role = rules.key, rules.blocks_key, rules.assistant_role
+
+    def move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
+        """A system message is the last item of the user's turn. One that an edit brought into it is moved behind it."""
+        found, held = list[OutputItem](), list[OutputItem]()
+        for item in items:
+            is_between = item.role == "system" and bool(found) and found[-1].role == "user"
+            if is_between:
+                held.append(item)
+                continue
+            if item.role != "user" or (held and item.place == held[-1].place + 1):
+                found += held
+                held = []
+            found.append(item)
+        return found + held
+
+    def encode_text_block(self, text: str) -> bytes:
+        return self._rules.encode_text(text)
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        written = self.assistant_role if role == "assistant" else role
+        return self._encode_blocks(written, [self.encode_text_block(part.text) for part in parts])
+
+    def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
+        return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
+
+    def write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
+        found: list[OutputItem] = []
+        caller: HostUnit | None = None
+        for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
+            units = list(group)
+            if place < 0:
+                found += [self._insert_after(each.message, caller, items) for each in units if each.message is not None]
+                continue
+            caller = next((each.unit for each in units if each.unit and calls_of(each.unit.message)), caller)
+            if item := self._write_item(items[place], place, units):
+                found.append(item)
+        return found
+
+    def _insert_after(self, message: Message, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
+        """A message of the engine. A result of one names the call as the client does, whose last calls are given."""
+        result = result_of(message)
+        if result is None:
+            item = self.insert_message(message)
+            return item._replace(role=self.assistant_role if item.role == "assistant" else item.role)
+        block = self._find_call_block(result.call_id, caller, items) if caller is not None else {}
+        return OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, block)]))
+
+    def _find_call_block(self, call_id: str, caller: HostUnit, items: ItemTexts) -> JsonObject:
+        for part, origin in zip(caller.message.parts, caller.origins, strict=False):
+            if isinstance(part, Call) and part.id == call_id and origin.block >= 0:
+                return decode_object(list_blocks(items[origin.item], self.blocks_key)[origin.block].decode())
+        return {}
+
+    def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> OutputItem | None:
+        role = _role_of(text)
+        member = find_members(text).get(self.blocks_key) if text.startswith(b"{") else None
+        content = text[member.value : member.end] if member else b""
+        if member is None or content[:1] != b"[":
+            new = shown[0].message
+            if new is not None and member is not None:
+                value = _encode("\n\n".join(part.text for part in new.parts if isinstance(part, Text)))
+                text = text[: member.value] + value + text[member.end :]
+            return OutputItem(role, text, place)
+        blocks = [content[element.start : element.end] for element in find_elements(content)]
+        written = [block for each in shown for block in self._write_blocks(blocks, each)]
+        if not written:
+            return None if blocks else OutputItem(role, text, place)
+        if written != blocks:
+            written = keep_marks(blocks, written)
+            text = text[: member.value] + rebuild_array(content, written) + text[member.end :]
+        return OutputItem(role, text, place)
+
+    def _write_blocks(self, blocks: list[bytes], shown: ShownUnit) -> list[bytes]:
+        unit, message = shown.unit, shown.message
+        if unit is None:
+            return []
+        own = [(part, origin.block) for part, origin in zip(unit.message.parts, unit.origins, strict=False)]
+        if message is None or not own:
+            kept = [blocks[block] for part, block in own if shown.signed or not self.is_bound(part)]
+            return kept if own else blocks
+        if unit.message.role == "tool":
+            result = result_of(message)
+            return [self.rewrite_result_block(blocks[own[0][1]], result, unit)] if result else []
+        raw = [blocks[block] for _, block in own]
+        return self.match_blocks(raw, unit.message.parts, self._sendable(message.parts, shown.signed))
+
+    def _sendable(self, parts: Sequence[Part], signed: bool) -> list[Part]:
+        return [part for part in parts if signed or not self.is_bound(part)]
+
+    def is_bound(self, part: Part) -> bool:
+        """Whether the provider refuses this part after a prefix that was changed."""
+        kind = decode_object(part.block).get("type") if isinstance(part, Thinking) and part.block else None
+        return kind in self._rules.bound_types
+
+    def rewrite_result_block(self, block: bytes, result: Result, unit: HostUnit) -> bytes:
+        if not self._rules.wrapped_result_paths:
+            old = result_of(unit.message)
+            return replace_value(block, ("content",), self.encode_result_content(block, "content", result, old))
+        for path in self._rules.wrapped_result_paths:
+            block = replace_value(block, path, _encode(wrap_result(result)))
+        return block
+
+    def match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
+        calls = [(part.id, block) for part, block in zip(old, blocks, strict=False) if isinstance(part, Call)]
+        changed = [part for part in new if isinstance(part, Call) and part not in old]
+        if not changed:
+            return super().match_blocks(blocks, old, new)
+        found: list[bytes] = []
+        for part in new:
+            if part in changed and isinstance(part, Call):
+                block = next(block for ident, block in calls if ident == part.id)
+                calls.remove((part.id, block))
+                found.append(self.rewrite_call_block(block, part))
+            else:
+                found += super().match_blocks(blocks, old, [part])
+        return found
+
+    def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
+        for path in self._rules.call_paths:
+            block = replace_value(block, path, call.arguments.encode())
+        return block
+
+    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
+        blocks = [*self.blocks_of(first.text), *self.blocks_of(second.text)]
+        blocks.sort(key=lambda block: not self.is_result_block(block))  # results come first
+        text = b"[" + b",".join(blocks) + b"]"
+        return [OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
+
+    def is_result_block(self, block: bytes) -> bool:
+        return self._rules.is_result(decode_object(block.decode()))
+
+    # --- hidden exchanges -----------------------------------------------------------------------------------------
+
+    def encode_results(self, results: Sequence[HiddenResult]) -> list[bytes]:
+        return (
+            [self._encode_blocks("user", [self._rules.encode_hidden_result(each) for each in results])]
+            if results
+            else []
+        )
+
+    def _read_blocks(self, item: bytes) -> list[bytes]:
+        member = find_members(item).get(self.blocks_key)
+        content = item[member.value : member.end] if member else b""
+        if content[:1] == b'"':
+            return [self.encode_text_block(msgspec.json.decode(content, type=str))]
+        return [content[each.start : each.end] for each in find_elements(content)] if content[:1] == b"[" else []
+
+    def expand_answer(self, items: list[list[bytes]], unit: HostUnit, answers: Sequence[HiddenAnswer]) -> None:
+        group = items[unit.items[0]]
+        item = group[-1]
+        blocks = self._read_blocks(item)
+        placed = [PlacedPart(part, raw) for part, raw in zip(unit.message.parts, blocks, strict=False)]
+        arranged = arrange_parts(placed, answers, restores_thinking=True)
+        new: list[bytes] = []
+        for answer, own in zip(answers[:-1], arranged[:-1], strict=True):
+            new.append(self._encode_blocks(self.assistant_role, own))
+            new += self.encode_results(answer.results)
+        if arranged[-1]:
+            new.append(replace_value(item, (self.blocks_key,), b"[" + b",".join(arranged[-1]) + b"]"))
+        group[-1:] = new
+
+    def insert_results(self, items: list[list[bytes]], unit: HostUnit, results: Sequence[HiddenResult]) -> None:
+        group, block = items[unit.items[0]], unit.origins[0].block
+        if block < 0 or unit.message.role == "assistant":
+            group[-1:] = [*self.encode_results(results), group[-1]]
+            return
+        blocks = self._read_blocks(group[-1])
+        blocks[block:block] = [self._rules.encode_hidden_result(each) for each in results]
+        group[-1] = replace_value(group[-1], (self.blocks_key,), b"[" + b",".join(blocks) + b"]")
+
+
+def _role_of(item: bytes) -> str:
+    try:
+        return msgspec.json.decode(item, type=_Roled).role
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+
+
+class _Roled(msgspec.Struct):
+    role: str = "user"

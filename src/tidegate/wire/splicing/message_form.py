@@ -1,0 +1,324 @@
+"""A client's request with the edits of a view, and with hidden exchanges, spliced into its own bytes.
+
+What the view keeps is copied from the client's body, byte for byte. A replacement changes only the value that is
+replaced: the text of a block, the content of a result, the arguments of a call. All other fields of a block stay, and
+so do its marks for the provider's cache.
+
+Hidden exchanges are calls of a tool that the client does not declare, and their results. The client's list lacks them.
+They are put back at their places, so that the provider gets every answer as it gave it:
+
+    client:   answer(text 1, text 2, call)
+    sent:     answer(text 1, hidden call)   result   answer(text 2, call)
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from tidegate.core.messages import Image, Message, Part, Result, Text, compacts_history, result_of, text_of
+from tidegate.wire.parsing import decode_object
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
+from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult
+from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, OutputItem, find_items, join_items, join_list
+from tidegate.wire.splicing.shown_units import ShownUnit, move_to_first_place, show_unit
+from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
+from tidegate.wire.splicing.units import HostRequest, HostUnit
+from tidegate.wire.splicing.write_memo import WriteMemo
+
+_encode = msgspec.json.encode
+
+
+def join_result_text(result: Result) -> str:
+    """The texts of a result as one; never empty, because some providers refuse that."""
+    return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
+
+
+def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
+    """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end.
+
+    A system message is in no run: an item of the user before it may be joined with one after it.
+    """
+    start, following = 0, -1
+    for number, each in enumerate(shown):
+        place = -1 if each.unit is not None and each.unit.message.role == "system" else each.kept_place
+        if place < 0 or place != following:
+            if number - start > 2 and following >= 0:
+                yield start, number
+            start = number
+        following = place + 1 if place >= 0 else -1
+    if len(shown) - start > 2 and following >= 0:
+        yield start, len(shown)
+
+
+def _find_cut(shown: Sequence[ShownUnit]) -> int:
+    """The first answer in the last run of kept items, but not in a run from the start; 0 if there is none.
+
+    What is before it is written without a look at what follows: no two kept items are joined, and an answer ends the
+    place to which system messages are moved.
+    """
+    start, end = next(iter(deque(_find_kept_runs(shown), maxlen=1)), (0, 0))
+    return next((place for place in range(start + 1, end) if start and _is_answer(shown[place])), 0)
+
+
+def _is_answer(shown: ShownUnit) -> bool:
+    return shown.unit is not None and shown.unit.message.role == "assistant"
+
+
+class MessageForm:
+    """How a dialect writes a list of messages. Here: each unit is one or more whole items of the list.
+
+    `blocks_key` is the key of an item's contents. `text_type` is the type of a block of text. Where `joins_user_text`,
+    a text of the user that follows an item of the user goes into it.
+    """
+
+    key = "messages"
+    blocks_key = "content"
+    assistant_role = "assistant"
+    text_type = "text"
+    joins_user_text = True
+
+    # --- what differs ---------------------------------------------------------------------------------------------
+
+    def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
+        """A message of texts."""
+        raise NotImplementedError
+
+    def encode_result_item(self, call_id: str, text: str) -> bytes:
+        """The result of a call."""
+        raise NotImplementedError
+
+    def rewrite_result(self, text: bytes, result: Result, unit: HostUnit) -> bytes:
+        """An item of the client with another result."""
+        raise NotImplementedError
+
+    def rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
+        """The items of an answer with other contents."""
+        raise NotImplementedError
+
+    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
+        """Both items of one side as one, if that is possible."""
+        raise NotImplementedError
+
+    def expand_answer(self, items: list[list[bytes]], unit: HostUnit, answers: Sequence[HiddenAnswer]) -> None:
+        """Put the answers of the provider in place of the one that the client has."""
+        raise NotImplementedError
+
+    # --- the view -------------------------------------------------------------------------------------------------
+
+    def write_messages(
+        self,
+        body: bytes,
+        shown: Sequence[ShownUnit],
+        fixed_items: int = 0,
+        items: ItemSpans | None = None,
+        memo: WriteMemo | None = None,
+    ) -> bytes:
+        """The body with its list of messages as the view shows them. `fixed_items` of them stay at the front.
+
+        `items` says where the items are in the body, if that is known already (`RequestText.list_items`). `memo` is
+        what was written for the last request of the conversation.
+        """
+        member = find_members(body)[self.key] if not items else None
+        if member is not None and body[member.value : member.value + 1] != b"[":  # a single text in place of a list
+            said = msgspec.json.decode(body[member.value : member.end], type=str)
+            body = body[: member.value] + b"[" + self.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
+            shown = [show_unit(move_to_first_place(each.unit), each.message, each.signed) for each in shown]
+        items = items or find_items(body, self.key)
+        if member is not None and not items:
+            written = self.write(ItemTexts(body, items), shown, 0)
+            return body[: member.value] + b"[" + b",".join(item.text for item in written) + b"]" + body[member.end :]
+        return join_items(body, items, self._write_list(body, items, shown, fixed_items, memo or WriteMemo()))
+
+    def _write_list(
+        self, body: bytes, items: ItemSpans, shown: Sequence[ShownUnit], fixed_items: int, memo: WriteMemo
+    ) -> list[OutputItem]:
+        """The items to send. What was written before is one of them."""
+        texts = ItemTexts(body, items)
+        known = memo.find(body, items, shown)
+        if known is None:
+            start, first = 0, fixed_items
+            written = [OutputItem("", texts[place], place) for place in range(fixed_items)]
+        else:
+            start, first = len(known.units), known.place
+            written = [OutputItem("", known.text, 0)]
+        cut = _find_cut(shown[start:]) + start
+        if cut > start:
+            written += self.write(texts, shown[start:cut], first)
+            start, first = cut, shown[cut].kept_place
+            memo.keep(body, items, shown[:cut], first, join_list(body, items, written))
+        return written + self.write(texts, shown[start:], first)
+
+    def encode_text_block(self, text: str) -> bytes:
+        return _encode({"type": self.text_type, "text": text})
+
+    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
+        found = self.write_view(items, shown)
+        begins = shown[0].unit if shown else None
+        is_start = begins is not None and compacts_history(begins.message)
+        if found and found[0].role == self.assistant_role and found[0].place != first and not is_start:
+            found.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
+        return self._join_adjacent(found)
+
+    def write_view(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
+        """The items of a view. Kept ones between two other kept ones are copied at once: none of them is joined."""
+        found: list[OutputItem] = []
+        begin = 0  # of what is not written yet
+        for start, end in _find_kept_runs(shown):
+            first, last = shown[start + 1].unit, shown[end - 2].unit
+            assert first is not None
+            assert last is not None
+            found += self.write_units(items, shown[begin : start + 1])
+            place = first.items[0]
+            found.append(OutputItem("", items.copy_run(place, last.items[-1]), place))
+            begin = end - 1
+        return found + self.write_units(items, shown[begin:])
+
+    def write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
+        return [item for each in shown for item in self._write_unit(items, each)]
+
+    def _join_adjacent(self, items: list[OutputItem]) -> list[OutputItem]:
+        """Join items of one side that an edit brought together: some servers want the sides to alternate."""
+        found: list[OutputItem] = []
+        for item in self.move_system_items(items):
+            last = found[-1] if found else None
+            by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
+            if last is not None and last.role == item.role and item.role in ("user", self.assistant_role) and by_us:
+                found += self.join_items(found.pop(), item)
+            else:
+                found.append(item)
+        return found
+
+    def move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
+        """The items in an order that the dialect accepts. OpenAI's takes system messages anywhere."""
+        return items
+
+    def blocks_of(self, text: bytes) -> list[bytes]:
+        said = read_content(text, self.blocks_key)
+        if isinstance(said, list):
+            return list_blocks(text, self.blocks_key)
+        return [self.encode_text_block(said)] if isinstance(said, str) and said else []
+
+    def _write_unit(self, items: ItemTexts, shown: ShownUnit) -> Iterator[OutputItem]:
+        unit, message = shown.unit, shown.message
+        if unit is None:
+            if message is not None:
+                yield self.insert_message(message)
+        elif message is None:
+            yield from (OutputItem(unit.message.role, items[place], place) for place in unit.items)
+        else:
+            yield from self._rewrite(items, unit, message)
+
+    def insert_message(self, message: Message) -> OutputItem:
+        result = result_of(message)
+        if result is not None:
+            return OutputItem("tool", self.encode_result_item(result.call_id, join_result_text(result)))
+        role = "assistant" if message.role == "assistant" else "user"
+        return OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
+
+    def _rewrite(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
+        place = unit.items[0]
+        text = items[place]
+        result = result_of(message)
+        if result is not None:
+            yield OutputItem("tool", self.rewrite_result(text, result, unit), place)
+        elif message.role == "assistant":
+            yield from self.rewrite_answer(items, unit, message)
+        else:
+            yield OutputItem(message.role, self._rewrite_content(text, unit.message.parts, message.parts), place)
+
+    def encode_result_content(self, text: bytes, key: str, result: Result, old: Result | None) -> bytes:
+        """The new content of a result: a text, or a list if it still has images and other content of the client."""
+        kept = [part for part in result.parts if isinstance(part, Image)]
+        if not kept or old is None:
+            return _encode(join_result_text(result))
+        blocks = self.match_blocks(list_blocks(text, key), old.parts, result.parts)
+        return b"[" + b",".join(blocks) + b"]"
+
+    def _rewrite_content(self, text: bytes, old: Sequence[Part], new: Sequence[Part]) -> bytes:
+        member = find_members(text).get("content")
+        if member is None:
+            return text
+        content = text[member.value : member.end]
+        if content[:1] != b"[":
+            value = _encode("\n\n".join(part.text for part in new if isinstance(part, Text)))
+        else:
+            blocks = [content[element.start : element.end] for element in find_elements(content)]
+            value = rebuild_array(content, self.match_blocks(blocks, old, new))
+        return text[: member.value] + value + text[member.end :]
+
+    def match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
+        """The blocks for these parts: the client's own where a part is unchanged, else one with the new text."""
+        unused = list(range(min(len(blocks), len(old))))
+        found: list[bytes] = []
+        for part in new:
+            place = next((place for place in unused if old[place] == part), None)
+            if place is not None:
+                unused.remove(place)
+                found.append(blocks[place])
+            elif isinstance(part, Text):
+                place = next((place for place in unused if isinstance(old[place], Text)), None)
+                if place is None:
+                    found.append(self.encode_text_block(part.text))
+                else:  # the block goes on with another text, and keeps its marks
+                    unused.remove(place)
+                    found.append(replace_value(blocks[place], ("text",), _encode(part.text)))
+        return found
+
+    # --- hidden exchanges -----------------------------------------------------------------------------------------
+
+    def append_exchange(self, text: bytes, messages: Sequence[JsonObject], results: Sequence[HiddenResult]) -> bytes:
+        """The request continued by an answer of the provider and the results of its hidden calls."""
+        member = find_members(text)[self.key]
+        listed = text[member.value : member.end]
+        if listed[:1] != b"[":  # a single text in place of a list
+            listed = b"[" + _encode({"role": "user", "content": msgspec.Raw(listed)}) + b"]"
+        items = [listed[each.start : each.end] for each in find_elements(listed)]
+        new = rebuild_array(listed, [*items, *self.encode_answer(messages), *self.encode_results(results)])
+        return text[: member.value] + new + text[member.end :]
+
+    def insert_exchanges(
+        self,
+        text: bytes,
+        host: HostRequest,
+        answers: Mapping[int, Sequence[HiddenAnswer]],
+        results: Mapping[int, Sequence[HiddenResult]],
+    ) -> bytes:
+        """The request with hidden exchanges put back, by the place of a unit of the client.
+
+        `answers` stand for the answer at a place; `results` come before the unit at a place.
+        """
+        member = find_members(text)[self.key]
+        listed = text[member.value : member.end]
+        items = [[listed[each.start : each.end]] for each in find_elements(listed)]
+        for place in sorted(answers.keys() | results.keys(), reverse=True):  # from the end: earlier places stay valid
+            unit = host.units[place]
+            if place in answers:
+                self.expand_answer(items, unit, answers[place])
+            else:
+                self.insert_results(items, unit, results[place])
+        new = rebuild_array(listed, [item for group in items for item in group])
+        return text[: member.value] + new + text[member.end :]
+
+    def encode_answer(self, messages: Sequence[JsonObject]) -> list[bytes]:
+        """The items of an answer as the provider gave it."""
+        return [_encode(each) for each in messages]
+
+    def encode_results(self, results: Sequence[HiddenResult]) -> list[bytes]:
+        """The items with the results of hidden calls."""
+        return [self.encode_result_item(each.call_id, each.text) for each in results]
+
+    def insert_results(self, items: list[list[bytes]], unit: HostUnit, results: Sequence[HiddenResult]) -> None:
+        """Put the results before a unit of the client."""
+        items[unit.items[0]][0:0] = self.encode_results(results)
+
+
+def list_blocks(text: bytes, key: str) -> list[bytes]:
+    member = find_members(text).get(key)
+    content = text[member.value : member.end] if member else b""
+    return [content[each.start : each.end] for each in find_elements(content)] if content[:1] == b"[" else []
+
+
+def read_content(text: bytes, key: str = "content") -> object:
+    return decode_object(text.decode("utf-8", "replace")).get(key)
