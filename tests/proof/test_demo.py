@@ -198,7 +198,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
 @pytest.mark.exhaustive
 def test_it_plays_with_the_embedded_model_and_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
-    command = [*TIDEGATE, "demo"]
+    command = [*TIDEGATE, "demo", "--model"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -213,7 +213,7 @@ def test_it_plays_with_the_embedded_model_and_leaves_nothing(tmp_path: Path) -> 
 def test_in_a_real_terminal_any_key_takes_over(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     try:
-        terminal.start("demo", stay=True)
+        terminal.start("demo", "--model", stay=True)
         terminal.sees("Any key ends the script")
         terminal.keys("x")
         terminal.sees("The chat is yours.")

@@ -117,12 +117,10 @@ def test_the_list_of_sessions_fits_a_terminal_of_80_columns(terminal: Terminal) 
 
 
 def test_the_end_of_the_tour_is_wrapped_between_words(terminal: Terminal) -> None:
-    terminal.start("demo", "--tour", stay=True)
-    terminal.sees("This is a scripted tour")
-    terminal.idle()
-    terminal.keys("C-q")
+    terminal.start("demo", "--fast", stay=True)
+    terminal.sees("300 steps of a coding agent")
     shown = terminal.sees("status 0\n")
-    assert "begins one that is kept.\nstatus 0" in shown
+    assert "nothing was lost" in shown
     assert max(map(len, shown.splitlines())) < 80  # a line that the terminal broke has all 80 columns
 
 
@@ -133,4 +131,4 @@ def test_one_notice_says_which_model_answers(terminal: Terminal) -> None:
     terminal.until(lambda _: answers(terminal.folder) == 1)
     shown = " ".join(terminal.idle().split())
     assert shown.count("a model") + shown.count("small model") == 2, shown  # the sentence above, and how to connect one
-    assert "runs on this machine with a window of 2,048 tokens. It gets no tools;" in shown
+    assert "runs on this machine with a window of 2,048 tokens. It gets no tools." in shown

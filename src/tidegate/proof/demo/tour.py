@@ -17,6 +17,8 @@ from typing import Final
 import msgspec
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
 from tidegate.core.events import STATE_NOTE
 from tidegate.core.messages import Message, Result, calls_of, text_of
@@ -59,6 +61,8 @@ _READING_SECONDS: Final = 2.0
 _BARS_EVERY: Final = 25
 """Steps between two bars where they cannot be drawn over each other."""
 _NAMED_PARTS: Final = 4
+_MARK_CHARS: Final = 6
+"""Of the line of a proof: whether it holds."""
 _Json = Mapping[str, object]
 
 
@@ -329,7 +333,7 @@ class _TourDisplay:
 
     def __init__(self, window: int, *, fast: bool) -> None:
         self.window = window
-        self._console: Console = make_console(highlight=False, soft_wrap=True)
+        self._console: Console = make_console(highlight=False, soft_wrap=not sys.stdout.isatty())
         self._is_moving = sys.stdout.isatty()
         self._has_pauses = self._is_moving and not fast
         self._marks = "█·░" if self._console.encoding.startswith("utf") else "#.-"
@@ -340,17 +344,29 @@ class _TourDisplay:
         self._console.print(text)
 
     def scene(self, step: int, text: str) -> None:
-        self._end_bar()
-        self._console.print(f"[bold cyan]step {step:3}[/]  {escape(clean_line(text))}")
+        self._add_line(f"step {step:3}", text)
         self._wait(_READING_SECONDS)
 
     def detail(self, text: str, *, pause: bool = False) -> None:
-        self._console.print(f"          {escape(clean_line(text))}")
+        self._add_line("", text)
         self._wait(_READING_SECONDS if pause else _READING_SECONDS / 2)
 
     def decision(self, step: int, decision: Decision) -> None:
-        change = f"{decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
-        self.say(f"[bold cyan]step {step:3}[/]  [bold]{decision.stage}: {change}[/]")
+        self._add_line(
+            f"step {step:3}", f"{decision.stage}: {decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
+        )
+
+    def _add_line(self, label: str, text: str) -> None:
+        """On a terminal a long text is wrapped beside its label, elsewhere it is one line."""
+        self._end_bar()
+        if not self._is_moving:
+            self._console.print(f"{label:8}  {escape(clean_line(text))}")
+            return
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="bold cyan", width=8)
+        grid.add_column()
+        grid.add_row(label, Text(clean_line(text)))
+        self._console.print(grid)
 
     def bar(self, step: int, tokens: float, capacity: int, *, is_kept: bool = False) -> None:
         """Draw the window: the filled part, the free part, and the part reserved for the answer."""
@@ -372,7 +388,10 @@ class _TourDisplay:
         holds = all(proof.holds for proof in proofs)
         self.say("\n[bold]nothing was lost[/]" if holds else "\n[bold red]NOT PROVED[/]")
         for proof in proofs:
-            self.say(f"[{'green' if proof.holds else 'red'}]{escape(proof.describe())}[/]")
+            if self._is_moving:
+                self._add_line(proof.describe()[:_MARK_CHARS], proof.describe()[_MARK_CHARS:].strip())
+            else:
+                self.say(escape(proof.describe()))
 
     def _end_bar(self) -> None:
         if self._has_open_bar:
