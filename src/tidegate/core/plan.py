@@ -12,6 +12,7 @@ replay use the same plan.
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, Part, Thinking
+from tidegate.core.messages import Message, Part, Result, Text, Thinking, result_of
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -40,7 +41,7 @@ from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.secrets import mask_outcome
-from tidegate.core.view import View
+from tidegate.core.view import Item, View
 
 
 class AskSummary(NamedTuple):
@@ -183,8 +184,8 @@ def _without_bound_thinking(edits: tuple[Edit, ...], at: PlanContext) -> tuple[E
             tokens = at.budget.count(Message(message.role, kept))
             found.append(Replace(message.id, kept, tokens, new.kind if new is not None else None))
         is_changed = is_changed or bool(edit_index.inserts_after(message.id))
-    taken = {edit.id for edit in found if isinstance(edit, Replace)}
-    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in taken)), *found)
+    replaced_ids = {edit.id for edit in found if isinstance(edit, Replace)}
+    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in replaced_ids)), *found)
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -333,6 +334,7 @@ def _commit(
     """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
+    edits = _keep_compaction(edits, at.view)
     if at.binds_prefix:
         edits = _without_bound_thinking(edits, at)
     before = at.view.tokens
@@ -346,6 +348,38 @@ def _commit(
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)
     return Decision(moment, rule, stage, True, outcome.why, before, after)
+
+
+def _keep_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
+    """The edits without those of the message with a compaction by the provider, which must stay the first as it is.
+
+    The model does not see what is before it. Results of its calls that would leave with it are shortened to a pointer.
+    """
+    first = view.compaction_id
+    if not first or not view.items or view.items[0].message.id != first:
+        return edits
+    results = {item.message.id: item.message for item in takewhile(_is_result, view.items[1:])}
+    found: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, Insert) and not edit.after_id:
+            edit = msgspec.structs.replace(edit, after_id=first)
+        elif isinstance(edit, Drop) and first in edit.ids:
+            edit = Drop(tuple(ident for ident in edit.ids if ident != first and ident not in results))
+            found += [_make_pointer(message) for message in results.values()]
+        if not (isinstance(edit, Replace) and edit.id == first) and edit != Drop(()):
+            found.append(edit)
+    return tuple(found)
+
+
+def _is_result(item: Item) -> bool:
+    return item.message.role == "tool"
+
+
+def _make_pointer(message: Message) -> Replace:
+    result = result_of(message)
+    assert result is not None
+    text = f"[recall {message.id} has all of it]"
+    return Replace(message.id, (Result(result.call_id, (Text(text),), result.error),), len(text) // 3 + 8)
 
 
 def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ...]:

@@ -345,9 +345,13 @@ def _is_own(shown: Shown[HostUnit]) -> bool:
 
 
 def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], chain: StoredChain) -> bytes:
-    """The client's request, if the view begins with what the provider has stored; else the whole view."""
+    """The client's request, if the view begins with what the provider has stored; else the whole view.
+
+    A view that begins with the answer itself is one that the provider has compacted in it.
+    """
     shown, answer = followed.shown, chain.answer
-    if answer.view and followed.hash_view(answer.message) == answer.view:
+    is_start = followed.view_size > 0 and followed.view_items[0].message.id == answer.message
+    if answer.view and (is_start or followed.hash_view(answer.message) == answer.view):
         stored = next(place for place, each in enumerate(shown) if each.message.id == answer.message)
         rest = shown[stored + 1 :]
         is_own_list = all(_is_own(each) and each.state == "kept" for each in rest)

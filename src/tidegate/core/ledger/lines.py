@@ -24,9 +24,8 @@ from typing import Final
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.messages import user_message
+from tidegate.core.messages import LEDGER, user_message
 
-LEDGER: Final = "ledger"
 _HOW_TO_RECALL: Final = "recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 LEDGER_HEADING: Final = (
     "[Ledger of what left the view. The user's rules still hold, word for word; where two differ, the later one. The"

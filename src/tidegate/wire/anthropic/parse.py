@@ -90,7 +90,19 @@ def read_assistant_part(block: JsonObject, what: str) -> Part:
         return Call(call_id, require_field(block, "name", "A tool_use"), read_call_arguments(block.get("input")))
     if not isinstance(kind, str) or kind == "tool_result":
         raise unknown_part_error(kind, what)
+    if kind == "compaction":
+        return _read_compaction(block)
     return Thinking(block=encode_json_text(block))
+
+
+def _read_compaction(block: JsonObject) -> Thinking:
+    """A summary that stands for everything before it; one without content does nothing.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction-threshold
+    """
+    content = block.get("content")
+    text = content if isinstance(content, str) else ""
+    return Thinking(text, encode_json_text(block), compacts=bool(text))
 
 
 def parse_body(body: object) -> ParsedRequest:

@@ -28,6 +28,7 @@ from tidegate.wire.rendering.blocks import JsonObject
 FAMILY = "openai_responses"
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+COMPACTION_TYPES = ("compaction", "compaction_summary")
 _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
 
@@ -60,7 +61,10 @@ def parse_message(obj: object) -> list[Message]:
     elif not isinstance(kind, str):
         raise_bad_input("An item has neither a type nor a role.", "Pass a message or an item of a response's output.")
     else:
-        part = Thinking(block=encode_json_text(item))
+        # "The latest compaction item carries the necessary context", and items before it may be dropped:
+        # https://developers.openai.com/api/docs/guides/compaction
+        compacts = kind in COMPACTION_TYPES and bool(item.get("encrypted_content"))
+        part = Thinking(block=encode_json_text(item), compacts=compacts)
     return [Message("assistant", (part,), origin=FAMILY)]
 
 
