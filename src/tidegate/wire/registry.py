@@ -47,9 +47,8 @@ def detect_dialect(obj: object) -> str:
     types: set[str] = set()
     if isinstance(content, list):
         types = {str(part.get("type")) for part in content if isinstance(part, dict)}
-        for kind in marks.part_types:
-            if kind in types:
-                return marks.part_types[kind]
+        if not types.isdisjoint(marks.part_types):
+            return next(marks.part_types[kind] for kind in marks.part_types if kind in types)
     for key in marks.usual_keys:
         if key in message:
             return marks.usual_keys[key]
