@@ -26,6 +26,7 @@ def ask(messages):
             "tools": [{{"name": "step", "input_schema": {{"type": "object"}}}}]}}
     headers = {{"content-type": "application/json", "x-api-key": "{key}", "anthropic-version": "2023-06-01",
                "x-claude-code-session-id": "1f0c62d4"}}
+    headers.update(line.split(": ", 1) for line in os.environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines())
     sent = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(sent) as answer:
         return json.load(answer)["content"]
@@ -69,7 +70,8 @@ def run_wrap(folder: Path) -> str:
             check=True,
             timeout=300,
         )
-    return f"$ {COMMAND}\n{done.stdout}"
+    lines = [line for line in done.stdout.splitlines() if "/ui?code=" not in line]  # an address that works once
+    return "\n".join([f"$ {COMMAND}", *lines])
 
 
 def photograph_gateway(folder: Path) -> bytes:

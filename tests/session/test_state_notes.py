@@ -263,6 +263,20 @@ def test_an_update_of_some_lines_keeps_the_others_byte_for_byte() -> None:
     }
 
 
+def test_a_decision_that_overruled_another_stands_once_after_an_update_of_some_lines() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    decision = "- tables instead of lists, the lists were dropped [m1]"
+    take(notes, write_answer(decisions=decision))
+    fill_until_sweep(session, number)
+    fill(session, notes, number + 60)
+    answer = write_answer().replace("## Passages", "## Decisions (changes)\n- files one by one [m3]\n\n## Passages")
+    note = take(notes, answer).note
+    assert note is not None
+    assert note.sections == {"Decisions": f"{decision}\n- files one by one [m3]"}
+
+
 def test_an_overflow_keeps_the_last_note() -> None:
     """Also one that no sweep has shown yet: the next one shows it."""
     session = make_session()

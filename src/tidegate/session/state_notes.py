@@ -501,9 +501,7 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     if any(map(has_chat_markers, changed.values())):
         raise AnswerUnusable("it held the marks of a chat format")
     checked = check_sections(changed, originals, before)
-    joined = {
-        heading: "\n".join(filter(None, (kept.get(heading, ""), text))) for heading, text in checked.sections.items()
-    }
+    joined = {heading: _join_lines(kept.get(heading, ""), text) for heading, text in checked.sections.items()}
     sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
@@ -523,6 +521,12 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
         marked=checked.marked,
         held=checked.held,
     )
+
+
+def _join_lines(kept: str, new: str) -> str:
+    """The lines of a section that stay, and those of an update that are not among them."""
+    known = set(kept.split("\n"))
+    return "\n".join(filter(None, (kept, "\n".join(line for line in new.split("\n") if line not in known))))
 
 
 def quote_orders(text: str) -> str:
