@@ -1,12 +1,13 @@
 """The dialects by name, and the dialect in which a message, a tool or a model's name is written."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Tool
 from tidegate.wire.anthropic.dialect import DIALECT as ANTHROPIC
-from tidegate.wire.dialect import Dialect, MessageMarks
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.gemini.dialect import DIALECT as GEMINI
 from tidegate.wire.openai_chat.deepseek import DIALECT as DEEPSEEK
 from tidegate.wire.openai_chat.dialect import DIALECT as OPENAI_CHAT
@@ -38,25 +39,51 @@ def detect_dialect(obj: object) -> str:
     Where two dialects have the same form, both parse it alike, so either answer is right. Only an assistant message
     keeps the name, as its origin; a list of texts is then Anthropic's form.
     """
-    message = require_object(obj, "A message")
+    message, marks = require_object(obj, "A message"), _collect_marks(tuple(DIALECTS))
+    for key in marks.keys:
+        if key in message:
+            return marks.keys[key]
     content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    types = {str(part.get("type")) for part in parts if isinstance(part, dict)}
-    return max(DIALECTS.values(), key=lambda dialect: _weigh_marks(dialect.marks, message, types)).name
+    types: set[str] = set()
+    if isinstance(content, list):
+        types = {str(part.get("type")) for part in content if isinstance(part, dict)}
+        if not types.isdisjoint(marks.part_types):
+            return next(marks.part_types[kind] for kind in marks.part_types if kind in types)
+    for key in marks.usual_keys:
+        if key in message:
+            return marks.usual_keys[key]
+    role, has_type = message.get("role"), isinstance(message.get("type"), str)
+    if isinstance(role, str) and role in marks.roles:
+        return marks.roles[role]
+    if types and (has_type or (role == "assistant" and types <= {"text"})):
+        return marks.with_text_lists
+    return marks.with_type if has_type else marks.otherwise
 
 
-def _weigh_marks(marks: MessageMarks, message: dict[str, object], types: set[str]) -> int:
-    if not marks.keys.isdisjoint(message):
-        return 5
-    if not marks.part_types.isdisjoint(types):
-        return 4
-    role = message.get("role")
-    if not marks.usual_keys.isdisjoint(message) or role in marks.roles:
-        return 3
-    has_type = isinstance(message.get("type"), str)
-    if marks.has_text_lists and types and (has_type or (role == "assistant" and types <= {"text"})):
-        return 2
-    return 1 if marks.has_type and has_type else 0
+class _AllMarks(NamedTuple):
+    """The dialects by their marks; the first of the registry where several have one."""
+
+    keys: dict[str, str]
+    part_types: dict[str, str]
+    usual_keys: dict[str, str]
+    roles: dict[str, str]
+    with_text_lists: str
+    with_type: str
+    otherwise: str
+
+
+@cache
+def _collect_marks(names: tuple[str, ...]) -> _AllMarks:
+    dialects = [(name, DIALECTS[name].marks) for name in reversed(names)]
+    return _AllMarks(
+        {key: name for name, marks in dialects for key in marks.keys},
+        {kind: name for name, marks in dialects for kind in marks.part_types},
+        {key: name for name, marks in dialects for key in marks.usual_keys},
+        {role: name for name, marks in dialects for role in marks.roles},
+        next((name for name, marks in dialects[::-1] if marks.has_text_lists), names[0]),
+        next((name for name, marks in dialects[::-1] if marks.has_type), names[0]),
+        names[0],
+    )
 
 
 def detect_request_dialect(body: Mapping[str, object]) -> Dialect | None:
