@@ -2,8 +2,8 @@
 
     python bench/load.py --sessions 1000 --seconds 600            requests/s, p50, p99, CPU for each, memory, errors
     python bench/load.py --sessions 100,300,1000 --seconds 60     the model from the sizes, checked against the largest
-    python bench/load.py --sessions 200 --seconds 60 --faults     a worker, the pooler and the server are killed, and
-                                                                  connections are cut on the way to the server
+    python bench/load.py --sessions 200 --seconds 60 --faults     a worker is killed, the server ends all connections,
+                                                                  and traffic on the way to the server is dropped
 
 A request is a user's message, `prepare`, and the answer with its usage, all stored when it ends; each session makes one
 every `--pause` seconds, at a random moment. A call that fails is repeated by its session, as a client of the gateway
@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import quantiles
+from statistics import linear_regression, quantiles
 from typing import Any, NamedTuple
 
 import psutil
@@ -127,6 +127,7 @@ def find_server_cpu(pids: list[int]) -> float:
 
 class Run(NamedTuple):
     sessions: int
+    requests: int
     rate: float
     p50: float
     p99: float
@@ -136,7 +137,8 @@ class Run(NamedTuple):
 
     @property
     def cpu(self) -> float:
-        return self.worker_cpu + self.server_cpu
+        """Of all requests, in milliseconds."""
+        return (self.worker_cpu + self.server_cpu) * self.requests
 
 
 def make_faults(workers: list[Worker], url: str, options: argparse.Namespace, proxy: Proxy, server: Server) -> None:
@@ -207,6 +209,7 @@ def measure(options: argparse.Namespace, server: Server, pooler: Pooler, proxy: 
     errors = sum((Counter(one["errors"]) for one in found), Counter())
     run = Run(
         options.size,
+        len(times),
         len(times) / options.seconds,
         cuts[49] * 1000,
         cuts[98] * 1000,
@@ -234,12 +237,16 @@ def is_ours(process: psutil.Process) -> bool:
 
 
 def report_model(runs: list[Run], pause: float) -> None:
-    """CPU for each request from all sizes but the largest says what the largest one needs, and what cores hold."""
+    """What starting costs and what each request costs, from the smaller sizes, checked against the largest one."""
     *small, large = sorted(runs)
-    cpu = sum(each.cpu for each in small) / len(small)
-    print(f"model: {cpu:.1f} ms of CPU for each request; measured with {large.sessions:,} sessions: {large.cpu:.1f} ms")
+    each, start = linear_regression([run.requests for run in small], [run.cpu for run in small])
+    due = start + each * large.requests
+    print(
+        f"model: {start:.0f} ms of CPU for the start and {each:.1f} ms for each request. For the largest size that is"
+    )
+    print(f"    {due:,.0f} ms; measured: {large.cpu:,.0f} ms ({large.cpu / due - 1:+.0%})")
     for cores in (1, 2, 10, 100):
-        rate = cores * MAX_SHARE / (cpu / 1000)
+        rate = cores * MAX_SHARE / (each / 1000)
         print(f"    {cores} cores: {rate:,.0f} requests/s, {rate * pause:,.0f} sessions with one every {pause:g} s")
 
 
