@@ -271,8 +271,8 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", words) from None
         except BadInput as bad:
             raise GatewayRefusal(400, "invalid_request_error", str(bad)) from None
-        named = request.client.name
-        client = self._reader.read(request.route.dialect, text, request.route.model, named and request.scope + named)
+        name = request.client.name
+        client = self._reader.read(request.route.dialect, text, request.route.model, name and request.scope + name)
         if client is not None and client.host.previous_id:
             return client  # managed if the log knows the answer that it continues
         if client is not None and client.host.reason:
@@ -339,10 +339,10 @@ class Gateway:
         limits = [await self._windows.find(key)]
         named, model = request.client.client, client.host.model
         if not self._settings.window_for(model):
-            known = conversation.opened_window
-            asked = None if known else await self._servers.find(request, client.dialect, model)
-            limits += [asked, find_client_limit(named, request.headers, known or asked)]
-            if not (known or any(limits)) and self._settings.policy_for(model, named) == "default":
+            opened_window = conversation.opened_window
+            asked = None if opened_window else await self._servers.find(request, client.dialect, model)
+            limits += [asked, find_client_limit(named, request.headers, opened_window or asked)]
+            if not (opened_window or any(limits)) and self._settings.policy_for(model, named) == "default":
                 limits.append(MAX_WINDOW_TOKENS)
                 self._note_once(
                     f"the window of {clean_line(model)[:100]} is not known: requests are forwarded whole until the"
@@ -493,8 +493,10 @@ class Gateway:
         exchange.is_watched = True
         conversation, followed = exchange.conversation, exchange.followed
         window = conversation.following.session.window
-        sent = ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
-        self._watch(sent)
+        forwarded = ForwardedRequest(
+            conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window
+        )
+        self._watch(forwarded)
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
@@ -649,8 +651,8 @@ class Gateway:
         request, followed = exchange.sent_request, exchange.followed
         if request is None or (exchange.recall is not None and exchange.recall.merged.goes_on):
             return
-        sent = AnsweredRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
-        self._notes.start_if_due(exchange.conversation, sent, turn_ended=turn_ended)
+        last = AnsweredRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
+        self._notes.start_if_due(exchange.conversation, last, turn_ended=turn_ended)
 
     async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:
         """Log what is left at the end of a stream: an answer that was cut off, or a usage that came last."""

@@ -32,8 +32,8 @@ def find_bedrock_region(url: str) -> str:
             f"The gateway cannot work with {host}: its answers stream in a binary format of AWS.",
             "Use https://bedrock-mantle.REGION.api.aws/anthropic, the address of Bedrock in Anthropic's format.",
         )
-    found = _MANTLE_HOST.match(host)
-    return found["region"].lower() if found else ""
+    match = _MANTLE_HOST.match(host)
+    return match["region"].lower() if match else ""
 
 
 class AwsSigner:
@@ -48,10 +48,10 @@ class AwsSigner:
                 "Requests to Amazon Bedrock have to be signed again, which needs a package that is not installed.",
                 "Run: pip install 'tidegate[bedrock]'",
             ) from None
-        found: Credentials | None = Session().get_credentials()
-        if found is None:
+        credentials: Credentials | None = Session().get_credentials()
+        if credentials is None:
             raise BadInput("There are no AWS credentials to sign the requests to Amazon Bedrock.", remedy)
-        self._credentials = found
+        self._credentials = credentials
         self._region = region
 
     def sign(self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> list[tuple[str, str]]:

@@ -126,13 +126,13 @@ def _find_waiting_results(
 ) -> list[HiddenResult]:
     """The results of hidden calls in an answer with other calls: those of the log, else new ones."""
     calls = {call.id: call for call in calls_of(_read_message(conversation, answer))}
-    found: list[HiddenResult] = []
+    results: list[HiddenResult] = []
     for each in waiting:
         if known := conversation.following.tree.hidden_result(answer, each.id):
-            found.append(_read_result(_read_message(conversation, known)))
+            results.append(_read_result(_read_message(conversation, known)))
         elif each.id in calls:
-            found.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, answer, calls[each.id])))
-    return found
+            results.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, answer, calls[each.id])))
+    return results
 
 
 def answer_recall(conversation: Conversation, last_id: str, call: Call) -> str:

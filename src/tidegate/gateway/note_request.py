@@ -68,11 +68,11 @@ def write_note_request(
 
 
 def _choose_output(sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
-    wanted = count_answer_tokens(task)
+    tokens = count_answer_tokens(task)
     own = get_dialect(sent.client.dialect).thinking.read_budget(sent.client.body)
-    most = wanted + max(own, _THINKING_TOKENS)
+    most = tokens + max(own, _THINKING_TOKENS)
     left = window - sent.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
-    if left < wanted * _MIN_OUTPUT_SHARE + own:
+    if left < tokens * _MIN_OUTPUT_SHARE + own:
         raise NoteRefused("the window has no room for the question")
     return min(most, left)
 

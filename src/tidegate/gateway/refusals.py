@@ -126,15 +126,15 @@ class Refusals:
 
     async def note_accepted(self, exchange: Exchange) -> None:
         """The upstream accepted the request: if it was a smaller one, its first refusal was about the length."""
-        tried = exchange.smaller_try
-        if tried is None:
+        smaller_try = exchange.smaller_try
+        if smaller_try is None:
             return
         exchange.smaller_try = None
         self._metrics.count("overflows", dialect=exchange.client.dialect)
         self._log_line("the upstream refused a request in unknown words and accepted a smaller one: it was too long")
         budget = exchange.conversation.following.session.budget
-        ceiling = find_smaller_window(budget, tried.refused_tokens, CEILING_SHARE)
-        await self._windows.take_words(exchange.window_key, tried.words, ceiling)
+        ceiling = find_smaller_window(budget, smaller_try.refused_tokens, CEILING_SHARE)
+        await self._windows.take_words(exchange.window_key, smaller_try.words, ceiling)
 
     async def _try_smaller(self, exchange: Exchange, failure: UpstreamFailure, words: str) -> bool:
         session, refused = exchange.conversation.following.session, exchange.followed
@@ -142,13 +142,13 @@ class Refusals:
         if window is None:
             return False
         before = sum(session.edit_counts.values())
-        made = await self._make_smaller(exchange, window, None)
-        tried = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
-        if made and exchange.followed.tokens < refused.tokens:
-            exchange.smaller_try, exchange.first_refusal = tried, failure
+        has_made_smaller = await self._make_smaller(exchange, window, None)
+        smaller_try = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
+        if has_made_smaller and exchange.followed.tokens < refused.tokens:
+            exchange.smaller_try, exchange.first_refusal = smaller_try, failure
             return True
         exchange.followed = refused
-        await self._take_back(exchange, tried)
+        await self._take_back(exchange, smaller_try)
         return False
 
     async def _take_back(self, exchange: Exchange, tried: SmallerTry) -> None:

@@ -40,8 +40,8 @@ class Route(NamedTuple):
 def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Sequence[Upstream]) -> Route:
     """The route of a request, by the prefix of its path, then by path and headers."""
     session = ""
-    if named := _SESSION_PREFIX.match(path):
-        session, path = unquote(named[1]), named[2]
+    if match := _SESSION_PREFIX.match(path):
+        session, path = unquote(match[1]), match[2]
     first, _, rest = path[1:].partition("/")
     upstream = next((each for each in upstreams if each.name == first), None)
     if upstream is not None and path.startswith(_AZURE_PREFIX):  # its own path, which only looks like our prefix

@@ -51,17 +51,17 @@ def announce_gateway(root: Path, gateway: RunningGateway) -> Iterator[None]:
 
 def list_running_gateways(root: Path) -> list[RunningGateway]:
     """The gateways that run now, the newest first. Files of killed processes are removed."""
-    found: list[RunningGateway] = []
+    gateways: list[RunningGateway] = []
     for path in sorted((root / _FOLDER).glob("*.json")):
         with suppress(OSError, msgspec.MsgspecError):
             opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(opened, "rb") as file:
                 text = file.read(100_000)
                 if _is_locked(opened):
-                    found.append(msgspec.json.decode(text, type=RunningGateway))
+                    gateways.append(msgspec.json.decode(text, type=RunningGateway))
                 else:
                     path.unlink()
-    return sorted(found, key=lambda each: -each.started)
+    return sorted(gateways, key=lambda each: -each.started)
 
 
 def _is_locked(opened: int) -> bool:

@@ -157,9 +157,13 @@ class SessionSearch:
             return None
         owner = _identify_owner(request)
         for name in [name for name, each in reversed(self._owners.items()) if each == owner]:
-            found = self.conversations.find_open(name)
-            if found is not None and not found.users and found.following.tree.ends_with([item.key for item in last]):
-                return found
+            candidate = self.conversations.find_open(name)
+            if (
+                candidate is not None
+                and not candidate.users
+                and candidate.following.tree.ends_with([item.key for item in last])
+            ):
+                return candidate
         return None
 
     async def _match(

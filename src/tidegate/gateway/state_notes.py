@@ -85,8 +85,8 @@ class GatewayNotes:
             return ""
         limits = choose_note_limits(session.budget)
         read, written = min(tokens, session.window or tokens), limits.note * 2
-        paid = compute_model_cost(Usage(read, written, read, 0), session.model)
-        price = f", about ${paid.total:.2f}" if paid else ""
+        cost = compute_model_cost(Usage(read, written, read, 0), session.model)
+        price = f", about ${cost.total:.2f}" if cost else ""
         return (
             "older work was shortened to lines of it. With --state-notes, the model would first write down the state of"
             " the work (what is done and open, decisions, failed attempts), and that note would be left instead. Each"
@@ -163,8 +163,8 @@ class GatewayNotes:
         note, named = report.note, clean_line(name)
         self._metrics.count("state_notes", outcome="written" if report.is_stored else "failed")
         if report.summary is not None:
-            covered = format_count(len(report.summary.ids), "message")
-            self._log_line(f"summary of {named}, for its policy: it covers {covered}")
+            count = format_count(len(report.summary.ids), "message")
+            self._log_line(f"summary of {named}, for its policy: it covers {count}")
             return
         if note is None:
             self._log_line(f"no state note of {named}: {report.why}; the next sweep goes without a new one")

@@ -95,9 +95,9 @@ class UpstreamWindows:
         known = self._evidence.encode()
 
         def combine(text: str | None) -> str:
-            stored = WindowEvidence(text)
-            stored.merge(known)
-            return stored.encode()
+            evidence = WindowEvidence(text)
+            evidence.merge(known)
+            return evidence.encode()
 
         try:
             await self._gate.run(lambda: self._folder.update(WINDOWS_FILE, combine))
