@@ -75,7 +75,7 @@ class ClientRequest(NamedTuple):
             dialect = get_dialect(self.dialect)
             form, leading = dialect.calls, self.host.fixed_items
             text = form.append_tool_to_item(self.text, dialect.messages_key, leading, tool)
-            return text and self._replace(text=text, listed=None, host=host, offers_recall=True)
+            return self._replace(text=text, listed=None, host=host, offers_recall=True) if text else None
         listed = listed.replace_head(head)
         return self._replace(text=listed.text, listed=listed, host=host, offers_recall=True)
 
