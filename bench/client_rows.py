@@ -12,12 +12,15 @@ it knows of thinking: nothing, each block ("block"), or also what is before each
 
 The columns: requests; those with the task (in the second turn: with both); those with the typed rule; those over the
 window; sessions; requests that the guard shortened, or that were sent unmanaged; requests without the option for
-thinking (- if the client has none); refusals of the provider; blocks of thinking that it dropped.
+thinking (- if the client has none); refusals of the provider; blocks of thinking that it dropped; faults. A line on
+standard error says how many requests do not begin with all messages of the one before, so that the provider's cache
+holds less of them. `--window 32000 --no-thinking` counts them in another window, and for Claude Code without thinking.
 """
 
 import argparse
 import asyncio
 import importlib
+import json
 import sys
 import tempfile
 from functools import partial
@@ -26,7 +29,6 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-WINDOW = 40_000
 RULE = "Never push to main."
 SECOND = "Now do the other half of the steps."
 MODES = ("none", "block", "prefix")
@@ -53,16 +55,19 @@ class SentRequest(NamedTuple):
     thinks: bool
 
 
-def make_row(sent: list[SentRequest], task: str, sessions: int, guarded: int, refused: list[str], **more: int) -> Row:
+def make_row(
+    sent: list[SentRequest], task: str, window: int, sessions: int, guarded: int, refused: list[str], **more: int
+) -> Row:
     """`thinks`: whether a request has the option for thinking."""
     second = next((at for at, each in enumerate(sent) if SECOND in each.text), len(sent))
     with_task = sum(task in each.text and (at < second or SECOND in each.text) for at, each in enumerate(sent))
     thinking = sum(not each.thinks for each in sent)
+    _print_findings([f"{count_prefix_changes(sent)} changes of the prefix"])
     return Row(
         len(sent),
         with_task,
         sum(RULE in each.text for each in sent),
-        sum(each.tokens > WINDOW for each in sent),
+        sum(each.tokens > window for each in sent),
         sessions,
         guarded,
         thinking if thinking < len(sent) else None,
@@ -72,10 +77,29 @@ def make_row(sent: list[SentRequest], task: str, sessions: int, guarded: int, re
     )
 
 
+def count_prefix_changes(sent: list[SentRequest]) -> int:
+    """How many requests do not begin with all messages of the one before. Marks for the cache do not matter."""
+    changes = 0
+    before: list[object] = []
+    for each in sent:
+        body = json.loads(each.text)
+        found = next((body[key] for key in ("messages", "input", "contents") if key in body), [])
+        messages = [_without_marks(message) for message in found] if isinstance(found, list) else [found]
+        changes += messages[: len(before)] != before
+        before = messages
+    return changes
+
+
+def _without_marks(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_without_marks(each) for each in value] if isinstance(value, list) else value
+
+
 # --- clients ------------------------------------------------------------------------------------------------------
 
 
-async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Row:
+async def run_client_row(client: str, mode: str, steps: int, window: int, folder: Path) -> Row:
     programs = importlib.import_module("tests.clients.programs")
     scripted = importlib.import_module("tests.clients.scripted_provider")
     serving = importlib.import_module("tests.gateway.serving")
@@ -95,12 +119,12 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     elif client == "claude":
         before = ("--model", CLAUDE_MODELS[mode])
     provider = scripted.ScriptedProvider(
-        script, window=WINDOW, binding="" if mode == "none" else mode, gives_ids=client != "gemini"
+        script, window=window, binding="" if mode == "none" else mode, gives_ids=client != "gemini"
     )
     async with provider:
         family = "anthropic" if options.get("model") else programs.FAMILY[client]
         settings = upstream(family, family, provider.url)
-        options_of_gateway: dict[str, Any] = {"window": WINDOW, "recall": True, "make": serving.RecordingGateway}
+        options_of_gateway: dict[str, Any] = {"window": window, "recall": True, "make": serving.RecordingGateway}
         async with serving.run_gateway(folder / "data", settings, **options_of_gateway) as running:
             run = partial(programs.RUNS[client], running, home, *before, **options)
             first = await run(task=f"{programs.TASK} {RULE}")
@@ -122,22 +146,22 @@ async def run_client_row(client: str, mode: str, steps: int, folder: Path) -> Ro
     asked = [seen for seen in provider.seen if not seen.is_side]
     sent = [SentRequest(seen.raw.decode(), seen.tokens, _asks_for_thinking(seen.raw)) for seen in asked]
     more = {"dropped": len(provider.dropped), "faults": len(faults)}
-    return make_row(sent, programs.TASK, sessions, sum(found.values()), provider.refused, **more)
+    return make_row(sent, programs.TASK, window, sessions, sum(found.values()), provider.refused, **more)
 
 
 # --- frameworks ---------------------------------------------------------------------------------------------------
 
 
-def run_framework_row(name: str, mode: str, steps: int, folder: Path) -> Row:
+def run_framework_row(name: str, mode: str, steps: int, window: int, folder: Path) -> Row:
     rows = importlib.import_module("framework_rows")
     framework, task = (
         rows.FRAMEWORKS[name],
         "Read the pages you are given, one after the other, and say when all are read.",
     )
     model = CLAUDE_MODELS[mode] if framework.wire == "anthropic" else framework.model
-    with rows.serve(framework, steps, WINDOW, mode, ends_with_call=name == "inspect_ai") as fake:
+    with rows.serve(framework, steps, window, mode, ends_with_call=name == "inspect_ai") as fake:
         url = fake.host if framework.wire == "gemini" else fake.url
-        framework.run(rows.Run(url, folder / "data", WINDOW, (f"{task} {RULE}", SECOND), model))
+        framework.run(rows.Run(url, folder / "data", window, (f"{task} {RULE}", SECOND), model))
     scale = importlib.import_module("tests.fake.server").Scale()
     sent = [
         SentRequest(seen.raw.decode(), scale.weight(framework.wire, seen.raw), _asks_for_thinking(seen.raw))
@@ -149,7 +173,7 @@ def run_framework_row(name: str, mode: str, steps: int, folder: Path) -> Row:
         logs = [list(data.open_log(info.name).read()) for info in data.store.sessions()]
     guarded = sum(getattr(event.payload, "stage", "") == "guard" for log in logs for event in log)
     _print_findings(refused)
-    return make_row(sent, task, len(logs), guarded, refused, dropped=len(fake.dropped))
+    return make_row(sent, task, window, len(logs), guarded, refused, dropped=len(fake.dropped))
 
 
 def _ends_with(log: Any, answer: str) -> bool:
@@ -182,13 +206,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="a client or framework, with :block or :prefix for what the provider checks")
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--window", type=int, default=40_000)
+    parser.add_argument("--no-thinking", action="store_true", help="Claude Code without thinking")
     chosen = parser.parse_args()
     name, _, mode = chosen.name.partition(":")
+    if chosen.no_thinking:
+        importlib.import_module("tests.clients.programs").CLAUDE_SETTINGS["CLAUDE_CODE_DISABLE_THINKING"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         row = (
-            asyncio.run(run_client_row(name, mode or "none", chosen.steps, Path(folder)))
+            asyncio.run(run_client_row(name, mode or "none", chosen.steps, chosen.window, Path(folder)))
             if name in CLIENTS
-            else run_framework_row(name, mode or "none", chosen.steps, Path(folder))
+            else run_framework_row(name, mode or "none", chosen.steps, chosen.window, Path(folder))
         )
     cells = ["-" if value is None else str(value) for value in row]
     print(f"| {name} | {mode or 'none'} | {chosen.steps} | {' | '.join(cells)} |", flush=True)

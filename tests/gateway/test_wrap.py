@@ -16,7 +16,7 @@ from tests.cli.calling import called
 from tests.fake.server import KEY, Fake
 from tests.gateway.scripted_client import step_answer
 from tests.session.noted import write_answer
-from tidegate.cli.client_bypasses import ClientSituation, find_bypasses
+from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_own_addresses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
@@ -392,3 +392,43 @@ def test_the_users_own_configuration_in_the_environment_is_kept() -> None:
 def test_requests_go_where_the_client_would_send_them() -> None:
     assert find_user_upstreams(CLIENTS["qwen"], {"OPENAI_BASE_URL": "http://own/v1"}) == {"openai": "http://own/v1"}
     assert find_user_upstreams(CLIENTS["qwen"], {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("program", "files", "shown"),
+    [
+        (
+            "opencode",
+            {
+                "work/opencode.json": {"provider": {"anthropic": {"options": {"baseURL": "http://own/v1"}}}},
+                "home/.config/opencode/opencode.json": {
+                    "provider": {
+                        "anthropic": {"options": {"baseURL": "http://other/v1"}},
+                        "google": {"options": {"baseURL": "https://own/v1beta/"}},
+                        "openai": {"options": {"baseURL": "{env:OWN_URL}"}},
+                    }
+                },
+            },
+            {"anthropic": "http://own", "gemini": "https://own"},
+        ),
+        (
+            "pi",
+            {
+                "home/.pi/agent/models.json": {
+                    "providers": {"openai": {"baseUrl": "http://own/v1"}, "x": {"baseUrl": "y"}}
+                }
+            },
+            {"openai": "http://own/v1"},
+        ),
+        ("codex", {}, {}),
+    ],
+)
+def test_the_gateway_forwards_to_addresses_of_the_clients_own_settings(
+    tmp_path: Path, program: str, files: dict[str, object], shown: dict[str, str]
+) -> None:
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    situation = ClientSituation({"HOME": str(tmp_path / "home")}, tmp_path / "work")
+    assert read_own_addresses(program, situation) == shown

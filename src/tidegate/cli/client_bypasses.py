@@ -31,6 +31,12 @@ _CLAUDE_MANAGED: Final = (
 )
 _OPENCODE_PASSED: Final = ("anthropic", "openai", "google")
 _PI_PASSED: Final = ("anthropic", "openai", "google")
+_UPSTREAM_OF_PROVIDER: Final = {
+    "anthropic": ("anthropic", "/v1"),
+    "openai": ("openai", ""),
+    "google": ("gemini", "/v1beta"),
+}
+"""The gateway's name for a provider of OpenCode and pi, and the end of its address that is part of the path there."""
 _AIDER_PASSED: Final = ("anthropic", "openai")
 _GOOGLE_LOGINS: Final = {
     "oauth-personal": "the login with Google",
@@ -91,6 +97,25 @@ def read_settings_variables(program: str, at: ClientSituation) -> dict[str, str]
     return variables
 
 
+def read_own_addresses(program: str, at: ClientSituation) -> dict[str, str]:
+    """The addresses in the client's own settings that those of `wrap` replace, by the gateway's name for the upstream.
+
+    The gateway forwards to them, as the client would: a key for a server of the user must not go to another one.
+    """
+    if program not in ("opencode", "pi"):
+        return {}
+    is_pi = program == "pi"
+    address = ("baseUrl",) if is_pi else ("options", "baseURL")
+    paths = [_find_pi_folder(at) / "models.json"] if is_pi else _list_opencode_settings(at)
+    found: dict[str, str] = {}
+    for path in paths:
+        for provider, (upstream, version) in _UPSTREAM_OF_PROVIDER.items():
+            url = _read_path(_read_json(path), "providers" if is_pi else "provider", provider, *address)
+            if isinstance(url, str) and url.startswith(("http://", "https://")):
+                found.setdefault(upstream, url.rstrip("/").removesuffix(version))
+    return found
+
+
 def _find_address(env: Mapping[str, str]) -> str:
     return env.get(_CLAUDE_ADDRESS, "")
 
@@ -145,18 +170,26 @@ def _read_variables(path: Path) -> Mapping[str, str]:
 
 
 def _find_opencode_bypasses(at: ClientSituation) -> Iterator[Bypass]:
-    folder = Path(at.environment.get("XDG_CONFIG_HOME") or at.home / ".config") / "opencode"
-    named = at.environment.get("OPENCODE_CONFIG", "")
-    paths = [at.workspace / name for name in ("opencode.jsonc", "opencode.json")]
-    paths += [Path(named)] if named else []
-    paths += [folder / name for name in ("opencode.jsonc", "opencode.json", "config.json")]
     chosen, source = at.find_option("-m", "--model"), "the arguments"
-    for path in paths if not chosen else ():
+    for path in _list_opencode_settings(at) if not chosen else ():
         model = _read_json(path).get("model")
         if isinstance(model, str):
             chosen, source = model, str(path)
             break
     yield from _find_other_provider("OpenCode", chosen, source, _OPENCODE_PASSED)
+
+
+def _list_opencode_settings(at: ClientSituation) -> list[Path]:
+    """The settings of OpenCode, that which wins first."""
+    folder = Path(at.environment.get("XDG_CONFIG_HOME") or at.home / ".config") / "opencode"
+    named = at.environment.get("OPENCODE_CONFIG", "")
+    paths = [at.workspace / name for name in ("opencode.jsonc", "opencode.json")]
+    paths += [Path(named)] if named else []
+    return paths + [folder / name for name in ("opencode.jsonc", "opencode.json", "config.json")]
+
+
+def _find_pi_folder(at: ClientSituation) -> Path:
+    return Path(at.environment.get("PI_CODING_AGENT_DIR") or at.home / ".pi" / "agent")
 
 
 def _find_pi_bypasses(at: ClientSituation) -> Iterator[Bypass]:
@@ -165,8 +198,7 @@ def _find_pi_bypasses(at: ClientSituation) -> Iterator[Bypass]:
     if not provider and "/" in model:
         provider = model.partition("/")[0]
     if not provider:
-        folder = Path(at.environment.get("PI_CODING_AGENT_DIR") or at.home / ".pi" / "agent")
-        for path in (at.workspace / ".pi" / "settings.json", folder / "settings.json"):
+        for path in (at.workspace / ".pi" / "settings.json", _find_pi_folder(at) / "settings.json"):
             found = _read_json(path).get("defaultProvider")
             if isinstance(found, str):
                 provider, source = found, str(path)
@@ -217,10 +249,14 @@ def _find_qwen_bypasses(at: ClientSituation) -> Iterator[Bypass]:
 
 
 def _read_auth_type(path: Path) -> str:
-    found: Any = _read_json(path)
-    for name in ("security", "auth", "selectedType"):
-        found = found.get(name) if isinstance(found, dict) else None
+    found = _read_path(_read_json(path), "security", "auth", "selectedType")
     return found if isinstance(found, str) else ""
+
+
+def _read_path(value: Any, *names: str) -> object:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _read_json(path: Path) -> dict[str, Any]:

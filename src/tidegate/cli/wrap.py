@@ -133,7 +133,12 @@ def run(options: argparse.Namespace) -> int:
 
     import shutil
 
-    from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_settings_variables
+    from tidegate.cli.client_bypasses import (
+        ClientSituation,
+        find_bypasses,
+        read_own_addresses,
+        read_settings_variables,
+    )
     from tidegate.cli.serve import load_gateway_config
 
     client = CLIENTS[options.client]
@@ -141,7 +146,8 @@ def run(options: argparse.Namespace) -> int:
     config = load_gateway_config(options)
     situation = ClientSituation(os.environ, Path.cwd(), options.arguments)
     own_variables = read_settings_variables(client.program, situation)
-    settings = _make_settings(options, config, client, own_variables)
+    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
+    settings = _make_settings(options, config, {**read_own_addresses(client.program, situation), **upstreams})
     bypasses = find_bypasses(client.program, situation)
     for warning in [*bypasses, *filter(None, [settings.state_notes_notice])]:
         sys.stderr.write(f"tidegate: warning: {warning}\n")
@@ -149,22 +155,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _make_settings(
-    options: argparse.Namespace, config: "ResolvedConfig", client: WrappedClient, own_variables: Mapping[str, str]
+    options: argparse.Namespace, config: "ResolvedConfig", upstreams: Mapping[str, str]
 ) -> "GatewaySettings":
     import secrets
 
     import msgspec
 
-    from tidegate.cli.serve import check_policies, make_gateway_settings
+    from tidegate.cli.serve import check_before_start, make_gateway_settings
 
-    upstreams = find_user_upstreams(client, {**os.environ, **own_variables})
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
     # waits for a page that is still open.
     settings = msgspec.structs.replace(
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
-    check_policies(settings)
+    check_before_start(settings)
     return settings
 
 
@@ -393,12 +398,12 @@ class _RunWatch:
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
-        gone = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
+        omission = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
         requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
         lines = [
             f"tidegate: session {name}, {requests}",
             f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
-            f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
+            f"  left the view  {omission if left[0] else 'nothing: every message is still in it'}",
             *_describe_savings(found),
         ]
         if left[0]:

@@ -83,9 +83,10 @@ class DataFolder(FolderContents):
         """Open a new or stored session. Close it, or let it end with the process.
 
         A stored session is opened as its policy restores it. Without `restore` it continues as it was, with another
-        model or policy if these are given. Without `live_trace` the file of its trace is written from time to time and
-        when the session is closed, not with every event. With `trace_content` the trace has the text of messages,
-        masked. Without `keep_empty` a new session is stored with its first message. `options` are those of `Session`.
+        model or policy if these are given. Without `live_trace` no file is made for its trace, which `tidegate trace`
+        derives from the log; one that is there is brought up to date from time to time. With `trace_content` the trace
+        has the text of messages, masked. Without `keep_empty` a new session is stored with its first message.
+        `options` are those of `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
@@ -144,12 +145,13 @@ class DataFolder(FolderContents):
         return is_known, session
 
     def _attach_observers(self, name: str, session: Session, live_trace: bool, trace_content: bool) -> None:
-        interval = 1 if live_trace else _TRACE_INTERVAL
-        trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
-        call_when_stored(session.log, partial(trace.append_missing, session.log))
-        call_when_stored(session.log, partial(session.history.observe, trace))
-        if not live_trace:
-            session.call_on_close(partial(trace.append_missing, session.log))
+        if live_trace or self.trace_path(name).exists():
+            interval = 1 if live_trace else _TRACE_INTERVAL
+            trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
+            call_when_stored(session.log, partial(trace.append_missing, session.log))
+            call_when_stored(session.log, partial(session.history.observe, trace))
+            if not live_trace:
+                session.call_on_close(partial(trace.append_missing, session.log))
         session.history.observe(lambda _: self.search_feed.add(name))
         session.call_on_close(partial(self.search_feed.finish, name))
         session.history.observe(

@@ -227,7 +227,7 @@ class Gateway:
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
         # Elsewhere the key header has the key of the client, which is passed on.
-        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        in_key_header = route.upstream.is_paid_here or path == "/metrics"
         token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())

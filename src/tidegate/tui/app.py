@@ -75,7 +75,7 @@ from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 def _describe_embedded(unchosen: UnchosenModel | None) -> str:
     answering = unchosen.answering if unchosen is not None else "A small model on this machine answers."
     keys = unchosen.known_keys if unchosen is not None else ""
-    return " ".join(filter(None, (answering, "It gets no tools; `tidegate demo --tour` shows them.", keys)))
+    return " ".join(filter(None, (answering, "It gets no tools.", keys)))
 
 
 class ChatApp(App[int]):
