@@ -70,10 +70,13 @@ class ClientRequest(NamedTuple):
         listed = self.listed or ListText(self.text, get_dialect(self.dialect).messages_key)
         heads = self.source.heads if self.source else _HeadsWithTool()
         head = heads.append(self.dialect, listed.read_head(), tool)
-        if head is None:
-            return None
-        listed = listed.replace_head(head)
         host = msgspec.structs.replace(self.host, tools=(*self.host.tools, tool))
+        if head is None:
+            dialect = get_dialect(self.dialect)
+            form, leading = dialect.calls, self.host.fixed_items
+            text = form.append_tool_to_item(self.text, dialect.messages_key, leading, tool)
+            return self._replace(text=text, listed=None, host=host, offers_recall=True) if text else None
+        listed = listed.replace_head(head)
         return self._replace(text=listed.text, listed=listed, host=host, offers_recall=True)
 
     @property

@@ -1,7 +1,11 @@
 """The messages of a client's request, as Anthropic writes them."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeGuard
+
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import Image, Message, Part, Text, Thinking
+from tidegate.core.messages import Image, Message, Part, Text, Thinking, Tool
 from tidegate.core.text.client_texts import mark_client_texts
 from tidegate.wire.anthropic.parse import FAMILY, read_assistant_part, read_tool, read_user_part
 from tidegate.wire.parsing import encode_json_text, repair_unicode
@@ -27,20 +31,48 @@ from tidegate.wire.splicing.units import (
 
 def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    _, units = memo.read_units(
-        list_items(body, "messages"), lambda item, place, _: _read_anthropic_item(item, place), lambda found, _: found
-    )
     system, tools = body.get("system"), body.get("tools")
+    deferred = {str(tool.get("name")): tool for tool in list_items(body, "tools") if _is_deferred(tool)}
+    _, units = memo.read_units(
+        list_items(body, "messages"),
+        lambda item, place, _: _read_anthropic_item(item, place, deferred),
+        lambda found, _: found,
+    )
     return HostRequest(
         tuple(units),
         memo.read_field("system", system, lambda: read_system_text(system, read_user_part)),
-        memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_tool(tool)])),
+        memo.read_field("tools", tools, lambda: read_tool_list(tools, _read_seen_tools)),
         read_model_name(body),
         STORED_REASON if body.get("thread") is not None else "",
     )
 
 
-def _read_anthropic_item(item: object, place: int) -> list[HostUnit]:
+def _is_deferred(tool: object) -> TypeGuard[JsonObject]:
+    return isinstance(tool, dict) and tool.get("defer_loading") is True
+
+
+def _read_seen_tools(tool: object) -> list[Tool]:
+    """The tool, unless it is deferred: then the model does not see it before a block refers to it.
+
+    https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
+    """
+    return [] if _is_deferred(tool) else [read_tool(tool)]
+
+
+def _add_definition(block: object, deferred: Mapping[str, JsonObject]) -> object:
+    """The block with the definition of the deferred tool that it refers to: the model reads it there.
+
+    Tools are found by a search (`tool_reference`), or a system message adds them (`tool_addition`:
+    https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/change-tools-or-instructions).
+    """
+    inner = block.get("tool") if isinstance(block, dict) and block.get("type") == "tool_addition" else block
+    if not (isinstance(block, dict) and isinstance(inner, dict) and inner.get("type") == "tool_reference"):
+        return block
+    definition = deferred.get(str(inner.get("tool_name") or inner.get("name")))
+    return {**block, "definition": definition} if definition else block
+
+
+def _read_anthropic_item(item: object, place: int, deferred: Mapping[str, JsonObject]) -> list[HostUnit]:
     if not isinstance(item, dict):
         return [HostUnit(Message("user", (make_opaque(item),)), (PartOrigin(place),), True)]
     role, content = item.get("role"), item.get("content")
@@ -53,10 +85,13 @@ def _read_anthropic_item(item: object, place: int) -> list[HostUnit]:
         origins = tuple(PartOrigin(place, number) for number in range(len(parts)))
         return [HostUnit(Message("assistant", parts, origin=FAMILY), origins or (PartOrigin(place),), True)]
     rest = make_message(role, (), FAMILY)
-    return split_blocks(content, place, rest, _read_anthropic_result, _anthropic_part, has_notices=True)
+    read_part = partial(_anthropic_part, deferred=deferred)
+    read_result = partial(_read_anthropic_result, read_part=read_part)
+    return split_blocks(content, place, rest, read_result, read_part, has_notices=True)
 
 
-def _anthropic_part(block: object) -> Part:
+def _anthropic_part(block: object, deferred: Mapping[str, JsonObject]) -> Part:
+    block = _add_definition(block, deferred)
     source = block.get("source") if isinstance(block, dict) and block.get("type") == "document" else None
     if isinstance(source, dict) and source.get("type") == "base64" and isinstance(source.get("data"), str):
         return Image(str(source.get("media_type") or "application/pdf"), source["data"])
@@ -72,8 +107,8 @@ def _read_assistant_block(block: object) -> Part:
     return Thinking(block=encode_json_text(without_cache_marks(block)))
 
 
-def _read_anthropic_result(block: object) -> Message | None:
+def _read_anthropic_result(block: object, read_part: Callable[[object], Part]) -> Message | None:
     if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
-        read = lambda inner, _: _anthropic_part(inner)  # noqa: E731
+        read = lambda inner, _: read_part(inner)  # noqa: E731
         return read_tool_result(block["tool_use_id"], block.get("content"), read, bool(block.get("is_error")))
     return None

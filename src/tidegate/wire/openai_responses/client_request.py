@@ -7,7 +7,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Message, Part, Text, Thinking
 from tidegate.core.text.client_texts import mark_client_texts
-from tidegate.wire.openai_responses.parse import FAMILY, parse_message, read_part, read_tool
+from tidegate.wire.openai_responses.parse import FAMILY, parse_message, read_part, read_seen_tool
 from tidegate.wire.openai_responses.stored_state import read_previous_id
 from tidegate.wire.parsing import encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
@@ -61,7 +61,7 @@ def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> Hos
     is_stored = any(each.is_stored for each in found[-1:])
     kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
     reason = STORED_REASON if kept else ""
-    read = memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_tool(tool)]))
+    read = memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_seen_tool(tool)]))
     previous = "" if is_stored else previous
     return HostRequest(units, "\n\n".join(system), read, read_model_name(body), reason, fixed, previous)
 
@@ -110,7 +110,9 @@ def _read_responses_item(item: object) -> Message:
     kind, call_id = item.get("type", "message" if "role" in item else ""), item.get("call_id")
     if isinstance(kind, str) and isinstance(call_id, str):
         if kind.endswith("_output"):
-            return read_tool_result(call_id, item.get("output"), read_part)
+            # What a client's own search found is in `tools`: https://developers.openai.com/api/docs/guides/tools-tool-search
+            found = item.get("tools") if kind == "tool_search_output" else item.get("output")
+            return read_tool_result(call_id, found, read_part)
         if kind.endswith("_call") and kind not in ("function_call", "custom_tool_call"):
             call = Call(repair_unicode(call_id), kind, encode_json_text(item))
             return Message("assistant", (call,), origin=FAMILY)

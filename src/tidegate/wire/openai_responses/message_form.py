@@ -108,4 +108,10 @@ def _encode_tool(tool: Tool, schema: msgspec.Raw) -> bytes:
     return _encode({"type": "function", **named, "parameters": schema, "strict": False})
 
 
-RESPONSES_CALLS = CallForm(_encode_tool, call_type="function_call", arguments_key="arguments", arguments_are_text=True)
+RESPONSES_CALLS = CallForm(
+    _encode_tool,
+    call_type="function_call",
+    arguments_key="arguments",
+    arguments_are_text=True,
+    tool_item_type="additional_tools",
+)

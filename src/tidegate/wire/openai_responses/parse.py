@@ -103,6 +103,25 @@ def parse_body(body: object) -> ParsedRequest:
     return build_parsed_request(merge_adjacent_messages(messages, "assistant"), system, map(read_tool, tools))
 
 
+def read_seen_tool(value: object) -> Tool:
+    """A tool of a request as far as the model sees it before it searches for tools.
+
+    Of a deferred function that is the name and the description, of a namespace also the functions that are not
+    deferred: https://developers.openai.com/api/docs/guides/tools-tool-search
+    """
+    tool = require_object(value, "A tool")
+    name, description = str(tool.get("name") or tool.get("server_label") or ""), str(tool.get("description") or "")
+    if tool.get("type") == "namespace":
+        inner = tool.get("tools")
+        seen = [each for each in inner if not _is_deferred(each)] if isinstance(inner, list) else []
+        return Tool(repair_unicode(name), repair_unicode(description), encode_json_text(seen))
+    return Tool(repair_unicode(name), repair_unicode(description), "{}") if _is_deferred(tool) else read_tool(tool)
+
+
+def _is_deferred(tool: object) -> bool:
+    return isinstance(tool, dict) and tool.get("defer_loading") is True
+
+
 def read_tool(value: object) -> Tool:
     tool = require_object(value, "A tool")
     if tool.get("type") != "function":

@@ -37,7 +37,12 @@ _CALLS = {output: call for call, output in _OUTPUTS.items()}
 _SERVER_CALL_TYPES = frozenset(
     ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 )
-_OTHER_ITEM_TYPES = frozenset(("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "item_reference"))
+_OTHER_ITEM_TYPES = frozenset(
+    (
+        *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "item_reference"),
+        *("additional_tools", "tool_search_call", "tool_search_output"),
+    )
+)
 _PREFIXES: Mapping[str, str] = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
 _ROLES = frozenset(("user", "assistant", "system", "developer"))
 _ASSISTANT_PART_TYPES = frozenset(("output_text", "refusal"))

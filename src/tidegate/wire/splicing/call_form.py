@@ -20,7 +20,8 @@ class CallForm(NamedTuple):
     `calls_key` is the key of a message's list in which calls are; without one, the message itself is a call. The name
     and the arguments of a call are in the object under the key `holder`; without one, in the call, which then has the
     type `call_type`. `arguments_are_text`: JSON as a text, else an object. `add_tool` adds a tool to a client's list;
-    None if the list has no functions. `list_functions` gives the functions that a tool of the list declares, beside
+    None if the list has no functions. Clients of some dialects declare tools in an item of the list of messages, of
+    the type `tool_item_type`. `list_functions` gives the functions that a tool of the list declares, beside
     those that every dialect could have.
     """
 
@@ -30,6 +31,7 @@ class CallForm(NamedTuple):
     call_type: str = ""
     arguments_key: str = "arguments"
     arguments_are_text: bool = False
+    tool_item_type: str = ""
     add_tool: Callable[[list[bytes], Tool, msgspec.Raw], list[bytes] | None] | None = None
     list_functions: Callable[[JsonObject], Sequence[object]] = lambda tool: ()
 
@@ -50,6 +52,19 @@ class CallForm(NamedTuple):
         if new is None or any(self._names_tool(each, tool.name) for each in elements):
             return None
         return text[: member.value] + rebuild_array(listed, new) + text[member.end :]
+
+    def append_tool_to_item(self, text: bytes, key: str, leading: int, tool: Tool) -> bytes | None:
+        """The request with one more tool in one of the `leading` items under this key that declares tools, or None."""
+        member = find_members(text).get(key) if self.tool_item_type else None
+        listed = text[member.value : member.end] if member else b""
+        for each in find_elements(listed)[:leading] if listed[:1] == b"[" else ():
+            item = listed[each.start : each.end]
+            is_list = item[:1] == b"{" and msgspec.json.decode(item).get("type") == self.tool_item_type
+            new = self.append_tool(item, tool) if is_list else None
+            if member is not None and new is not None:
+                start = member.value + each.start
+                return text[:start] + new + text[member.value + each.end :]
+        return None
 
     def _names_tool(self, element: bytes, name: str) -> bool:
         value = as_object(msgspec.json.decode(element))

@@ -1,0 +1,83 @@
+"""What a call costs with a large window: `python bench/large_windows.py [TOKENS ...]` (default: 200,000 and 1,000,000).
+
+A tool loop grows until the window is full and a sweep follows. For each size: a request that adds one result near the
+end of the window, the request with the sweep, and the one after it, each as the gateway does them without its HTTP
+(read the bytes, log, plan, write the bytes); and `Session.prepare` of the same conversation. The times are CPU time.
+"""
+
+import json
+import sys
+import time
+from itertools import count
+from typing import NamedTuple
+
+from tidegate import Session
+from tidegate.session.following import FollowingSession
+from tidegate.session.managed_request import ClientRequestReader, write_request
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.units import HostUnit
+
+SIZES = (200_000, 1_000_000)
+RESULT_LINES = 240
+MODEL = "claude-sonnet-4-5"
+
+
+class Figures(NamedTuple):
+    growing: float
+    sweeping: float
+    after: float
+    prepare: float
+    tokens_before: int
+    tokens_after: int
+
+
+def make_step(number: int) -> list[JsonObject]:
+    call = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {"command": f"make step-{number}"}}
+    lines = "\n".join(
+        f"step {number}: src/part_{line % 37}.py:{line} checked {number * line}" for line in range(RESULT_LINES)
+    )
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": lines}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def measure(window: int) -> Figures:
+    tools = [{"name": "run", "input_schema": {"type": "object"}}]
+    messages: list[JsonObject] = [{"role": "user", "content": "Make all steps, one after the other."}]
+    reader, times = ClientRequestReader(), list[float]()
+    before = 0
+    with Session(MODEL, window=window, wire="anthropic") as session:
+        following = FollowingSession[HostUnit](session)
+        after_sweep = False
+        for number in count():
+            messages += make_step(number)
+            body = {"model": MODEL, "max_tokens": 1_000, "messages": messages, "tools": tools}
+            text = json.dumps(body).encode()
+            started = time.process_time()
+            client = reader.read("anthropic", text, "", "bench")
+            assert client is not None
+            followed = following.prepare(client.items, fixed_part=client.fixed_part)
+            write_request(client, followed, window)
+            times.append(time.process_time() - started)
+            if after_sweep:
+                break
+            after_sweep = session.view.first_edit_seq > 0
+            before = before if after_sweep else session.tokens
+        left = session.tokens
+        started = time.process_time()
+        session.prepare()
+        prepared = time.process_time() - started
+    return Figures(times[-3], times[-2], times[-1], prepared, before, left)
+
+
+def main() -> None:
+    sizes = [int(each.replace(",", "")) for each in sys.argv[1:]] or SIZES
+    print("| window | one more result | with the sweep | the one after | prepare | tokens before | after |")
+    print("|---|---|---|---|---|---|---|")
+    for window in sizes:
+        found = measure(window)
+        times = " | ".join(f"{seconds * 1000:,.0f} ms" for seconds in found[:4])
+        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} |")
+
+
+if __name__ == "__main__":
+    main()
